@@ -1,0 +1,175 @@
+"""Configuration of a node, with profiles and errors that name the field, the range and the relation.
+
+Times are integer microseconds and end in `_us`. Profiles are written as differences from `lan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from transis.model.errors import ConfigError
+from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
+
+MS: Final = 1_000
+SECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Every timeout of the protocol, with the relations between them checked at start."""
+
+    token_loss_us: int = 40 * MS
+    """T_loss: without a token for so long, the ring is lost (W17)."""
+    token_retransmit_us: int = 9_500
+    """T_retx: the forwarded token is sent again after so long without evidence of progress (T_loss / 4.2)."""
+    token_hold_us: int = 7 * MS
+    """How long the representative keeps the token of an idle ring (W15); below T_retx, so that nobody resends it."""
+    hop_us: int = 1 * MS
+    """What one hop of the token is expected to take until rotations were measured."""
+    retransmission_pace_us: int = 1 * MS
+    """A rotation takes at least so long while only retransmissions are pending (L4: rate-limit, not hold)."""
+    join_us: int = 10 * MS
+    """Joins are sent again after so long in Gather."""
+    join_coalesce_us: int = 2 * MS
+    """Changes of a Join within so long leave as one packet (W10)."""
+    consensus_us: int = 48 * MS
+    """Without consensus for so long, those who did not answer are left out (1.2 T_loss)."""
+    gather_min_us: int = 50 * MS
+    """A Gather with strangers in it forms no ring earlier, so that start-ups do not merge pairwise."""
+    beacon_us: int = 200 * MS
+    """T_merge: how often the representative says that its ring exists (L1)."""
+    fail_to_receive_us: int = 80 * MS
+    """aru must have stood still for so long before its holder is accused (L4: at least 2 T_loss)."""
+    leave_us: int = 500 * MS
+    """How long a graceful leave waits for its last message to become safe (W16)."""
+    quarantine_us: int = 1 * SECOND
+    """First back-off before a peer that could not be mutually heard may trigger a Gather again (W7)."""
+    quarantine_max_us: int = 60 * SECOND
+    """Largest back-off of the quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Flow control and memory, in datagrams unless a name says bytes."""
+
+    window: int = 300
+    """Datagrams on the ring per rotation, all senders together; sized to the receive buffers."""
+    visit_max: int = 120
+    """New datagrams of one node in one token visit (the paper's max_messages)."""
+    gap_max: int = 4_000
+    """Unsafe datagrams on the ring before nobody sends anything new: bounds the store."""
+    outbox_bytes: int = 8 * 1024 * 1024
+    """Bytes a node queues for sending before `submit` takes no more."""
+    accelerated: int = 0
+    """Accelerated Ring: datagrams of a visit sent after the token. 0 is the original protocol."""
+    fail_to_receive_rotations: int = 50
+    """aru must also have stood still for so many rotations before its holder is accused (L4)."""
+    unicast_retries: int = 2
+    """After so many unicast retransmissions the token goes by multicast, addressed to the successor (W8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything a node is told. `digest_fields` must be equal on all nodes of a cluster."""
+
+    name: str
+    cluster: str = "transis"
+    address: str = ""
+    datagram: int = 1400
+    timing: Timing = Timing()
+    window: Window = Window()
+    info: bytes = b""
+
+    def digest_fields(self) -> tuple[object, ...]:
+        """What all members must agree on, or they could not read each other's datagrams."""
+        return ("totem", self.datagram)
+
+    def validated(self) -> Config:
+        """Check every range and relation; return self, so that a caller can chain."""
+        _check_name("name", self.name)
+        _check_name("cluster", self.cluster)
+        _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
+        _check_timing(self.timing)
+        _check_window(self.window)
+        return self
+
+
+def _check_name(field: str, value: str) -> None:
+    size = len(value.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= NAME_MAX:
+        raise ConfigError(field, value, f"must have 1 to {NAME_MAX} bytes in UTF-8, has {size}")
+    if not value.isprintable():
+        raise ConfigError(field, value, "must consist of printable characters")
+
+
+def _between(field: str, value: int, low: int, high: int, unit: str) -> None:
+    if not low <= value <= high:
+        raise ConfigError(field, value, f"must be from {low} to {high} {unit}")
+
+
+def _check_timing(timing: Timing) -> None:
+    for field in fields(timing):
+        _between(f"timing.{field.name}", getattr(timing, field.name), 1, 3_600 * SECOND, "microseconds")
+    _ordered(timing, "token_retransmit_us", 3, "token_loss_us", "a lost token needs a few retries before it counts as lost")
+    _ordered(timing, "token_hold_us", 1, "token_retransmit_us", "a held token must not be sent again by its predecessor")
+    _ordered(timing, "join_us", 2, "consensus_us", "Joins must repeat before consensus is given up")
+    _ordered(timing, "join_coalesce_us", 1, "join_us", "coalescing must not outlast a Join")
+    _ordered(timing, "token_loss_us", 1, "consensus_us", "consensus must outlast a token loss")
+    _ordered(timing, "token_loss_us", 1, "fail_to_receive_us", "failure to receive must outlast a token loss")
+    _ordered(timing, "quarantine_us", 1, "quarantine_max_us", "the first back-off is the smallest")
+
+
+def _ordered(timing: Timing, small: str, factor: int, large: str, why: str) -> None:
+    if getattr(timing, small) * factor > getattr(timing, large):
+        times = f"{factor} x " if factor > 1 else ""
+        raise ConfigError(
+            f"timing.{small}", getattr(timing, small), f"{times}{small} must be at most {large} ({getattr(timing, large)}): {why}"
+        )
+
+
+def _check_window(window: Window) -> None:
+    _between("window.window", window.window, 1, 100_000, "datagrams")
+    _between("window.visit_max", window.visit_max, 1, window.window, "datagrams (window.window is the upper end)")
+    _between("window.gap_max", window.gap_max, window.window + MEMBERS_MAX, 1_000_000, "datagrams (at least window + members)")
+    _between("window.outbox_bytes", window.outbox_bytes, 1024, 1 << 32, "bytes")
+    _between("window.accelerated", window.accelerated, 0, window.visit_max, "datagrams (at most window.visit_max)")
+    _between("window.fail_to_receive_rotations", window.fail_to_receive_rotations, 2, 1_000_000, "rotations")
+    _between("window.unicast_retries", window.unicast_retries, 0, 100, "retries")
+
+
+LAN: Final = Timing()
+LOCAL: Final = replace(
+    LAN,
+    token_loss_us=100 * MS,
+    token_retransmit_us=23_800,
+    token_hold_us=18 * MS,
+    consensus_us=120 * MS,
+    fail_to_receive_us=200 * MS,
+)
+"""One machine, many processes: the scheduler is the network, so suspicion is slower."""
+WAN: Final = replace(
+    LAN,
+    token_loss_us=2 * SECOND,
+    token_retransmit_us=400 * MS,
+    token_hold_us=200 * MS,
+    join_us=200 * MS,
+    hop_us=40 * MS,
+    join_coalesce_us=20 * MS,
+    consensus_us=2_400 * MS,
+    gather_min_us=1 * SECOND,
+    beacon_us=2 * SECOND,
+    fail_to_receive_us=4 * SECOND,
+    leave_us=5 * SECOND,
+    quarantine_us=5 * SECOND,
+)
+"""Tens of milliseconds between members."""
+
+PROFILES: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}
+
+
+def profile(name: str) -> Timing:
+    """The timing of a named profile; an unknown name lists the known ones."""
+    if name not in PROFILES:
+        raise ConfigError("profile", name, f"must be one of {', '.join(sorted(PROFILES))}")
+    return PROFILES[name]

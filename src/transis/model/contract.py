@@ -1,0 +1,183 @@
+"""The contract between an engine and whoever drives it: what comes out, and in which order it is carried out.
+
+An engine has no I/O, no clock and no randomness of its own. Outputs are carried out in list order:
+`Originated` precedes its `Send`, `Configure` its `Deliver`s. The driver never holds an output back; an engine
+that needs durability first waits and emits the `Send` after `persisted(ticket)` (design 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+from typing import NamedTuple, Protocol
+
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+
+NEVER = 1 << 62
+"""A deadline that does not come."""
+
+
+class Port(IntEnum):
+    """Three sockets: data and control are multicast, token is unicast with a port per node."""
+
+    DATA = 0
+    CONTROL = 1
+    TOKEN = 2
+
+
+class Audience(Enum):
+    """RING: the members of the ring in use. WORLD: everybody on the LAN, strangers included."""
+
+    RING = "ring"
+    WORLD = "world"
+
+
+class Lane(IntEnum):
+    """CONTROL is drained first and is never held; APPLICATION is held by every regular Configure until opened."""
+
+    CONTROL = 0
+    APPLICATION = 1
+
+
+class Phase(IntEnum):
+    """In which configuration of its ring a message is delivered: the regular one or the transitional after it."""
+
+    REGULAR = 0
+    TRANSITIONAL = 1
+
+
+class OutboundRun(NamedTuple):
+    """Consecutive messages of one process with one address and service, handed down together."""
+
+    process: int
+    address: bytes
+    service: Service
+    first_counter: int
+    payloads: Sequence[bytes]
+
+    @property
+    def last_counter(self) -> int:
+        return self.first_counter + len(self.payloads) - 1
+
+
+class RunIds(NamedTuple):
+    """The ids of a run: `count` messages of `process` from `first_counter` on."""
+
+    process: int
+    first_counter: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of ids
+    service: Service
+    address: bytes = b""
+
+
+class BurstSlice(Protocol):
+    """Consecutive datagrams of one sender as one object; messages are cut out of it lazily (the wire room's Burst)."""
+
+    @property
+    def first_seq(self) -> int: ...
+    @property
+    def last_seq(self) -> int: ...
+
+
+class Send(NamedTuple):
+    to: NodeId | Audience
+    port: Port
+    datagrams: Sequence[bytes]
+
+
+class Deliver(NamedTuple):
+    """Datagrams of one sender that left the order: `view` is the *regular* view they belong to."""
+
+    burst: BurstSlice
+    sender: NodeId
+    view: ViewId
+    phase: Phase
+    early: bool
+    """True for basic datagrams delivered on receipt, before their place."""
+
+
+class Originated(NamedTuple):
+    """These messages got their place: each run's messages all end in the datagram at `place.seq`."""
+
+    ids: RunIds
+    view: ViewId
+    place: Place
+    timestamp: int
+
+
+class Refused(NamedTuple):
+    ids: RunIds
+    why: str
+
+
+class Room(NamedTuple):
+    """The lane's Outbox has room again after a submit was cut short."""
+
+    lane: Lane
+
+
+class Configure(NamedTuple):
+    view: View
+
+
+class Persist(NamedTuple):
+    """Write key = value durably, then call persisted(ticket). Later writes of a key replace earlier ones."""
+
+    ticket: int
+    key: str
+    value: int
+
+
+class Note(NamedTuple):
+    """Something an operator, a test or the coverage table wants to know; never part of the protocol."""
+
+    what: str
+    detail: tuple[tuple[str, str | int], ...] = ()
+
+
+class Stopped(NamedTuple):
+    why: str
+
+
+Output = Send | Deliver | Originated | Refused | Room | Configure | Persist | Note | Stopped
+"""What an engine hands out."""
+
+
+class Accepted(NamedTuple):
+    """The node took these messages from its application: they have ids now and will be sent or refused."""
+
+    ids: RunIds
+
+
+class Transmit(NamedTuple):
+    """Sealed datagrams for the network: to one advertised address, or to an audience by multicast."""
+
+    to: str | Audience
+    port: Port
+    datagrams: Sequence[bytes]
+
+
+class Delivered(NamedTuple):
+    """A run of messages, all ending in one datagram, as it left the engine and was put together again.
+
+    `view` is the regular view; `place` is that of the first message, the others follow it index by index.
+    `payloads` are cut out of the burst when they are looked at; keep a copy, not the slice.
+    """
+
+    process: ProcessId
+    address: bytes
+    service: Service
+    first_counter: int
+    payloads: Sequence[bytes | memoryview]
+    view: ViewId
+    phase: Phase
+    place: Place
+    early: bool
+    origin_us: int
+    timestamp: int
+
+
+NodeOutput = Accepted | Transmit | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
+"""What a node hands to its driver, carried out in list order."""

@@ -1,0 +1,90 @@
+"""Who and what: nodes, processes, messages, rings, views. Every id is an immutable, ordered tuple.
+
+A node is (name, incarnation, boot): a restarted node is a *new* identity (protocols C4), and two nodes
+that run from copies of one state directory still differ in their random boot id, so the protocol never
+confuses them even before one of them is told to stop.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class NodeId(NamedTuple):
+    """One life of one node. Orders by name first, so the lowest name is the representative."""
+
+    name: str
+    incarnation: int
+    boot: int
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.incarnation}"
+
+
+class ProcessId(NamedTuple):
+    """A process that talks through a node; number 0 is the node itself (an embedded application)."""
+
+    node: NodeId
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.node}#{self.number}"
+
+
+class MessageId(NamedTuple):
+    """Counters are dense from 1 per process and are given when the API accepts the message."""
+
+    process: ProcessId
+    counter: int
+
+    def __str__(self) -> str:
+        return f"{self.process}:{self.counter}"
+
+
+class RingId(NamedTuple):
+    """(ring_seq, representative): unique because a representative's incarnation is never reused."""
+
+    seq: int
+    rep: NodeId
+
+    def __str__(self) -> str:
+        return f"{self.seq}@{self.rep}"
+
+    @property
+    def tag(self) -> RingTag:
+        return RingTag(self.seq, self.rep.boot)
+
+
+class RingTag(NamedTuple):
+    """A ring id as hot packets carry it: the representative by its 64-bit boot id."""
+
+    seq: int
+    boot: int
+
+
+class ViewKind(IntEnum):
+    REGULAR = 0
+    TRANSITIONAL = 1
+
+
+class ViewId(NamedTuple):
+    """A configuration. A transitional one has the sequence of the new ring minus two (TOCS p. 17)."""
+
+    kind: ViewKind
+    seq: int
+    rep: NodeId
+
+    def __str__(self) -> str:
+        return f"{'T' if self.kind else 'R'}{self.seq}@{self.rep}"
+
+    @property
+    def is_regular(self) -> bool:
+        return self.kind is ViewKind.REGULAR
+
+
+class Place(NamedTuple):
+    """A message's place in the total order of its ring: its datagram, and its rank among those ending there."""
+
+    seq: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place

@@ -1,0 +1,38 @@
+"""A limit on everything, each with its reason. Hitting one is a defined outcome, never a surprise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MESSAGE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of one message. Beyond it a sender is told to split: one message must not occupy a ring for seconds."""
+
+MEMBERS_MAX: Final = 128
+"""Nodes of one configuration: ranks fit 16 bits easily, but a token visits every member on every rotation."""
+
+NAME_MAX: Final = 64
+"""Bytes of a node's name in UTF-8: 128 of them must travel in one commit token of few parts."""
+
+ADDRESS_MAX: Final = 1024
+"""Bytes of a run's address (groups it goes to), repeated in every run header."""
+
+INFO_MAX: Final = 256
+"""Bytes that a member may attach to itself in views."""
+
+RUN_MESSAGES_MAX: Final = 4096
+"""Messages of one run: bounds what one header makes a receiver set aside."""
+
+DATAGRAM_MIN: Final = 512
+"""Smallest UDP payload a configuration may choose: headers, seal and encapsulation must leave room for a body."""
+
+DATAGRAM_MAX: Final = 65_000
+"""Largest UDP payload (64 KB less IP and UDP headers, rounded down)."""
+
+PARTS_MAX: Final = 256
+"""Parts of one control packet: 128 members with relayed reachability stay far below it."""
+
+RTR_RANGES_MAX: Final = 64
+"""Ranges of retransmission requests on one token: the token stays one datagram of the smallest size allowed."""
+
+KNOWN_NAMES_MAX: Final = 4096
+"""Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""

@@ -1,0 +1,92 @@
+"""Checkers of every guarantee, over a recorded history: `check(history)` gives one verdict per property.
+
+Each property is one small file that follows a predicate of extended virtual synchrony (EVS94; protocols 2.2 and 2.3) or a
+promise of our own. They share one index of the history (`index.py`) and one proof of order (`certificate.py`), run in
+linear or n log n time, and explain what they find in words, with the events that show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from transis.model.errors import UsageError
+from transis.sim.checkers import (
+    agreement_on_views,
+    basic,
+    causal,
+    configuration,
+    delivered_where_sent,
+    end_together,
+    failure_atomicity,
+    fifo,
+    incarnations,
+    no_creation,
+    no_duplicates,
+    no_holes,
+    partial_order,
+    places,
+    safe_delivered,
+    safe_installed,
+    self_delivery,
+    sent_once,
+    structure,
+    submits,
+    total_order,
+)
+from transis.sim.checkers.index import Index
+from transis.sim.checkers.verdict import NOT_PROMISED, Findings, Report, Verdict, Violation, Witness
+from transis.trace.events import History
+
+__all__ = ["PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check"]
+
+Checker = Callable[[Index, Findings], None]
+
+PROPERTIES: Final[dict[str, Checker]] = {
+    "no_creation": no_creation.check,
+    "no_duplicates": no_duplicates.check,
+    "every_submit_accounted": submits.check,
+    "sent_once_1_4": sent_once.check,
+    "delivered_where_sent_1_3": delivered_where_sent.check,
+    "fifo": fifo.check,
+    "configuration_2_2": configuration.check,
+    "structure": structure.check,
+    "agreement_on_views": agreement_on_views.check,
+    "end_together_2_1": end_together.check,
+    "self_delivery_3": self_delivery.check,
+    "failure_atomicity_4": failure_atomicity.check,
+    "causal_5": causal.check,
+    "partial_order_1_1": partial_order.check,
+    "total_order_6_1": total_order.check,
+    "places": places.check,
+    "no_holes_6_3": no_holes.check,
+    "safe_7_1": safe_delivered.check,
+    "safe_7_2": safe_installed.check,
+    "incarnations_never_overlap": incarnations.check,
+    "basic": basic.check,
+}
+"""Every property by the name it has in reports, in the order in which they are told."""
+
+UNPROMISED: Final[dict[str, frozenset[str]]] = {
+    "evs": frozenset(),
+    "transis": frozenset({"delivered_where_sent_1_3"}),
+    "toto": frozenset({"total_order_6_1", "places"}),
+}
+"""What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3."""
+
+
+def check(history: History) -> Report:
+    """The verdict of every property on this history."""
+    if history.promises not in UNPROMISED:
+        raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(UNPROMISED)}")
+    index = Index(history)
+    unpromised = UNPROMISED[history.promises]
+    return Report([_verdict(index, name, name not in unpromised) for name in PROPERTIES])
+
+
+def _verdict(index: Index, name: str, promised: bool) -> Verdict:
+    if not promised:
+        return Verdict(name, NOT_PROMISED, 0)
+    findings = Findings(name)
+    PROPERTIES[name](index, findings)
+    return findings.verdict()

@@ -1,0 +1,32 @@
+"""FIFO: every node delivers the ordered messages of a process in the order of their counters, over its whole life."""
+
+from __future__ import annotations
+
+from transis.model.ids import MessageId, ProcessId
+from transis.sim.checkers.index import Index, Life
+from transis.sim.checkers.verdict import Findings
+from transis.trace.events import Delivery
+
+
+def check(index: Index, findings: Findings) -> None:
+    for life in index.lives:
+        latest: dict[ProcessId, Delivery] = {}
+        for stay in life.stays:
+            findings.checked += len(stay.codes)
+            for run in stay.runs:
+                before = latest.get(run.process)
+                if before is not None and before.first + before.count > run.first:
+                    _overtaken(life, before, run, findings)
+                latest[run.process] = run
+
+
+def _overtaken(life: Life, before: Delivery, run: Delivery, findings: Findings) -> None:
+    later = MessageId(before.process, before.first + before.count - 1)
+    earlier = MessageId(run.process, run.first)
+    if later == earlier:
+        return  # The same message twice in a row is a duplicate, not a question of order.
+    findings.broken(
+        f"{life.node} delivered {later} before {earlier}, although the same process sent it later",
+        ((life.node, before.lseq), (life.node, run.lseq)),
+        (earlier, later),
+    )

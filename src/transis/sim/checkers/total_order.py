@@ -1,0 +1,74 @@
+"""EVS 6.1 and 6.2: one total order over all deliveries and configuration changes of all nodes, of the whole history.
+
+The graph merges all deliveries of a message and all installations of a configuration; a cycle of any length is a
+violation, pairs are not enough (TOCS95, footnote to the total order). See `certificate.py` for the usual, linear way.
+"""
+
+from __future__ import annotations
+
+from transis.model.ids import MessageId, ProcessId, ViewId
+from transis.model.service import Service
+from transis.sim.checkers.certificate import certified
+from transis.sim.checkers.cycles import EventGraph, Vertex, joined
+from transis.sim.checkers.index import Index, Life
+from transis.sim.checkers.verdict import Findings
+from transis.trace.events import Conf, Delivery, Event, Sent
+
+
+def check(index: Index, findings: Findings) -> None:
+    findings.checked += sum(len(stay.codes) for life in index.lives for stay in life.stays)
+    findings.checked += sum(len(life.confs) for life in index.lives)
+    if not certified(index):
+        tell_cycle(index, build(index, merged=True), "cannot be put into one total order", findings)
+
+
+def build(index: Index, merged: bool) -> EventGraph:
+    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1)."""
+    graph = EventGraph()
+    for life in index.lives:
+        before: Vertex | None = None
+        for event in life.events:
+            for vertex in _vertices(index, life, event, merged):
+                graph.lseq.setdefault((life, vertex), event.lseq)
+                if before is not None:
+                    graph.add(before, vertex, life)
+                if isinstance(vertex, tuple) and vertex[0] == "deliver" and vertex[1] in index.origins:
+                    graph.add(("send", vertex[1]), vertex, None)
+                before = vertex
+    return graph
+
+
+def _vertices(index: Index, life: Life, event: Event, merged: bool) -> list[Vertex]:
+    match event:
+        case Conf(view=view):
+            return [view.id]
+        case Delivery() if event.service is not Service.BASIC:
+            codes = index.codes(event.process, event.first, event.count)
+            return [("deliver", code) if merged else ("deliver", code, life.node) for code in codes]
+        case Sent() if event.service is not Service.BASIC:
+            return [("send", code) for code in index.codes(ProcessId(life.node, event.process), event.first, event.count)]
+        case _:
+            return []
+
+
+def tell_cycle(index: Index, graph: EventGraph, what: str, findings: Findings) -> None:
+    steps = joined(graph.shortest_cycle())
+    if not steps:
+        return
+    told, witness, messages = [], [], []
+    for source, target, life in steps:
+        if life is None:
+            told.append(f"{_words(index, source)} before {_words(index, target)} anywhere")
+        else:
+            told.append(f"{life.node} {_words(index, source)} before it {_words(index, target)}")
+            witness += [(life.node, graph.lseq[life, source]), (life.node, graph.lseq[life, target])]
+        messages += [index.message(vertex[1]) for vertex in (source, target) if not isinstance(vertex, ViewId)]  # type: ignore[index]
+    ids: tuple[MessageId, ...] = tuple(dict.fromkeys(messages))
+    findings.broken(f"these {what}: {'; '.join(told)}", tuple(dict.fromkeys(witness)), ids)
+
+
+def _words(index: Index, vertex: Vertex) -> str:
+    if isinstance(vertex, ViewId):
+        return f"installed {vertex}"
+    assert isinstance(vertex, tuple)
+    return f"{'sent' if vertex[0] == 'send' else 'delivered'} {index.message(vertex[1])}"

@@ -1,0 +1,176 @@
+"""A simulated cluster to play with: start it, do things to it, look at it. For scripts, tests and the demonstration.
+
+What it prints is made to be read: nodes without their incarnation as long as they live their first life, views as
+`R8{a,b,c}`, messages as `a1`. Nodes that say the same share a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from transis.model.ids import MessageId, NodeId, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.sim.checkers import check
+from transis.sim.checkers.verdict import Report
+from transis.sim.faults import Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume
+from transis.sim.life import Life, NodeFactory, Submission
+from transis.sim.liveness import budget_us, judged, settle, unrest
+from transis.sim.network import Fate
+from transis.sim.plan import Plan
+from transis.sim.run import build_world
+from transis.sim.sniff import KINDS, Filter
+from transis.stack.node import Node
+from transis.trace.events import Conf, Delivery, History, NodeTrace
+
+ALWAYS: Final = 1 << 62
+SIZE: Final = 100
+"""Bytes of a message when nobody cares."""
+
+
+class Cluster:
+    """1. Nothing happens until `run` or `settle` lets time pass.
+    2. `views` and `deliveries` tell only what is new since they were last asked.
+    """
+
+    def __init__(self, plan: Plan, later: Iterable[str] = (), broken: str = "", make_node: NodeFactory = Node) -> None:
+        self.plan = plan
+        self.world = build_world(plan, broken, make_node, set(later))
+        self._shown_views: dict[NodeId, int] = {}
+        self._shown_deliveries: dict[NodeId, int] = {}
+
+    # -- doing ---------------------------------------------------------------------------------------------------
+
+    def run(self, time_us: int) -> None:
+        self.world.run(self.world.now + time_us)
+
+    def settle(self) -> str:
+        """Let time pass until the cluster is at rest; what keeps it from it when the time allowed is over."""
+        if settle(self.world, self.plan, budget_us(self.world, self.plan)) is None:
+            return unrest(self.world)
+        return ""
+
+    def submit(self, name: str, service: Service = Service.AGREED, count: int = 1, size: int = SIZE, process: int = 0) -> None:
+        self.world.hosts[name].submit(Submission(service, (size,) * count, process))
+
+    def strike(self, fault: Fault) -> None:
+        self.world.strike(fault)
+
+    def start(self, name: str) -> None:
+        self.strike(Restart(name))
+
+    def crash(self, name: str, after: int = 0) -> None:
+        self.strike(Crash(name, after))
+
+    def restart(self, name: str) -> None:
+        self.strike(Restart(name))
+
+    def pause(self, name: str) -> None:
+        self.strike(Pause(name))
+
+    def resume(self, name: str) -> None:
+        self.strike(Resume(name))
+
+    def leave(self, name: str) -> None:
+        self.strike(Leave(name))
+
+    def partition(self, *components: Sequence[str]) -> None:
+        self.strike(Partition(tuple(tuple(component) for component in components)))
+
+    def heal(self) -> None:
+        self.strike(Heal())
+
+    def cut(self, source: str, target: str) -> None:
+        self.strike(Cut(source, target))
+
+    def mend(self, source: str, target: str) -> None:
+        self.strike(Mend(source, target))
+
+    def drop_next(self, kind: str, source: str = "*", target: str = "*", count: int = 1) -> None:
+        self._filter(Fate.DROP, kind, source, target, count)
+
+    def duplicate(self, kind: str, source: str = "*", target: str = "*", count: int = ALWAYS) -> None:
+        self._filter(Fate.TWICE, kind, source, target, count)
+
+    def let_pass(self) -> None:
+        """Nothing is dropped or doubled any more."""
+        self.world.network.interceptors.clear()
+
+    def _filter(self, fate: Fate, kind: str, source: str, target: str, count: int) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is no kind of packet; known are {', '.join(KINDS)}")
+        self.world.network.interceptors.append(Filter(fate, source, target, kind, count))
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def lives(self) -> list[Life]:
+        return sorted(self.world.lives.values(), key=lambda life: life.id)
+
+    def history(self) -> History:
+        """What was recorded so far; closed if the cluster is at rest."""
+        return History([NodeTrace(life.id, life.recorder.events) for life in self.lives()], closed=not unrest(self.world))
+
+    def check(self) -> Report:
+        return check(self.history())
+
+    def states(self) -> str:
+        lines = [(show_node(life.id), life.node.state) for life in judged(self.world)]
+        return _grouped(lines)
+
+    def views(self) -> str:
+        """New configurations of each life, in order, each with its cause."""
+        lines = []
+        for life in self.lives():
+            confs = [event for event in life.recorder.events if isinstance(event, Conf)]
+            new = confs[self._shown_views.get(life.id, 0) :]
+            self._shown_views[life.id] = len(confs)
+            if new:
+                lines.append((show_node(life.id), " ".join(show_view(conf.view) for conf in new)))
+        return _grouped(lines)
+
+    def deliveries(self) -> str:
+        """New deliveries of each life, by the configuration in which they were delivered."""
+        lines = []
+        for life in self.lives():
+            seen = [event for event in life.recorder.events if isinstance(event, Delivery)]
+            new = seen[self._shown_deliveries.get(life.id, 0) :]
+            self._shown_deliveries[life.id] = len(seen)
+            if new:
+                lines.append((show_node(life.id), _show_deliveries(new)))
+        return _grouped(lines)
+
+
+def show_node(node: NodeId) -> str:
+    return node.name if node.incarnation == 1 else str(node)
+
+
+def show_view_id(view: ViewId) -> str:
+    return f"{'R' if view.is_regular else 'T'}{view.seq}"
+
+
+def show_view(view: View) -> str:
+    return f"{show_view_id(view.id)}{{{','.join(map(show_node, view.nodes))}}}"
+
+
+def show_message(message: MessageId) -> str:
+    process = f"#{message.process.number}." if message.process.number else ""
+    return f"{show_node(message.process.node)}{process}{message.counter}"
+
+
+def _show_deliveries(deliveries: Sequence[Delivery]) -> str:
+    """`R8: a1 a2 b1; T10: c1`, runs of more than three as `a1..a9`."""
+    parts: dict[ViewId, list[str]] = {}
+    for event in deliveries:
+        names = [show_message(MessageId(event.process, event.first + i)) for i in range(event.count)]
+        shown = names if len(names) <= 3 else [f"{names[0]}..{names[-1]}"]
+        parts.setdefault(event.conf, []).extend(shown)
+    return "; ".join(f"{show_view_id(conf)}: {' '.join(names)}" for conf, names in parts.items())
+
+
+def _grouped(lines: Sequence[tuple[str, str]]) -> str:
+    """Nodes that say the same share a line, in the order of the first of them."""
+    together: dict[str, list[str]] = {}
+    for name, text in lines:
+        together.setdefault(text, []).append(name)
+    return "\n".join(f"{' '.join(names)}: {text}" for text, names in together.items())

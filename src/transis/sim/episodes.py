@@ -1,0 +1,218 @@
+"""The schedule of a run: episodes of faults, each drawn by one small function.
+
+Times are drawn so that short distances are as common as long ones: what breaks protocols is the second fault, while
+the first is being repaired. Some faults wait in ambush for the state in which a protocol is weakest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from transis.model.config import MS, Timing
+from transis.model.contract import Port
+from transis.sim.faults import (
+    Ambush,
+    Copy,
+    Crash,
+    Cut,
+    Delay,
+    Fault,
+    Heal,
+    Leave,
+    Mend,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    Schedule,
+    Slow,
+    Weather,
+)
+from transis.sim.streams import Stream
+
+EPISODES_MAX: Final = 7
+"""Episodes of one kind in one run."""
+
+AMBUSH_MOMENTS: Final = ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist")
+
+
+@dataclass(slots=True)
+class Draft:
+    """What the drawing functions share; `faults` grows."""
+
+    stream: Stream
+    names: tuple[str, ...]
+    timing: Timing
+    safety_us: int
+    faults: list[tuple[int, Fault]]
+
+    def moment(self) -> int:
+        return self.stream.between(self.safety_us // 20, self.safety_us)
+
+    def while_us(self) -> int:
+        """How long an episode lasts: from much shorter than a token loss to many of them."""
+        return self.stream.stretched(max(1, self.timing.token_loss_us // 16), 16 * self.timing.token_loss_us)
+
+    def name(self) -> str:
+        return self.stream.pick(self.names)
+
+    def add(self, time_us: int, fault: Fault) -> None:
+        self.faults.append((time_us, fault))
+
+    def add_perhaps_in_ambush(self, time_us: int, watched: str, fault: Fault) -> None:
+        if self.stream.chance(400):
+            fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS), fault)
+        self.add(time_us, fault)
+
+
+def draw_schedule(stream: Stream, names: tuple[str, ...], timing: Timing, safety_us: int, sealed: bool) -> Schedule:
+    """Which kinds are on, how often each strikes, and when."""
+    draft = Draft(stream, names, timing, safety_us, [])
+    for kind, on_permille in KINDS:
+        episodes = stream.between(1, EPISODES_MAX)
+        if not stream.chance(on_permille) or (kind in NEED_A_SEAL and not sealed):
+            continue
+        for _ in range(episodes):
+            EPISODES[kind](draft)
+    return tuple(sorted(draft.faults, key=lambda entry: entry[0]))
+
+
+def _crash(draft: Draft) -> None:
+    """Down for a moment (faster than anybody notices) or for long; in the middle of its outputs as often as not."""
+    name = draft.name()
+    time = draft.moment()
+    after = draft.stream.pick((0, 0, draft.stream.between(1, 20)))
+    draft.add_perhaps_in_ambush(time, name, Crash(name, after))
+    if draft.stream.chance(800):
+        draft.add(time + draft.while_us(), Restart(name))
+
+
+def _crash_together(draft: Draft) -> None:
+    """Neighbours die within a moment: the holder of the token and its successor among them, some day."""
+    if len(draft.names) < 2:
+        return
+    time = draft.moment()
+    for name in draft.stream.some(draft.names, draft.stream.between(2, max(2, len(draft.names) // 2))):
+        draft.add(time + draft.stream.between(0, draft.timing.token_loss_us // 8), Crash(name))
+        draft.add(time + draft.while_us(), Restart(name))
+
+
+def _pause(draft: Draft) -> None:
+    name = draft.name()
+    time = draft.moment()
+    draft.add_perhaps_in_ambush(time, name, Pause(name))
+    draft.add(time + draft.while_us(), Resume(name))
+
+
+def _partition(draft: Draft) -> None:
+    """Several partitions in a row, each cutting across the one before, then one network again."""
+    time = draft.moment()
+    for _ in range(draft.stream.between(1, 4)):
+        draft.add_perhaps_in_ambush(time, draft.name(), Partition(_components(draft)))
+        time += draft.while_us()
+    draft.add(time, Heal())
+
+
+def _components(draft: Draft) -> tuple[tuple[str, ...], ...]:
+    count = draft.stream.pick((2, 2, 2, 3, len(draft.names)))
+    components: list[list[str]] = [[] for _ in range(count)]
+    for name in draft.names:
+        draft.stream.pick(components).append(name)
+    return tuple(tuple(component) for component in components if component)
+
+
+def _cut(draft: Draft) -> None:
+    """One direction, one pair, or all that a node hears or says; sometimes on one port only."""
+    stream = draft.stream
+    time = draft.moment()
+    end = time + draft.while_us()
+    port = stream.pick((None, None, Port.DATA, Port.TOKEN, Port.TOKEN, Port.CONTROL))
+    source, target = draft.name(), draft.name()
+    links = stream.pick((((source, target),), ((source, target), (target, source)), ((source, "*"),), (("*", source),)))
+    for one, other in links:
+        draft.add(time, Cut(one, other, port))
+        draft.add(end, Mend(one, other, port))
+
+
+def _weather(what: str, low: int, high: int) -> Callable[[Draft], None]:
+    def episode(draft: Draft) -> None:
+        time = draft.moment()
+        draft.add(time, Weather(what, draft.stream.stretched(low, high)))
+        draft.add(time + 2 * draft.while_us(), Weather(what, 0))
+
+    return episode
+
+
+def _always(what: str, low: int, high: int) -> Callable[[Draft], None]:
+    def episode(draft: Draft) -> None:
+        draft.add(0, Weather(what, draft.stream.stretched(low, high)))
+
+    return episode
+
+
+def _slow(draft: Draft) -> None:
+    name = draft.name()
+    time = draft.moment()
+    draft.add(time, Slow(name, draft.stream.stretched(50, 20 * MS)))
+    draft.add(time + draft.while_us(), Slow(name, 0))
+
+
+def _delay(draft: Draft) -> None:
+    """One port lags behind the others: tokens overtake data, or the other way round."""
+    time = draft.moment()
+    port = draft.stream.pick((Port.DATA, Port.DATA, Port.TOKEN, Port.CONTROL))
+    draft.add(time, Delay(port, draft.stream.stretched(200, 900 * MS)))
+    draft.add(time + draft.while_us(), Delay(port, 0))
+
+
+def _leave(draft: Draft) -> None:
+    name = draft.name()
+    time = draft.moment()
+    draft.add_perhaps_in_ambush(time, name, Leave(name))
+    if draft.stream.chance(600):
+        draft.add(time + 2 * draft.while_us(), Restart(name))
+
+
+def _copy(draft: Draft) -> None:
+    draft.add(draft.moment(), Copy(draft.name()))
+
+
+def _lost_directory(draft: Draft) -> None:
+    name = draft.name()
+    time = draft.moment()
+    draft.add(time, Crash(name))
+    draft.add(time + draft.while_us(), Restart(name, lost_directory=True))
+
+
+EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
+    "crash": _crash,
+    "crash together": _crash_together,
+    "pause": _pause,
+    "partition": _partition,
+    "cut": _cut,
+    "loss": _weather("loss", 10, 300),
+    "steady loss": _always("loss", 2, 150),
+    "burst": _weather("burst", 2, 50),
+    "duplicate": _weather("duplicate", 10, 500),
+    "reorder": _weather("reorder", 5, 300),
+    "corrupt": _weather("corrupt", 5, 100),
+    "junk": _weather("junk", 5, 100),
+    "replay": _weather("replay", 5, 200),
+    "slow": _slow,
+    "delay": _delay,
+    "leave": _leave,
+    "copy": _copy,
+    "lost directory": _lost_directory,
+}
+
+KINDS: Final = (
+    ("crash", 600), ("crash together", 150), ("pause", 350), ("partition", 600), ("cut", 350), ("loss", 400),
+    ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250), ("corrupt", 500), ("junk", 150),
+    ("replay", 200), ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80), ("lost directory", 80),
+)  # fmt: skip
+"""How often each kind is on at all, in permille of runs; the rare ones end a node's life for good."""
+
+NEED_A_SEAL: Final = frozenset(("corrupt",))
+"""Without a seal a damaged datagram is not told from a sound one (UDP's checksum would have stopped it)."""

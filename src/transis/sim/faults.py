@@ -1,0 +1,282 @@
+"""Faults as data: what may be done to nodes and links, each with one line of text that reads back to it.
+
+1. A fault is a value; striking.py carries it out. A schedule is a list of (virtual time, fault).
+2. `parse(str(fault)) == fault` for every fault: a failing schedule becomes a script, a script a schedule.
+3. An `Ambush` waits for a moment in a node's life (it enters a protocol state, it waits for its disk) and strikes then:
+   the windows in which protocols break are too short to be found by the clock alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from transis.model.contract import Port
+from transis.sim.durations import format_duration, format_rate, parse_duration, parse_rate
+
+COPY_SUFFIX: Final = "+copy"
+"""The host on which somebody starts a copy of another host's state directory."""
+
+MOMENTS: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist")
+"""When an ambush may strike: on entering a state, or between a Persist and its completion."""
+
+WEATHERS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")
+"""Rates that hold for the whole network; network.py says what each does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What all faults have: a kind that names them in scripts and in the coverage table."""
+
+    kind: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class OfNode(Fault):
+    """A fault of one node."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(OfNode):
+    """The node dies after it carried out `after` more outputs: 0 is between two turns, more is in the middle of one."""
+
+    kind: ClassVar[str] = "crash"
+    after: int = 0
+
+    def __str__(self) -> str:
+        return f"crash {self.node}" + (f" after={self.after}" if self.after else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Restart(OfNode):
+    """A new life on the same host, from what its disk kept, or from an empty directory."""
+
+    kind: ClassVar[str] = "restart"
+    lost_directory: bool = False
+
+    def __str__(self) -> str:
+        return f"restart {self.node}" + (" lost" if self.lost_directory else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy(OfNode):
+    """Somebody copies the state directory of this node and starts it on another host."""
+
+    kind: ClassVar[str] = "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave(OfNode):
+    kind: ClassVar[str] = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Pause(OfNode):
+    """The process is stopped: its sockets fill, its timers grow stale, its clock goes on."""
+
+    kind: ClassVar[str] = "pause"
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(OfNode):
+    kind: ClassVar[str] = "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(OfNode):
+    """Every datagram costs the node so much more time; 0 ends it."""
+
+    kind: ClassVar[str] = "slow"
+    cost_us: int = 0
+
+    def __str__(self) -> str:
+        return f"slow {self.node} {format_duration(self.cost_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition(Fault):
+    """Only hosts of one component hear each other; hosts that are not named make up one more component."""
+
+    kind: ClassVar[str] = "partition"
+    components: tuple[tuple[str, ...], ...] = ()
+
+    def __str__(self) -> str:
+        return "partition " + " | ".join(",".join(component) for component in self.components)
+
+
+@dataclass(frozen=True, slots=True)
+class Heal(Fault):
+    """Partitions and cuts end."""
+
+    kind: ClassVar[str] = "heal"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut(Fault):
+    """One direction of one link is dead, for one port or for all; `*` stands for every host."""
+
+    kind: ClassVar[str] = "cut"
+    source: str = "*"
+    target: str = "*"
+    port: Port | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.source}->{self.target}" + ("" if self.port is None else f" {self.port.name.lower()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mend(Cut):
+    """The opposite of a cut."""
+
+    kind: ClassVar[str] = "mend"
+
+
+@dataclass(frozen=True, slots=True)
+class Weather(Fault):
+    """A rate of the whole network changes."""
+
+    kind: ClassVar[str] = "weather"
+    what: str = "loss"
+    permille: int = 0
+
+    def __str__(self) -> str:
+        return f"weather {self.what} {format_rate(self.permille)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delay(Fault):
+    """Everything on one port takes so much longer; 0 ends it."""
+
+    kind: ClassVar[str] = "delay"
+    port: Port = Port.DATA
+    extra_us: int = 0
+
+    def __str__(self) -> str:
+        return f"delay {self.port.name.lower()} {format_duration(self.extra_us)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ambush(OfNode):
+    """`fault` strikes when `node` next comes to `moment`."""
+
+    kind: ClassVar[str] = "on"
+    moment: str = "Recovery"
+    fault: Fault = Heal()
+
+    def __str__(self) -> str:
+        return f"on {self.node} {self.moment} {self.fault}"
+
+
+Schedule = tuple[tuple[int, Fault], ...]
+
+
+def names_in(fault: Fault) -> frozenset[str]:
+    """The hosts that a fault speaks of, for shrinking to fewer nodes."""
+    match fault:
+        case Ambush(node=node, fault=inner):
+            return names_in(inner) | {node}
+        case OfNode(node=node):
+            return frozenset((node,))
+        case Partition(components=components):
+            return frozenset(name for component in components for name in component)
+        case Cut(source=source, target=target):
+            return frozenset((source, target)) - {"*"}
+        case _:
+            return frozenset()
+
+
+def parse(line: str) -> Fault:
+    """A fault from its line; ValueError names what was not understood."""
+    verb, _, rest = line.strip().partition(" ")
+    reader = _READERS.get(verb)
+    if reader is None:
+        raise ValueError(f"{verb!r} is no fault; known are {', '.join(sorted(_READERS))}")
+    return reader(rest.strip())
+
+
+def _words(rest: str, least: int, most: int) -> list[str]:
+    words = rest.split()
+    if not least <= len(words) <= most:
+        raise ValueError(f"expected {least} to {most} words, found {rest!r}")
+    return words
+
+
+def _crash(rest: str) -> Fault:
+    words = _words(rest, 1, 2)
+    return Crash(words[0], int(words[1].removeprefix("after=")) if len(words) == 2 else 0)
+
+
+def _restart(rest: str) -> Fault:
+    words = _words(rest, 1, 2)
+    if words[1:] not in ([], ["lost"]):
+        raise ValueError(f"expected nothing or 'lost' after the name, found {words[1]!r}")
+    return Restart(words[0], len(words) == 2)
+
+
+def _slow(rest: str) -> Fault:
+    node, cost = _words(rest, 2, 2)
+    return Slow(node, parse_duration(cost))
+
+
+def _partition(rest: str) -> Fault:
+    return Partition(tuple(tuple(name.strip() for name in part.split(",")) for part in rest.split("|")))
+
+
+def _port(name: str) -> Port:
+    if name.upper() not in Port.__members__:
+        raise ValueError(f"{name!r} is no port; known are data, control, token")
+    return Port[name.upper()]
+
+
+def _link(rest: str) -> tuple[str, str, Port | None]:
+    words = _words(rest, 1, 2)
+    source, arrow, target = words[0].partition("->")
+    if not arrow:
+        raise ValueError(f"expected source->target, found {words[0]!r}")
+    return source, target, _port(words[1]) if len(words) == 2 else None
+
+
+def _weather(rest: str) -> Fault:
+    what, rate = _words(rest, 2, 2)
+    if what not in WEATHERS:
+        raise ValueError(f"{what!r} is no weather; known are {', '.join(WEATHERS)}")
+    return Weather(what, parse_rate(rate))
+
+
+def _delay(rest: str) -> Fault:
+    port, extra = _words(rest, 2, 2)
+    return Delay(_port(port), parse_duration(extra))
+
+
+def _ambush(rest: str) -> Fault:
+    node, moment, line = rest.split(None, 2)
+    if moment not in MOMENTS:
+        raise ValueError(f"{moment!r} is no moment; known are {', '.join(MOMENTS)}")
+    return Ambush(node, moment, parse(line))
+
+
+_READERS: Final[dict[str, Callable[[str], Fault]]] = {
+    "crash": _crash,
+    "restart": _restart,
+    "copy": lambda rest: Copy(_words(rest, 1, 1)[0]),
+    "leave": lambda rest: Leave(_words(rest, 1, 1)[0]),
+    "pause": lambda rest: Pause(_words(rest, 1, 1)[0]),
+    "resume": lambda rest: Resume(_words(rest, 1, 1)[0]),
+    "slow": _slow,
+    "partition": _partition,
+    "heal": lambda rest: Heal(),
+    "cut": lambda rest: Cut(*_link(rest)),
+    "mend": lambda rest: Mend(*_link(rest)),
+    "weather": _weather,
+    "delay": _delay,
+    "on": _ambush,
+}

@@ -1,0 +1,328 @@
+"""A host: one node at a time on a disk, a clock and three sockets with finite buffers.
+
+It drives its node as the real driver does: what waits in the sockets is handed over before any timer fires, data before
+control before token, and data that wait together are handed over together. A node may die between any two
+outputs, and what it had not carried out then never happened.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from transis.model.config import Config
+from transis.model.contract import (
+    NEVER,
+    Accepted,
+    Configure,
+    Delivered,
+    NodeOutput,
+    Note,
+    Originated,
+    Persist,
+    Port,
+    Refused,
+    Room,
+    Stopped,
+    Transmit,
+)
+from transis.model.errors import IdentityError
+from transis.sim.clock import Clock
+from transis.sim.disk import Disk, Write
+from transis.sim.faults import Ambush
+from transis.sim.life import Life, Submission
+from transis.sim.network import Journey
+
+if TYPE_CHECKING:
+    from transis.sim.world import World
+
+SUBMISSIONS_MAX: Final = 64
+"""Calls of applications that wait while their node is paused."""
+
+HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
+"""The order in which the driver empties its sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a host can do: time per turn and per datagram, and bytes that a socket holds."""
+
+    turn_us: int = 5
+    datagram_us: int = 1
+    buffer_bytes: int = 1 << 20
+
+
+class Host:
+    """1. At most one turn is arranged, at `_turn_at`; what was arranged earlier for another time is void.
+    2. A socket never holds more than `machine.buffer_bytes`: what does not fit is lost.
+    3. Without a life everything that arrives is lost.
+    """
+
+    def __init__(self, world: World, address: str, config: Config, clock: Clock, machine: Machine) -> None:
+        self.address = address
+        self.config = config
+        self.clock = clock
+        self.machine = machine
+        self.disk = Disk()
+        self.life: Life | None = None
+        self.paused = False
+        self.slow_us = 0
+        self.overflowed = 0
+        self.ambushes: list[Ambush] = []
+        self.crash_after = -1
+        self._world = world
+        self._sockets: tuple[deque[Sequence[bytes]], ...] = (deque(), deque(), deque())
+        self._held_bytes = [0, 0, 0]
+        self._completed: deque[int] = deque()
+        self._submissions: deque[Submission] = deque()
+        self._busy_until = 0
+        self._turn_at = NEVER
+
+    @property
+    def state(self) -> str:
+        return "down" if self.life is None else self.life.node.state
+
+    # -- births and deaths ---------------------------------------------------------------------------------------
+
+    def start(self, boot: int, memory: str = "") -> None:
+        """A new life from what the disk holds; a node that may not run here is refused and stays down.
+
+        `memory` says in the trace that the directory is not the node's own (`copied`) or is gone (`lost`).
+        """
+        assert self.life is None, f"{self.address} runs already"
+        world = self._world
+        try:
+            node = world.make_node(self.config, dict(self.disk.durable), boot, world.key, world.broken)
+        except IdentityError as refusal:
+            world.note_refusal(self, str(refusal))
+            return
+        self.life = Life(self.address, node, world.now)
+        self.paused = False
+        world.lives[node.id] = self.life
+        if memory:
+            self.life.recorder.fault(world.now, f"{memory} state directory")
+        self._guarded(lambda: node.start(self.clock.local(world.now)))
+        self.arrange()
+
+    def die(self, how: str) -> None:
+        """The node is gone: sockets are empty, and writes on their way to the disk are lost or kept."""
+        life = self.life
+        assert life is not None, f"{self.address} is down already"
+        life.ended = how
+        if how == "failed":
+            life.recorder.end(self._world.now, "failed")
+            self.disk.crash(self._world.write_survives)
+        else:
+            self.disk.crash(lambda: True)
+        self.life = None
+        self.crash_after = -1
+        self._completed.clear()
+        self._submissions.clear()
+        self._held_bytes = [0, 0, 0]
+        for socket in self._sockets:
+            socket.clear()
+
+    # -- what reaches it -----------------------------------------------------------------------------------------
+
+    def arrive(self, journey: Journey) -> None:
+        if self.life is None:
+            return
+        port = journey.port
+        datagrams = journey.datagrams
+        size = sum(map(len, datagrams))
+        if self._held_bytes[port] + size > self.machine.buffer_bytes:
+            datagrams, size = self._what_fits(port, datagrams)
+        if datagrams:
+            self._held_bytes[port] += size
+            self._sockets[port].append(datagrams)
+            self._arrange_at(self._busy_until)
+
+    def _what_fits(self, port: Port, datagrams: Sequence[bytes]) -> tuple[list[bytes], int]:
+        room = self.machine.buffer_bytes - self._held_bytes[port]
+        kept: list[bytes] = []
+        size = 0
+        for datagram in datagrams:
+            if size + len(datagram) <= room:
+                kept.append(datagram)
+                size += len(datagram)
+        self.overflowed += len(datagrams) - len(kept)
+        return kept, size
+
+    def submit(self, submission: Submission) -> None:
+        """An application calls; the node hears of it at its next turn."""
+        if self.life is not None and len(self._submissions) < SUBMISSIONS_MAX:
+            self._submissions.append(submission)
+            self._arrange_at(self._busy_until)
+
+    def written(self, life: Life) -> None:
+        """A sync completed, if the life that asked for it still lives."""
+        if life is self.life:
+            self._completed.append(self.disk.complete())
+            self._arrange_at(self._busy_until)
+
+    def leave(self) -> None:
+        life = self.life
+        if life is not None:
+            self._guarded(lambda: life.node.leave(self.clock.local(self._world.now)))
+            self.arrange()
+
+    def resume(self) -> None:
+        self.paused = False
+        self.arrange()
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    def arrange(self) -> None:
+        """Arrange the next turn: at once if something waits, else when the node wants to be woken."""
+        life = self.life
+        if life is None or self.paused:
+            return
+        if self._submissions or self._completed or any(self._sockets):
+            self._arrange_at(self._busy_until)
+            return
+        deadline = life.node.deadline()
+        if deadline < NEVER:
+            self._arrange_at(max(self.clock.virtual(deadline), self._busy_until))
+
+    def _arrange_at(self, time_us: int) -> None:
+        time_us = max(time_us, self._world.now)
+        if time_us < self._turn_at and not self.paused:
+            self._turn_at = time_us
+            self._world.at_turn(time_us, self)
+
+    def turn(self, arranged_at: int) -> None:
+        if arranged_at != self._turn_at:
+            return
+        self._turn_at = NEVER
+        life = self.life
+        if life is None or self.paused:
+            return
+        self._guarded(lambda: self._work(life))
+        self.arrange()
+
+    def _work(self, life: Life) -> None:
+        """One turn of the driver: completions, sockets, applications, and only then timers."""
+        local = self.clock.local(self._world.now)
+        node = life.node
+        while self._completed and self.life is life:
+            node.persisted(local, self._completed.popleft())
+            self._carry_out(life)
+        handled = self._drain(life, local)
+        while self._submissions and self.life is life:
+            life.submit(local, self._submissions.popleft())
+            self._carry_out(life)
+        if self.life is life and node.deadline() <= local:
+            node.wake(local)
+            self._carry_out(life)
+        busy = self.machine.turn_us + handled * (self.machine.datagram_us + self.slow_us)
+        self._busy_until = self._world.now + max(1, busy)
+        if self.life is life and self._world.check_is_due():
+            node.check()
+
+    def _drain(self, life: Life, local: int) -> int:
+        """Hand over what the sockets hold; bursts that wait on the data socket become one."""
+        handled = 0
+        for port in HAND_OVER:
+            for burst in self._take(port):
+                handled += len(burst)
+                life.node.receive(local, port, burst)
+                self._carry_out(life)
+                if self.life is not life:
+                    return handled
+        return handled
+
+    def _take(self, port: Port) -> list[Sequence[bytes]]:
+        socket = self._sockets[port]
+        bursts = list(socket)
+        socket.clear()
+        self._held_bytes[port] = 0
+        if port is Port.DATA and len(bursts) > 1:
+            return [[datagram for burst in bursts for datagram in burst]]
+        return bursts
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Whatever a node raises is a finding, not the end of the simulation; then its outputs are carried out."""
+        life = self.life
+        assert life is not None
+        try:
+            step()
+            if self.life is life:
+                self._carry_out(life)
+        except Exception:
+            self._world.note_exception(self, traceback.format_exc())
+            if self.life is life:
+                self.die("failed")
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, life: Life) -> None:
+        for output in life.node.outputs():
+            if self.crash_after >= 0:
+                if self.crash_after == 0:
+                    self.die("failed")
+                    return
+                self.crash_after -= 1
+            _CARRY[type(output)](self, life, output)
+            if self.life is not life:
+                return
+        if life.ended:
+            self.die(life.ended)
+
+    def _recorded(self, life: Life, output: NodeOutput) -> None:
+        life.recorder.observe(self._world.now, output)
+
+    def _transmit(self, life: Life, output: Transmit) -> None:
+        self._world.transmit(self, output)
+
+    def _persist(self, life: Life, output: Persist) -> None:
+        self.disk.write(Write(output.ticket, output.key, output.value))
+        self._world.sync(self, life)
+        self._world.moment(self, "Persist")
+
+    def _accepted(self, life: Life, output: Accepted) -> None:
+        self._recorded(life, output)
+        life.on_accepted(output)
+
+    def _refused(self, life: Life, output: Refused) -> None:
+        self._recorded(life, output)
+        life.on_refused(output)
+
+    def _configure(self, life: Life, output: Configure) -> None:
+        self._recorded(life, output)
+        life.on_configure(output)
+
+    def _delivered(self, life: Life, output: Delivered) -> None:
+        self._recorded(life, output)
+        life.on_delivered(output)
+        self._world.verify(life, output)
+
+    def _note(self, life: Life, output: Note) -> None:
+        self._recorded(life, output)
+        self._world.coverage.note(output)
+        if output.what == "state":
+            self._world.moment(self, str(dict(output.detail)["to"]))
+
+    def _room(self, life: Life, output: Room) -> None:
+        """Applications of the simulation try again by themselves."""
+
+    def _stopped(self, life: Life, output: Stopped) -> None:
+        self._recorded(life, output)
+        self._world.note_stop(self, output.why)
+        life.ended = "stopped"
+
+
+_CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
+    Transmit: Host._transmit,
+    Persist: Host._persist,
+    Accepted: Host._accepted,
+    Originated: Host._recorded,
+    Delivered: Host._delivered,
+    Configure: Host._configure,
+    Refused: Host._refused,
+    Room: Host._room,
+    Note: Host._note,
+    Stopped: Host._stopped,
+}

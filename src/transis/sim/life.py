@@ -1,0 +1,124 @@
+"""One life of one node: what it was given, what came out, and what it still owes.
+
+The life keeps what the harness itself must know (payloads to compare, messages not yet returned, the view in force);
+the recorder keeps the trace that the checkers read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from transis.model.config import Config
+from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Port, Refused
+from transis.model.ids import NodeId, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.trace.recorder import Recorder
+
+
+class NodeLike(Protocol):
+    """The doors of a node that the world uses; `stack.node.Node` has them, and so have the fakes of tests."""
+
+    @property
+    def id(self) -> NodeId: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def coverage(self) -> Mapping[tuple[str, str], int]:
+        """How often each event met each state."""
+        ...
+
+    def start(self, now: int) -> None: ...
+    def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None: ...
+    def submit(
+        self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0
+    ) -> int: ...
+    def wake(self, now: int) -> None: ...
+    def deadline(self) -> int: ...
+    def persisted(self, now: int, ticket: int) -> None: ...
+    def leave(self, now: int) -> None: ...
+    def outputs(self) -> list[NodeOutput]: ...
+    def check(self) -> None: ...
+
+
+class NodeFactory(Protocol):
+    def __call__(
+        self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None, broken: str = ""
+    ) -> NodeLike: ...
+
+
+class Submission(NamedTuple):
+    """What an application hands to its node in one call."""
+
+    service: Service
+    sizes: tuple[int, ...]
+    process: int = 0
+
+
+def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
+    """Bytes that no other message has, as long as they are long enough to say so."""
+    mark = f"{node.name}/{node.incarnation}/{node.boot:x}#{process}:{counter}/{size};".encode()
+    return (mark * (size // len(mark) + 1))[:size]
+
+
+class Life:
+    """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
+    2. What is owed = taken - refused - returned; a node at rest owes nothing.
+    3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
+    """
+
+    def __init__(self, host: str, node: NodeLike, started_us: int) -> None:
+        self.host = host
+        self.node = node
+        self.id = node.id
+        self.started_us = started_us
+        self.recorder = Recorder(node.id)
+        self.payloads: dict[int, list[bytes]] = {}
+        self.taken = 0
+        self.refused = 0
+        self.returned = 0
+        self.delivered = 0
+        self.views = 0
+        self.view: View | None = None
+        self.position = 0
+        self.ended = ""
+
+    @property
+    def owed(self) -> int:
+        return self.taken - self.refused - self.returned
+
+    @property
+    def regular(self) -> ViewId | None:
+        """The regular view in force; None before the first and while a transitional one is."""
+        return self.view.id if self.view is not None and self.view.id.is_regular else None
+
+    def submit(self, local: int, submission: Submission) -> int:
+        """Hand messages to the node; keep the bytes of those that it took."""
+        mine = self.payloads.setdefault(submission.process, [])
+        first = len(mine) + 1
+        batch = [payload(self.id, submission.process, first + i, size) for i, size in enumerate(submission.sizes)]
+        taken = self.node.submit(local, submission.service, batch, process=submission.process)
+        assert 0 <= taken <= len(batch), f"{self.id} took {taken} of {len(batch)} messages"
+        mine.extend(batch[:taken])
+        return taken
+
+    def on_accepted(self, output: Accepted) -> None:
+        self.taken += output.ids.count
+
+    def on_refused(self, output: Refused) -> None:
+        self.refused += output.ids.count
+
+    def on_configure(self, output: Configure) -> None:
+        self.view = output.view
+        self.views += 1
+        if output.view.id.is_regular:
+            self.position = 0
+
+    def on_delivered(self, output: Delivered) -> None:
+        count = len(output.payloads)
+        self.delivered += count
+        if output.service is not Service.BASIC:
+            self.position += count
+        if output.process.node == self.id:
+            self.returned += count

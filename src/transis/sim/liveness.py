@@ -1,0 +1,109 @@
+"""The liveness phase: faults end, and within a stated time one view of all live nodes stands and nothing is owed.
+
+The budget follows protocols W17: attempts (at most n + 2) times (token loss + consensus + four rotations), plus the
+backlog divided by the window, plus what a quarantine, a beacon and a sync may add.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from transis.model.config import MS, SECOND
+from transis.model.ids import NodeId
+from transis.sim.faults import COPY_SUFFIX
+from transis.sim.host import Host
+from transis.sim.life import Life
+from transis.sim.plan import Plan
+from transis.sim.world import World
+
+FOREIGN: Final = "foreign"
+"""The address of the node of another cluster; it is no part of the run that is judged."""
+
+ROOMY_BYTES: Final = 8 << 20
+"""Socket buffers when faults end: nothing overflows any more."""
+
+QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
+"""A quarantine ends early when a peer's beacon shows that it hears all members again; it never ends later than this."""
+
+
+def end_faults(world: World, plan: Plan) -> None:
+    """The network is whole, the paused resume, the slow are quick, and the dead may be started again."""
+    world.network.calm()
+    for host in list(world.hosts.values()):
+        host.ambushes.clear()
+        host.crash_after = -1
+        host.slow_us = 0
+        host.machine = replace(host.machine, buffer_bytes=ROOMY_BYTES)
+        if host.paused:
+            host.resume()
+        if plan.revive and host.life is None and not host.address.endswith(COPY_SUFFIX):
+            world.start(host.address)
+
+
+def budget_us(world: World, plan: Plan) -> int:
+    """How long it may take from the end of the faults to rest."""
+    timing, climate = plan.config.timing, plan.conditions.climate
+    nodes = len(plan.names)
+    hop = max(climate.delay_us) + climate.jitter_us + 2 * plan.conditions.machine.turn_us
+    rotation = nodes * hop + timing.retransmission_pace_us
+    attempt = timing.token_loss_us + timing.consensus_us + timing.gather_min_us + 4 * rotation
+    backlog = sum(life.owed for life in judged(world)) * _datagrams_per_message(plan) // plan.config.window.window
+    once = QUARANTINE_ALLOWANCE_US + 4 * timing.beacon_us + 4 * plan.conditions.sync_us[1] + timing.leave_us
+    drift = 1 + plan.conditions.drift_ppm // 100_000
+    return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * rotation + once)
+
+
+def _datagrams_per_message(plan: Plan) -> int:
+    return 1 + max(plan.traffic.size, plan.traffic.large) // (plan.config.datagram // 2)
+
+
+def judged(world: World) -> list[Life]:
+    """The lives that belong to the run, living ones only."""
+    return [host.life for host in judged_hosts(world) if host.life is not None]
+
+
+def judged_hosts(world: World) -> list[Host]:
+    return [host for host in world.hosts.values() if host.address != FOREIGN]
+
+
+def settle(world: World, plan: Plan, budget: int) -> int | None:
+    """Run until the cluster is at rest and stays so for a while; how long it took, or None if it did not."""
+    started = world.now
+    slice_us = max(1 * MS, plan.config.timing.token_loss_us // 2)
+    while world.now - started <= budget:
+        world.run(world.now + slice_us)
+        if not unrest(world):
+            reached = world.now - started
+            world.run(world.now + 2 * plan.config.timing.beacon_us)
+            if not unrest(world):
+                return reached
+    return None
+
+
+def unrest(world: World) -> str:
+    """Why the cluster is not at rest, in words; empty when it is."""
+    lives = judged(world)
+    members = tuple(sorted(life.id for life in lives))
+    for life in lives:
+        reason = _unrest_of(life, members)
+        if reason:
+            return f"{life.id} ({life.node.state}) {reason}"
+    if len({(life.regular, life.position) for life in lives}) > 1:
+        return "positions differ: " + ", ".join(f"{life.id} at {life.position} of {life.regular}" for life in lives)
+    return ""
+
+
+def _unrest_of(life: Life, members: tuple[NodeId, ...]) -> str:
+    if life.view is None:
+        return "has no view"
+    if life.regular is None:
+        return f"is in the transitional view {life.view.id}"
+    if life.view.nodes != members:
+        together = ", ".join(map(str, life.view.nodes))
+        return f"is in a view of {together} while {', '.join(map(str, members))} are alive"
+    if life.node.state != "Operational":
+        return "is not operational"
+    if life.owed:
+        return f"still owes {life.owed} of {life.taken} messages"
+    return ""

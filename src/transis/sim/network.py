@@ -1,0 +1,198 @@
+"""The simulated network: what becomes of a burst on its way from one host to another.
+
+1. A burst of datagrams between two hosts on one port is one journey with one delay; only what is lost, repeated or
+   overtaken is handled datagram by datagram, so that good weather is cheap.
+2. A link keeps the order of each port, unless `reorder` strikes; ports race each other, as unicast and multicast do.
+3. Cuts and partitions are looked at when a burst leaves: what is on its way arrives.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from transis.model.contract import Port
+from transis.sim.streams import Stream
+
+CAPTURED_MAX: Final = 64
+"""Old packets that an eavesdropper keeps for replays."""
+
+LINGER_US: Final = (1_000, 300_000)
+"""How late a duplicate or an overtaken datagram may come."""
+
+SPELL_US: Final = (2_000, 60_000)
+"""How long a bad spell of a link lasts (Gilbert's burst loss)."""
+
+JUNK_MAX: Final = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Climate:
+    """How the network is without faults: delays per port (data, control, token), and rates in permille."""
+
+    delay_us: tuple[int, int, int] = (100, 100, 100)
+    jitter_us: int = 20
+    loss: int = 0
+    burst: int = 0
+    duplicate: int = 0
+    reorder: int = 0
+    corrupt: int = 0
+    junk: int = 0
+    replay: int = 0
+
+
+class Fate(Enum):
+    """What an interceptor decides about one datagram."""
+
+    PASS = "pass"
+    DROP = "drop"
+    TWICE = "twice"
+
+
+class Journey(NamedTuple):
+    """Datagrams that arrive together."""
+
+    arrival_us: int
+    port: Port
+    datagrams: Sequence[bytes]
+
+
+Interceptor = Callable[[str, str, Port, bytes], Fate]
+
+
+class Network:
+    """1. `_component` holds every host that is in a partition; hosts of different components do not hear each other.
+    2. `_cut` holds (source, target, port) that are dead.
+    """
+
+    def __init__(self, climate: Climate, stream: Stream) -> None:
+        self.rates = {name: getattr(climate, name) for name in ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")}
+        self.extra_us = [0, 0, 0]
+        self.interceptors: list[Interceptor] = []
+        self.carried = 0
+        self.lost = 0
+        self._climate = climate
+        self._stream = stream
+        self._component: dict[str, int] = {}
+        self._cut: set[tuple[str, str, Port]] = set()
+        self._last_arrival: dict[tuple[str, str, Port], int] = {}
+        self._bad_until: dict[tuple[str, str], int] = {}
+        self._captured: deque[tuple[Port, bytes]] = deque(maxlen=CAPTURED_MAX)
+
+    def partition(self, components: Sequence[Sequence[str]]) -> None:
+        self._component = {name: number for number, component in enumerate(components, 1) for name in component}
+
+    def heal(self) -> None:
+        self._component = {}
+        self._cut.clear()
+
+    def cut(self, source: str, target: str, port: Port) -> None:
+        self._cut.add((source, target, port))
+
+    def mend(self, source: str, target: str, port: Port) -> None:
+        self._cut.discard((source, target, port))
+
+    def calm(self) -> None:
+        """Every fault of the network ends; the delays of the climate stay."""
+        self.heal()
+        self.extra_us = [0, 0, 0]
+        for name in self.rates:
+            self.rates[name] = 0
+
+    def reaches(self, source: str, target: str, port: Port) -> bool:
+        if self._component.get(source, 0) != self._component.get(target, 0):
+            return False
+        return not self._cut or (source, target, port) not in self._cut
+
+    def carry(self, now: int, source: str, target: str, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
+        """Where and when the datagrams of one burst arrive at one host."""
+        self.carried += len(datagrams)
+        if not self.reaches(source, target, port):
+            return []
+        rates = self.rates
+        survivors = datagrams
+        if self.interceptors:
+            survivors = self._intercepted(source, target, port, survivors)
+        if rates["loss"] or rates["burst"]:
+            survivors = self._after_loss(now, source, target, survivors)
+        arrival = self._arrival(now, source, target, port)
+        journeys = [Journey(arrival, port, survivors)] if survivors else []
+        if rates["duplicate"] or rates["reorder"]:
+            journeys = self._disordered(arrival, port, survivors)
+        if rates["corrupt"] or rates["junk"] or rates["replay"]:
+            journeys += self._hostile(arrival, port, survivors)
+        return journeys
+
+    def _arrival(self, now: int, source: str, target: str, port: Port) -> int:
+        link = (source, target, port)
+        jitter = self._climate.jitter_us
+        delay = self._climate.delay_us[port] + self.extra_us[port] + (self._stream.below(jitter) if jitter else 0)
+        arrival = max(now + delay, self._last_arrival.get(link, 0))
+        self._last_arrival[link] = arrival
+        return arrival
+
+    def _after_loss(self, now: int, source: str, target: str, datagrams: Sequence[bytes]) -> Sequence[bytes]:
+        if self.rates["burst"] and self._in_bad_spell(now, source, target):
+            self.lost += len(datagrams)
+            return ()
+        loss = self.rates["loss"]
+        if not loss:
+            return datagrams
+        draw = self._stream.random
+        survivors = [datagram for datagram in datagrams if draw() * 1000 >= loss]
+        self.lost += len(datagrams) - len(survivors)
+        return survivors
+
+    def _in_bad_spell(self, now: int, source: str, target: str) -> bool:
+        link = (source, target)
+        if now < self._bad_until.get(link, 0):
+            return True
+        if self._stream.chance(self.rates["burst"]):
+            self._bad_until[link] = now + self._stream.stretched(*SPELL_US)
+            return True
+        return False
+
+    def _disordered(self, arrival: int, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
+        """Some datagrams come late, some twice, the rest in time."""
+        in_time: list[bytes] = []
+        late: list[Journey] = []
+        for datagram in datagrams:
+            if self._stream.chance(self.rates["reorder"]):
+                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), port, (datagram,)))
+                continue
+            in_time.append(datagram)
+            if self._stream.chance(self.rates["duplicate"]):
+                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), port, (datagram,)))
+        return [Journey(arrival, port, in_time), *late] if in_time else late
+
+    def _hostile(self, arrival: int, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
+        """What comes in addition: a damaged copy, bytes of no meaning, an old packet that somebody captured."""
+        stream = self._stream
+        extra: list[Journey] = []
+        if datagrams:
+            self._captured.append((port, datagrams[0]))
+            if stream.chance(self.rates["corrupt"]):
+                extra.append(Journey(arrival, port, (self._damaged(datagrams[0]),)))
+        if stream.chance(self.rates["junk"]):
+            extra.append(Journey(arrival, port, (bytes(stream.below(256) for _ in range(stream.below(JUNK_MAX))),)))
+        if self._captured and stream.chance(self.rates["replay"]):
+            old_port, old = stream.pick(self._captured)
+            extra.append(Journey(arrival, old_port, (old,)))
+        return extra
+
+    def _damaged(self, datagram: bytes) -> bytes:
+        if not datagram:
+            return datagram
+        place = self._stream.below(len(datagram))
+        return datagram[:place] + bytes((datagram[place] ^ (1 << self._stream.below(8)),)) + datagram[place + 1 :]
+
+    def _intercepted(self, source: str, target: str, port: Port, datagrams: Sequence[bytes]) -> list[bytes]:
+        kept: list[bytes] = []
+        for datagram in datagrams:
+            fates = {interceptor(source, target, port, datagram) for interceptor in self.interceptors}
+            if Fate.DROP not in fates:
+                kept.extend((datagram,) * (2 if Fate.TWICE in fates else 1))
+        return kept

@@ -1,0 +1,140 @@
+"""A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
+
+1. Two runs of one plan are the same run.
+2. The text holds only what differs from the defaults, one setting a line, so that a shrunk plan is short to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from transis.model.config import Config
+from transis.sim.durations import format_duration, parse_duration
+from transis.sim.faults import Schedule, parse
+from transis.sim.world import Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What applications send. Sizes in bytes; `services` are weights of basic, causal, agreed, safe."""
+
+    messages: int = 200
+    """Messages of all nodes together in the safety phase."""
+    interval_us: int = 5_000
+    """Between two calls of one application, on average."""
+    batch: int = 8
+    """Messages of one call, at most."""
+    services: tuple[int, int, int, int] = (1, 1, 4, 4)
+    size: int = 100
+    large: int = 4_000
+    large_permille: int = 20
+    processes: int = 1
+    senders_permille: int = 1000
+    """So many of the nodes send at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    names: tuple[str, ...]
+    config: Config = Config(name="any")
+    conditions: Conditions = Conditions()
+    traffic: Traffic = Traffic()
+    schedule: Schedule = ()
+    safety_us: int = 2_000_000
+    """How long faults strike."""
+    turns_max: int = 40_000
+    """The event budget: turns of all nodes in the safety phase, after which it ends early."""
+    stagger_us: int = 20_000
+    """Nodes start within so long."""
+    revive: bool = True
+    """Nodes that are down when the faults end are started again."""
+    sealed: bool = False
+    foreign: bool = False
+    """A node of another cluster talks on the same network."""
+
+    def __post_init__(self) -> None:
+        assert self.names, "a plan needs a node"
+        assert len(set(self.names)) == len(self.names), "names differ"
+
+    def config_of(self, name: str) -> Config:
+        return replace(self.config, name=name)
+
+
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan as lines `setting value`, and `at TIME FAULT` for its schedule."""
+    default = Plan(plan.seed, plan.names)
+    lines = [f"seed {plan.seed}", f"names {' '.join(plan.names)}"]
+    for path, value in _settings(plan):
+        if path not in ("seed", "names", "schedule") and value != _get(default, path):
+            lines.append(f"{path} {_shown(value)}")
+    lines += [f"at {format_duration(time_us)} {fault}" for time_us, fault in plan.schedule]
+    return "\n".join(lines)
+
+
+def parse_plan(text: str) -> Plan:
+    """The plan that a text describes; ValueError names the line that was not understood."""
+    plan = Plan(0, ("a",))
+    schedule = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        setting, _, value = line.partition(" ")
+        try:
+            if setting == "at":
+                time, _, fault = value.partition(" ")
+                schedule.append((parse_duration(time), parse(fault)))
+            elif setting == "names":
+                plan = replace(plan, names=tuple(value.split()))
+            else:
+                plan = with_setting(plan, setting, value)
+        except (ValueError, AttributeError) as error:
+            raise ValueError(f"{line!r}: {error}") from error
+    return replace(plan, schedule=tuple(schedule))
+
+
+def with_setting(plan: Plan, path: str, text: str) -> Plan:
+    """The plan with one setting, named by its dotted path, changed to what a text says."""
+    changed = _set(plan, path, _read(text, _get(plan, path)))
+    assert isinstance(changed, Plan)
+    return changed
+
+
+def _settings(part: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf with its dotted path."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            yield from _settings(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", value
+
+
+def _get(part: Any, path: str) -> Any:
+    for name in path.split("."):
+        part = getattr(part, name)
+    return part
+
+
+def _set(part: Any, path: str, value: Any) -> Any:
+    name, _, rest = path.partition(".")
+    return replace(part, **{name: _set(getattr(part, name), rest, value) if rest else value})
+
+
+def _shown(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _read(text: str, like: Any) -> Any:
+    """A value of the type that the setting has now."""
+    if isinstance(like, bool):
+        return text == "True"
+    if isinstance(like, int):
+        return int(text)
+    if isinstance(like, tuple):
+        return tuple(map(int, text.split()))
+    if isinstance(like, str):
+        return text
+    raise ValueError("this setting cannot be written in a text")

@@ -1,0 +1,178 @@
+"""One run: the plan's nodes under the plan's faults, then without them, then judged.
+
+Safety phase: faults strike, nothing wrong may happen. Liveness phase: faults end, and within the budget of liveness.py
+everybody is in one view and everything is delivered. Then the recorded history goes to the checkers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from transis.sim.checkers import check
+from transis.sim.checkers.verdict import Findings, Report, Violation
+from transis.sim.coverage import Coverage
+from transis.sim.faults import Fault
+from transis.sim.life import NodeFactory
+from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
+from transis.sim.plan import Plan, plan_text
+from transis.sim.swarm import draw
+from transis.sim.workload import Workload
+from transis.sim.world import FAULT, World
+from transis.stack.node import Node
+from transis.trace.digest import digest
+from transis.trace.events import History, NodeTrace
+
+AFTERMATH_PERMILLE = 100
+"""Traffic goes on for a while after the faults end: so much more of the plan's messages, for a tenth of its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did and how it was judged. `faults` counts strikes by kind; `log` tells them in order."""
+
+    plan: Plan
+    broken: str
+    report: Report
+    history: History
+    coverage: Coverage
+    faults: dict[str, int]
+    log: tuple[tuple[int, str], ...]
+    deliveries: int
+    views: int
+    turns: int
+    virtual_us: int
+    settled_us: int | None
+    """How long the liveness phase took, of `budget_us`; None if it did not end in time."""
+    budget_us: int
+
+    @property
+    def seed(self) -> int:
+        return self.plan.seed
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return self.report.violations
+
+    @property
+    def replay(self) -> str:
+        """The one line that replays this run, if its plan is the one that its seed draws."""
+        nodes = "" if len(self.plan.names) == len(draw(self.seed).names) else f" --nodes {len(self.plan.names)}"
+        return f"transis simulate --engine totem{nodes} --seed {self.seed}"
+
+    def digest(self) -> str:
+        """The canonical digest of the history: equal for equal runs, whatever the process or its hash seed."""
+        return digest(self.history)
+
+
+def simulate(
+    seed: int, plan: Plan | None = None, broken: str = "", nodes: int | None = None, make_node: NodeFactory = Node
+) -> Outcome:
+    """Run a seed's plan, or the plan given, and judge it. `broken` names a deliberate defect of the engine."""
+    run = Run(draw(seed, nodes) if plan is None else plan, broken, make_node)
+    run.safety()
+    run.liveness()
+    return run.judged()
+
+
+def build_world(plan: Plan, broken: str, make_node: NodeFactory, later: Container[str] = ()) -> World:
+    """The plan's hosts, each with a moment at which it starts; those of `later` are started by somebody else."""
+    key = sha256(f"key of {plan.seed}".encode()).digest() if plan.sealed else None
+    world = World(plan.seed, plan.conditions, make_node, key, broken)
+    starts = world.streams["starts"]
+    for name in plan.names:
+        world.add_host(plan.config_of(name))
+        start_us = starts.between(0, plan.stagger_us)
+        if name not in later:
+            world.at(start_us, world.start, name)
+    if plan.foreign:
+        world.add_host(replace(plan.config_of(plan.names[0]), cluster=FOREIGN), FOREIGN)
+        world.at(0, world.start, FOREIGN)
+    return world
+
+
+class Run:
+    """The phases of one run, in order."""
+
+    def __init__(self, plan: Plan, broken: str, make_node: NodeFactory) -> None:
+        self._plan = plan
+        self._broken = broken
+        self.world = build_world(plan, broken, make_node)
+        self._faults_on = True
+        self._settled_us: int | None = None
+        self._budget_us = 0
+        self._liveness = Findings("liveness")
+        stream = self.world.streams["senders"]
+        senders = [name for name in plan.names if stream.chance(plan.traffic.senders_permille)]
+        self._workload = Workload(self.world, plan.traffic, senders or plan.names[:1])
+
+    def safety(self) -> None:
+        for time_us, fault in self._plan.schedule:
+            self.world.at(time_us, self._strike, fault, FAULT)
+        self.world.run(self._plan.safety_us, self._plan.turns_max)
+        self._faults_on = False
+
+    def _strike(self, fault: Fault) -> None:
+        """Ends of episodes may lie behind the end of all faults."""
+        if self._faults_on:
+            self.world.strike(fault)
+
+    def liveness(self) -> None:
+        world, plan = self.world, self._plan
+        end_faults(world, plan)
+        self._workload.more(plan.traffic.messages * AFTERMATH_PERMILLE // 1000)
+        world.run(world.now + plan.safety_us // 10)
+        self._workload.close()
+        self._budget_us = budget_us(world, plan)
+        self._settled_us = settle(world, plan, self._budget_us)
+        self._liveness.checked = len(judged(world))
+        if self._settled_us is None:
+            self._liveness.broken(f"not at rest {self._budget_us} us after the last fault: {unrest(world)}")
+
+    def judged(self) -> Outcome:
+        world = self.world
+        for life in world.lives.values():
+            world.coverage.node(life.node.coverage)
+        history = self._history()
+        report = check(history)
+        for findings in (self._liveness, *self._mishaps()):
+            report.verdicts[findings.name] = findings.verdict()
+        return Outcome(
+            plan=self._plan,
+            broken=self._broken,
+            report=report,
+            history=history,
+            coverage=world.coverage,
+            faults=dict(sorted(world.struck.items())),
+            log=tuple(world.log),
+            deliveries=sum(life.delivered for life in world.lives.values()),
+            views=sum(life.views for life in world.lives.values()),
+            turns=world.turns,
+            virtual_us=world.now,
+            settled_us=self._settled_us,
+            budget_us=self._budget_us,
+        )
+
+    def _mishaps(self) -> list[Findings]:
+        no_crash, integrity = Findings("no_crash"), Findings("integrity")
+        no_crash.checked = self.world.turns
+        integrity.checked = self.world.verified
+        for mishap in self.world.mishaps:
+            (no_crash if mishap.property == "no_crash" else integrity).broken(f"at {mishap.time_us} us {mishap.explanation}")
+        return [integrity, no_crash]
+
+    def _history(self) -> History:
+        """One trace per life, in order of ids; the foreign cluster's lives are not part of it."""
+        hosts = {host.address for host in judged_hosts(self.world)}
+        lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
+        traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
+        return History(traces, closed=self._settled_us is not None)
+
+
+def describe(outcome: Outcome) -> str:
+    """A violated run in words: what broke, how to replay it, and under which plan it ran."""
+    lines = [f"seed {outcome.seed}: " + (", ".join(outcome.report.broken) or "every guarantee held")]
+    lines += [f"  {violation.property}: {violation.explanation}" for violation in outcome.violations]
+    lines += [f"replay: {outcome.replay}", plan_text(outcome.plan)]
+    return "\n".join(lines)

@@ -1,0 +1,177 @@
+"""Worked examples as text: a block of commands, a line `----`, and what they print.
+
+    cluster a b c
+    settle
+    ----
+    at rest in R8{a,b,c}
+
+1. Blocks are separated by an empty line; lines that start with # are prose and stay where they are.
+2. A block's commands run one after the other in the same cluster; what they print is its outcome.
+3. Every fault's line (faults.py) is a command. The others are in COMMANDS, each with an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from transis.model.service import Service
+from transis.sim.checkers.verdict import HELD, PENDING, Report
+from transis.sim.cluster import ALWAYS, SIZE, Cluster, show_view
+from transis.sim.durations import parse_duration
+from transis.sim.faults import parse as parse_fault
+from transis.sim.liveness import judged
+from transis.sim.plan import Plan, parse_plan, with_setting
+from transis.sim.run import simulate
+
+SEPARATOR: Final = "----"
+
+
+class Block(NamedTuple):
+    prose: tuple[str, ...]
+    commands: tuple[str, ...]
+    expected: str
+
+    def text(self) -> str:
+        return "\n".join((*self.prose, *self.commands, *((SEPARATOR, self.expected) if self.commands else ()))).rstrip()
+
+
+def parse_script(text: str) -> list[Block]:
+    return [_block(chunk) for chunk in text.strip().split("\n\n") if chunk.strip()]
+
+
+def _block(chunk: str) -> Block:
+    before, _, expected = chunk.partition(f"\n{SEPARATOR}")
+    lines = before.strip("\n").split("\n")
+    prose = tuple(line for line in lines if line.startswith("#"))
+    return Block(prose, tuple(line for line in lines if not line.startswith("#")), expected.strip("\n"))
+
+
+def run_script(text: str) -> str:
+    """The script with every expected outcome replaced by what happened."""
+    player = Player()
+    return "\n\n".join(block._replace(expected=player.play(block)).text() for block in parse_script(text)) + "\n"
+
+
+@dataclass(slots=True)
+class Player:
+    """Runs blocks; the cluster lives from block to block."""
+
+    cluster: Cluster | None = None
+
+    def play(self, block: Block) -> str:
+        if block.commands and block.commands[0] == "simulate":
+            return _simulate("\n".join(block.commands[1:]))
+        outputs = (self._command(line) for line in block.commands)
+        return "\n".join(output for output in outputs if output)
+
+    def _command(self, line: str) -> str:
+        verb, _, rest = line.partition(" ")
+        if verb == "cluster":
+            self.cluster = _cluster(rest.split())
+            return ""
+        if self.cluster is None:
+            raise ValueError(f"{line!r}: a script starts with a cluster")
+        command = COMMANDS.get(verb)
+        if command is not None:
+            return command(self.cluster, rest.split())
+        self.cluster.strike(parse_fault(line))
+        return ""
+
+
+def _cluster(words: list[str]) -> Cluster:
+    """cluster a b c later=c seed=7 config.window.window=10"""
+    names = tuple(word for word in words if "=" not in word)
+    plan = replace(Plan(0, names), stagger_us=0)
+    later: list[str] = []
+    for word in words:
+        setting, equals, value = word.partition("=")
+        if setting == "later":
+            later = value.split(",")
+        elif equals:
+            plan = with_setting(plan, setting, value)
+    return Cluster(plan, later)
+
+
+def _run(cluster: Cluster, words: list[str]) -> str:
+    """run 50ms"""
+    cluster.run(parse_duration(words[0]))
+    return ""
+
+
+def _start(cluster: Cluster, words: list[str]) -> str:
+    """start c"""
+    for name in words:
+        cluster.start(name)
+    return ""
+
+
+def _send(cluster: Cluster, words: list[str]) -> str:
+    """send a agreed 3, or with a size: send a safe 1 5000"""
+    name, service = words[0], Service[words[1].upper()]
+    count, size = (int(words[2]) if len(words) > 2 else 1), (int(words[3]) if len(words) > 3 else SIZE)
+    cluster.submit(name, service, count, size)
+    return ""
+
+
+def _drop(cluster: Cluster, words: list[str]) -> str:
+    """drop a->b data 2, without a number all of them"""
+    source, _, target = words[0].partition("->")
+    cluster.drop_next(words[1], source, target, int(words[2]) if len(words) > 2 else ALWAYS)
+    return ""
+
+
+def _duplicate(cluster: Cluster, words: list[str]) -> str:
+    """duplicate *->* commit"""
+    source, _, target = words[0].partition("->")
+    cluster.duplicate(words[1], source, target, int(words[2]) if len(words) > 2 else ALWAYS)
+    return ""
+
+
+def _pass(cluster: Cluster, words: list[str]) -> str:
+    cluster.let_pass()
+    return ""
+
+
+def _settle(cluster: Cluster, words: list[str]) -> str:
+    restless = cluster.settle()
+    if restless:
+        return f"not at rest: {restless}"
+    lives = judged(cluster.world)
+    return f"at rest in {show_view(lives[0].view)}" if lives and lives[0].view is not None else "nobody is alive"
+
+
+def _check(cluster: Cluster, words: list[str]) -> str:
+    mishaps = [f"{mishap.property}: {mishap.explanation}" for mishap in cluster.world.mishaps]
+    return "\n".join((*mishaps, _verdict(cluster.check())))
+
+
+def _verdict(report: Report) -> str:
+    """`held`, or what broke and why; what is still open is named."""
+    if report.broken:
+        return "\n".join(f"{violation.property}: {violation.explanation}" for violation in report.violations)
+    pending = [name for name, verdict in report.verdicts.items() if verdict.verdict == PENDING]
+    return f"held, pending {', '.join(pending)}" if pending else HELD
+
+
+def _simulate(text: str) -> str:
+    """simulate, then a plan: a setting or `at TIME FAULT` a line."""
+    plan = parse_plan(text)
+    outcome = simulate(plan.seed, plan)
+    return _verdict(outcome.report) if outcome.report.broken else HELD
+
+
+COMMANDS: Final[dict[str, Callable[[Cluster, list[str]], str]]] = {
+    "run": _run,
+    "start": _start,
+    "send": _send,
+    "drop": _drop,
+    "duplicate": _duplicate,
+    "pass": _pass,
+    "settle": _settle,
+    "views": lambda cluster, words: cluster.views(),
+    "deliveries": lambda cluster, words: cluster.deliveries(),
+    "states": lambda cluster, words: cluster.states(),
+    "check": _check,
+}

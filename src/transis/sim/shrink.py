@@ -1,0 +1,118 @@
+"""A failing plan made small: fewer faults, fewer nodes, less traffic, plainer conditions, failing in the same way.
+
+Delta debugging: drop ever smaller parts of the schedule as long as one of the same properties still breaks. The result is
+a plan whose text drops into tests/scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from transis.sim.faults import Ambush, Fault, Partition, Schedule, names_in
+from transis.sim.plan import Plan, Traffic, plan_text
+from transis.sim.run import Outcome, simulate
+from transis.sim.world import Conditions
+
+RUNS_MAX: Final = 300
+"""Runs that shrinking may cost: a small plan soon is worth more than the smallest one late."""
+
+
+class Shrunk(NamedTuple):
+    plan: Plan
+    properties: tuple[str, ...]
+    runs: int
+
+    def script(self) -> str:
+        """A block for tests/scripts; its expected outcome is that everything holds, once the defect is mended."""
+        return f"# shrunk from seed {self.plan.seed}, which broke {', '.join(self.properties)}\nsimulate\n{plan_text(self.plan)}\n----\nheld\n"
+
+
+class Shrinker:
+    """Tries smaller plans within a budget; keeps the smallest that fails."""
+
+    def __init__(self, plan: Plan, run: Callable[[Plan], Outcome], runs_max: int) -> None:
+        self.plan = plan
+        self.runs = 1
+        self._run = run
+        self._runs_max = runs_max
+        self.properties = run(plan).report.broken
+
+    def fails(self, plan: Plan) -> bool:
+        """Does this plan break one of the same properties? Out of budget counts as no."""
+        if self.runs >= self._runs_max:
+            return False
+        self.runs += 1
+        return not set(self._run(plan).report.broken).isdisjoint(self.properties)
+
+    def keep_if_failing(self, plan: Plan) -> bool:
+        if plan == self.plan or not self.fails(plan):
+            return False
+        self.plan = plan
+        return True
+
+    def shrink(self) -> None:
+        self._schedule()
+        self._nodes()
+        self._plainer()
+        self._traffic()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Drop chunks of the schedule, halving the chunk when nothing can be dropped any more."""
+        chunk = len(self.plan.schedule)
+        while chunk >= 1:
+            if not any(self.keep_if_failing(replace(self.plan, schedule=rest)) for rest in _without(self.plan.schedule, chunk)):
+                chunk //= 2
+            chunk = min(chunk, len(self.plan.schedule))
+
+    def _nodes(self) -> None:
+        for name in reversed(self.plan.names):
+            if len(self.plan.names) > 1:
+                self.keep_if_failing(_without_node(self.plan, name))
+
+    def _plainer(self) -> None:
+        """Each setting that is not plain is tried plain."""
+        plain_traffic = replace(self.plan.traffic, large_permille=0, processes=1, batch=1)
+        for settings in (
+            {"conditions": Conditions()}, {"traffic": Traffic(messages=self.plan.traffic.messages)}, {"traffic": plain_traffic},
+            {"sealed": False}, {"foreign": False}, {"stagger_us": 0}, {"revive": True},
+        ):  # fmt: skip
+            self.keep_if_failing(replace(self.plan, **settings))
+
+    def _traffic(self) -> None:
+        while self.plan.traffic.messages > 1:
+            fewer = replace(self.plan.traffic, messages=self.plan.traffic.messages // 2)
+            if not self.keep_if_failing(replace(self.plan, traffic=fewer)):
+                return
+
+
+def shrink(plan: Plan, broken: str = "", runs_max: int = RUNS_MAX) -> Shrunk:
+    """The smallest failing plan found; a plan that does not fail comes back as it is."""
+    shrinker = Shrinker(plan, lambda smaller: simulate(smaller.seed, smaller, broken), runs_max)
+    if shrinker.properties:
+        shrinker.shrink()
+    return Shrunk(shrinker.plan, shrinker.properties, shrinker.runs)
+
+
+def _without(schedule: Schedule, chunk: int) -> Iterator[Schedule]:
+    for start in range(0, len(schedule), chunk):
+        yield schedule[:start] + schedule[start + chunk :]
+
+
+def _without_node(plan: Plan, name: str) -> Plan:
+    kept = ((time_us, _fault_without(fault, name)) for time_us, fault in plan.schedule)
+    schedule = tuple((time_us, fault) for time_us, fault in kept if fault is not None)
+    return replace(plan, names=tuple(other for other in plan.names if other != name), schedule=schedule)
+
+
+def _fault_without(fault: Fault, name: str) -> Fault | None:
+    """The fault in a world without that node, or None if nothing of it is left."""
+    if isinstance(fault, Partition):
+        rest = (tuple(other for other in component if other != name) for component in fault.components)
+        return Partition(tuple(component for component in rest if component))
+    if isinstance(fault, Ambush) and fault.node != name:
+        inner = _fault_without(fault.fault, name)
+        return None if inner is None else replace(fault, fault=inner)
+    return None if name in names_in(fault) else fault

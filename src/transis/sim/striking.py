@@ -1,0 +1,168 @@
+"""Carrying out a fault: one small function per kind.
+
+A fault that does not apply (a crash of the dead, a resume of the running) does nothing: schedules are drawn, shrunk and
+cut, and must make sense in any part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from transis.model.contract import Port
+from transis.sim.faults import (
+    COPY_SUFFIX,
+    Ambush,
+    Copy,
+    Crash,
+    Cut,
+    Delay,
+    Fault,
+    Heal,
+    Leave,
+    Mend,
+    OfNode,
+    Partition,
+    Pause,
+    Restart,
+    Resume,
+    Slow,
+    Weather,
+)
+
+if TYPE_CHECKING:
+    from transis.sim.host import Host
+    from transis.sim.world import World
+
+
+def strike(world: World, fault: Fault) -> None:
+    if isinstance(fault, OfNode):
+        host = world.hosts.get(fault.node)
+        if host is not None:
+            if not isinstance(fault, Ambush):
+                world.coverage.fault(fault.kind, [host.state])
+                _record(world, [host], fault)
+            _ON_HOST[type(fault)](world, host, fault)
+        return
+    world.coverage.fault(_name(fault), sorted({host.state for host in world.living()}))
+    _record(world, world.living(), fault)
+    _ON_NETWORK[type(fault)](world, fault)
+
+
+def _name(fault: Fault) -> str:
+    return f"weather {fault.what}" if isinstance(fault, Weather) else fault.kind
+
+
+def _record(world: World, hosts: list[Host], fault: Fault) -> None:
+    for host in hosts:
+        if host.life is not None:
+            host.life.recorder.fault(world.now, str(fault))
+
+
+def _crash(world: World, host: Host, fault: Crash) -> None:
+    if host.life is None:
+        return
+    if fault.after:
+        host.crash_after = fault.after
+    else:
+        host.die("failed")
+
+
+def _restart(world: World, host: Host, fault: Restart) -> None:
+    if host.life is not None:
+        return
+    if fault.lost_directory:
+        host.disk.durable.clear()
+    world.start(host.address, "lost" if fault.lost_directory else "")
+
+
+def _copy(world: World, host: Host, fault: Copy) -> None:
+    address = host.address + COPY_SUFFIX
+    if address not in world.hosts:
+        world.add_host(host.config, address)
+    copy = world.hosts[address]
+    if copy.life is None:
+        copy.disk = host.disk.copy()
+        world.start(address, "copied")
+
+
+def _leave(world: World, host: Host, fault: Leave) -> None:
+    if host.life is not None and not host.paused:
+        host.leave()
+
+
+def _pause(world: World, host: Host, fault: Pause) -> None:
+    host.paused = host.life is not None
+
+
+def _resume(world: World, host: Host, fault: Resume) -> None:
+    if host.paused:
+        host.resume()
+
+
+def _slow(world: World, host: Host, fault: Slow) -> None:
+    host.slow_us = fault.cost_us
+
+
+def _ambush(world: World, host: Host, fault: Ambush) -> None:
+    host.ambushes.append(fault)
+
+
+def _partition(world: World, fault: Partition) -> None:
+    """A copy of a host's directory runs beside the host that it was copied from."""
+    with_copies = [
+        [address for address in world.hosts if address.removesuffix(COPY_SUFFIX) in component] for component in fault.components
+    ]
+    world.network.partition(with_copies)
+
+
+def _heal(world: World, fault: Heal) -> None:
+    world.network.heal()
+
+
+def _links(world: World, fault: Cut) -> list[tuple[str, str, Port]]:
+    hosts = list(world.hosts)
+    sources = hosts if fault.source == "*" else [fault.source]
+    targets = hosts if fault.target == "*" else [fault.target]
+    ports = list(Port) if fault.port is None else [fault.port]
+    return [(source, target, port) for source in sources for target in targets for port in ports if source != target]
+
+
+def _cut(world: World, fault: Cut) -> None:
+    for link in _links(world, fault):
+        world.network.cut(*link)
+
+
+def _mend(world: World, fault: Mend) -> None:
+    for link in _links(world, fault):
+        world.network.mend(*link)
+
+
+def _weather(world: World, fault: Weather) -> None:
+    world.network.rates[fault.what] = fault.permille
+
+
+def _delay(world: World, fault: Delay) -> None:
+    world.network.extra_us[fault.port] = fault.extra_us
+
+
+_ON_HOST: Final[dict[type[Fault], Callable[[World, Host, Any], None]]] = {
+    Crash: _crash,
+    Restart: _restart,
+    Copy: _copy,
+    Leave: _leave,
+    Pause: _pause,
+    Resume: _resume,
+    Slow: _slow,
+    Ambush: _ambush,
+}
+
+_ON_NETWORK: Final[dict[type[Fault], Callable[[World, Any], None]]] = {
+    Partition: _partition,
+    Heal: _heal,
+    Cut: _cut,
+    Mend: _mend,
+    Weather: _weather,
+    Delay: _delay,
+}

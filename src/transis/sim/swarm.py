@@ -1,0 +1,153 @@
+"""A seed draws a swarm: how many nodes, which faults and how hard, which traffic, and how small every limit is.
+
+1. Each kind of fault is on or off for the whole run, so that runs differ in kind and not only in detail; a kind that
+   is on strikes in episodes, and an episode has an end.
+2. Tiny datagrams, windows and queues make fragments, full windows and refusals common and cheap.
+3. Timers are scaled to the drawn delays, so that a run is as long as it needs to be in rotations, not in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.model.config import MS, SECOND, Config, Timing, Window
+from transis.model.contract import Port
+from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
+from transis.sim.episodes import draw_schedule
+from transis.sim.host import Machine
+from transis.sim.network import Climate
+from transis.sim.plan import Plan, Traffic
+from transis.sim.streams import Stream, Streams
+from transis.sim.world import Conditions
+
+SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)
+"""How many nodes 90 % of the runs have; three to five meet every case soonest."""
+
+TURNS_MAX: Final = 24_000
+"""The event budget of the safety phase."""
+
+
+def draw(seed: int, nodes: int | None = None) -> Plan:
+    """The plan of a seed; `nodes` overrides how many."""
+    streams = Streams(seed)
+    stream = streams["swarm"]
+    drawn = _node_count(stream)
+    names = node_names(drawn if nodes is None else nodes)
+    conditions = _conditions(stream, len(names))
+    config = _config(stream, len(names), conditions)
+    safety_us = _safety_us(stream, len(names), config.timing)
+    sealed = stream.chance(50)
+    return Plan(
+        seed=seed,
+        names=names,
+        config=config,
+        conditions=conditions,
+        traffic=_traffic(stream, len(names), config, safety_us),
+        schedule=draw_schedule(streams["faults"], names, config.timing, safety_us, sealed),
+        safety_us=safety_us,
+        turns_max=TURNS_MAX,
+        stagger_us=stream.pick((0, 10 * MS, 100 * MS)),
+        revive=stream.chance(700),
+        sealed=sealed,
+        foreign=stream.chance(50),
+    )
+
+
+def node_names(count: int) -> tuple[str, ...]:
+    """a, b, c ... as long as letters last, then n00, n01 ..."""
+    if count <= 26:
+        return tuple("abcdefghijklmnopqrstuvwxyz"[:count])
+    return tuple(f"n{i:02}" for i in range(count))
+
+
+def _node_count(stream: Stream) -> int:
+    roll = stream.below(100)
+    if roll < 90:
+        return stream.pick(SMALL_SIZES)
+    return 50 if roll == 99 else stream.between(8, 20)
+
+
+def _conditions(stream: Stream, nodes: int) -> Conditions:
+    """Delays are longer where a ring is small: a rotation then takes about as long, and a run as many events."""
+    base = stream.stretched(150, 1_000) if nodes <= 7 else stream.stretched(60, 250)
+    delays = (base * stream.between(2, 6) // 2, base * stream.between(2, 4) // 2, base)
+    climate = Climate(delay_us=delays, jitter_us=stream.pick((0, base // 10, base // 2, 2 * base)))
+    machine = Machine(turn_us=stream.between(5, 60), datagram_us=stream.between(0, 4))
+    return Conditions(
+        climate=climate,
+        machine=machine,
+        offset_us=stream.pick((0, 1 * SECOND, 1_000 * SECOND)),
+        drift_ppm=stream.pick((0, 50, 500, 20_000)),
+        sync_us=stream.pick(((100, 500), (500, 10_000), (5_000, 80_000))),
+        kept_permille=stream.pick((0, 500, 1000)),
+    )
+
+
+def _hop_us(conditions: Conditions) -> int:
+    climate = conditions.climate
+    return climate.delay_us[Port.TOKEN] + climate.jitter_us + 2 * conditions.machine.turn_us
+
+
+def _config(stream: Stream, nodes: int, conditions: Conditions) -> Config:
+    window = _window(stream)
+    datagram = stream.pick((DATAGRAM_MIN, DATAGRAM_MIN, 700, 1_400))
+    timing = _timing(stream, nodes, _hop_us(conditions))
+    return Config(name="any", datagram=datagram, timing=timing, window=window).validated()
+
+
+def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
+    """As the profiles do it, from a token loss of several rotations; sometimes so few that good rings break."""
+    loss = max(10 * MS, nodes * hop_us * stream.between(4, 10))
+    return Timing(
+        token_loss_us=loss,
+        token_retransmit_us=loss * 10 // 42,
+        token_hold_us=loss // 5,
+        hop_us=hop_us,
+        retransmission_pace_us=stream.pick((200, 1 * MS)),
+        join_us=max(2 * MS, loss // 4),
+        join_coalesce_us=stream.pick((500, 2 * MS)),
+        consensus_us=loss * 12 // 10,
+        gather_min_us=stream.pick((5 * MS, loss, 50 * MS)),
+        beacon_us=stream.stretched(40 * MS, 200 * MS),
+        fail_to_receive_us=2 * loss,
+        leave_us=500 * MS,
+        quarantine_us=stream.stretched(100 * MS, 1 * SECOND),
+        quarantine_max_us=stream.pick((1 * SECOND, 4 * SECOND)),
+    )
+
+
+def _window(stream: Stream) -> Window:
+    window = stream.pick((stream.between(2, 12), stream.between(10, 60), stream.between(60, 300)))
+    visit_max = stream.between(1, window)
+    return Window(
+        window=window,
+        visit_max=visit_max,
+        gap_max=window + MEMBERS_MAX + stream.pick((0, 0, 200, 4_000)),
+        outbox_bytes=stream.pick((16 * 1024, 64 * 1024, 1 << 20)),
+        accelerated=stream.between(1, visit_max) if stream.chance(333) else 0,
+        fail_to_receive_rotations=stream.pick((5, 20, 50)),
+        unicast_retries=stream.pick((0, 1, 2, 2)),
+    )
+
+
+def _safety_us(stream: Stream, nodes: int, timing: Timing) -> int:
+    """So many token losses long, because faults are paced by them."""
+    losses = stream.between(60, 240) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
+    return min(10 * SECOND, losses * (timing.token_loss_us + timing.consensus_us) // 2)
+
+
+def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traffic:
+    messages = stream.stretched(100, 4_000) if nodes <= 7 else stream.stretched(40, 600)
+    batch = stream.pick((1, 4, 30))
+    interval = max(100, safety_us * nodes * (batch + 1) // (2 * messages))
+    return Traffic(
+        messages=messages,
+        interval_us=interval,
+        batch=batch,
+        services=stream.pick(((1, 1, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 3, 1), (0, 1, 1, 4), (4, 1, 1, 1))),
+        size=stream.pick((20, 100, 400, config.datagram)),
+        large=stream.pick((2, 4, 10)) * config.datagram,
+        large_permille=stream.pick((0, 20, 200)),
+        processes=stream.pick((1, 1, 3)),
+        senders_permille=stream.pick((1000, 1000, 500, 200)),
+    )

@@ -1,0 +1,159 @@
+"""Many seeds, on several processors, added up the same way whatever process ran which.
+
+1. A seed's result depends on the seed alone; results are added in order of seeds.
+2. What travels between processes is small: verdicts and counters, never a history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final, NamedTuple
+
+from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.sim.coverage import Coverage
+from transis.sim.run import Outcome, describe, simulate
+
+Stopwatch = Callable[[], float]
+"""Seconds of some clock; the caller brings it, because this room has none."""
+
+EXPLANATIONS_MAX: Final = 20
+"""Failing seeds that a summary explains in full."""
+
+
+class Job(NamedTuple):
+    seed: int
+    nodes: int | None
+    broken: str
+    stopwatch: Stopwatch | None
+    digests: bool = False
+
+
+class Result(NamedTuple):
+    """What remains of one run."""
+
+    seed: int
+    nodes: int
+    verdicts: tuple[tuple[str, str, int, int], ...]
+    """(property, verdict, checks made, violations)."""
+    broken: tuple[str, ...]
+    explanation: str
+    replay: str
+    deliveries: int
+    views: int
+    turns: int
+    faults: dict[str, int]
+    virtual_us: int
+    settled_us: int | None
+    budget_us: int
+    wall_s: float
+    coverage: Coverage
+    digest: str
+
+
+@dataclass(slots=True)
+class Property:
+    verdict: str = NOT_EXERCISED
+    checked: int = 0
+    violations: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    """A sweep added up; `failing` holds (seed, broken properties, explanation with replay line)."""
+
+    runs: int = 0
+    violations: int = 0
+    deliveries: int = 0
+    views: int = 0
+    turns: int = 0
+    virtual_us: int = 0
+    wall_s: float = 0.0
+    liveness_permille_max: int = 0
+    """The largest part of its liveness budget that any run used."""
+    faults: Counter[str] = field(default_factory=Counter)
+    nodes: Counter[int] = field(default_factory=Counter)
+    properties: dict[str, Property] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
+    failing: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
+    digests: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        self.runs += 1
+        self.violations += sum(count for _, _, _, count in result.verdicts)
+        self.deliveries += result.deliveries
+        self.views += result.views
+        self.turns += result.turns
+        self.virtual_us += result.virtual_us
+        self.wall_s += result.wall_s
+        self.faults.update(result.faults)
+        self.nodes[result.nodes] += 1
+        self.coverage.merge(result.coverage)
+        if result.settled_us is not None:
+            self.liveness_permille_max = max(self.liveness_permille_max, result.settled_us * 1000 // max(1, result.budget_us))
+        if result.digest:
+            self.digests.append((result.seed, result.digest))
+        if result.broken:
+            explanation = result.explanation if len(self.failing) < EXPLANATIONS_MAX else result.replay
+            self.failing.append((result.seed, result.broken, explanation))
+        for name, verdict, checked, count in result.verdicts:
+            self._add_verdict(name, verdict, checked, count)
+
+    def _add_verdict(self, name: str, verdict: str, checked: int, count: int) -> None:
+        known = self.properties.setdefault(name, Property())
+        known.verdict = max(known.verdict, verdict, key=_WEIGHT.index)
+        known.checked += checked
+        known.violations += count
+
+
+_WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
+
+
+def run_job(job: Job) -> Result:
+    """One seed, in whichever process this is."""
+    started = job.stopwatch() if job.stopwatch is not None else 0.0
+    outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes)
+    digest = outcome.digest() if job.digests else ""
+    wall_s = job.stopwatch() - started if job.stopwatch is not None else 0.0
+    return result_of(outcome, wall_s, digest)
+
+
+def result_of(outcome: Outcome, wall_s: float = 0.0, digest: str = "") -> Result:
+    verdicts = tuple((v.property, v.verdict, v.checked, v.count) for v in outcome.report.verdicts.values())
+    return Result(
+        outcome.seed, len(outcome.plan.names), verdicts, outcome.report.broken,
+        describe(outcome) if outcome.report.broken else "", outcome.replay, outcome.deliveries, outcome.views, outcome.turns,
+        outcome.faults, outcome.virtual_us, outcome.settled_us, outcome.budget_us, wall_s, outcome.coverage, digest,
+    )  # fmt: skip
+
+
+def sweep(
+    seeds: Sequence[int],
+    jobs: int = 1,
+    broken: str = "",
+    progress: Callable[[Result], None] | None = None,
+    nodes: int | None = None,
+    stopwatch: Stopwatch | None = None,
+    digests: bool = False,
+    stop_at_first: bool = False,
+) -> Summary:
+    """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
+    work = [Job(seed, nodes, broken, stopwatch, digests) for seed in seeds]
+    summary = Summary()
+    for result in _results(work, jobs):
+        summary.add(result)
+        if progress is not None:
+            progress(result)
+        if stop_at_first and result.broken:
+            break
+    return summary
+
+
+def _results(work: Iterable[Job], jobs: int) -> Iterator[Result]:
+    if jobs <= 1:
+        yield from map(run_job, work)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(run_job, work, chunksize=4)

@@ -1,0 +1,195 @@
+"""The world: virtual time, a heap of events, hosts on a network.
+
+1. Time is integer microseconds and moves only from event to event. Events of one instant happen in the order faults,
+   arrivals and completions, turns; within that, in the order in which they were arranged.
+2. Every draw comes from a stream of the seed; nothing looks at a clock, an address of an object or a set's order.
+3. What goes wrong in a node is collected as mishaps; the world itself goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any, Final, NamedTuple
+
+from transis.model.config import Config
+from transis.model.contract import Audience, Delivered, Transmit
+from transis.model.ids import NodeId
+from transis.sim.clock import Clock
+from transis.sim.coverage import Coverage
+from transis.sim.faults import Fault
+from transis.sim.host import Host, Machine
+from transis.sim.life import Life, NodeFactory
+from transis.sim.network import Climate, Network
+from transis.sim.streams import Streams
+from transis.sim.striking import strike
+
+FAULT: Final = 0
+ARRIVAL: Final = 1
+TURN: Final = 2
+
+MISHAPS_MAX: Final = 20
+"""Mishaps kept in words; more of the same run tell nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What surrounds the nodes of one run, beside faults."""
+
+    climate: Climate = Climate()
+    machine: Machine = Machine()
+    offset_us: int = 0
+    """Clocks start up to so far apart."""
+    drift_ppm: int = 0
+    """Clocks run up to so much fast or slow."""
+    sync_us: tuple[int, int] = (200, 2_000)
+    """How long a sync takes, from and to."""
+    kept_permille: int = 500
+    """How often a write survives a crash that came before its sync completed."""
+    check_every: int = 1
+    """The invariants of a node are asserted at every so many turns."""
+
+
+class Mishap(NamedTuple):
+    """Something that the harness itself saw go wrong: `no_crash` or `integrity`."""
+
+    property: str
+    time_us: int
+    explanation: str
+
+
+class World:
+    """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory."""
+
+    def __init__(
+        self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None, broken: str = ""
+    ) -> None:
+        self.now = 0
+        self.turns = 0
+        self.make_node = make_node
+        self.key = key
+        self.broken = broken
+        self.conditions = conditions
+        self.streams = Streams(seed)
+        self.network = Network(conditions.climate, self.streams["network"])
+        self.hosts: dict[str, Host] = {}
+        self.lives: dict[NodeId, Life] = {}
+        self.coverage = Coverage()
+        self.mishaps: list[Mishap] = []
+        self.log: list[tuple[int, str]] = []
+        self.struck: dict[str, int] = {}
+        self.verified = 0
+        self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
+        self._serial = 0
+
+    # -- hosts ---------------------------------------------------------------------------------------------------
+
+    def add_host(self, config: Config, address: str = "") -> Host:
+        """A host without a life yet; its address is the node's name unless said otherwise."""
+        address = address or config.name
+        assert address not in self.hosts, f"{address} exists"
+        stream = self.streams["clock"]
+        offset, drift = self.conditions.offset_us, self.conditions.drift_ppm
+        clock = Clock(stream.between(0, offset), stream.between(-drift, drift))
+        host = Host(self, address, replace(config, address=address), clock, self.conditions.machine)
+        self.hosts[address] = host
+        return host
+
+    def start(self, address: str, memory: str = "") -> None:
+        self.hosts[address].start(self.streams["boot"].bits64(), memory)
+
+    def living(self) -> list[Host]:
+        return [host for host in self.hosts.values() if host.life is not None]
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def at(self, time_us: int, action: Callable[..., None], argument: object, rank: int = ARRIVAL) -> None:
+        assert time_us >= self.now, "the past does not change"
+        self._serial += 1
+        heappush(self.events, (time_us, rank, self._serial, action, argument))
+
+    def at_turn(self, time_us: int, host: Host) -> None:
+        self._serial += 1
+        heappush(self.events, (time_us, TURN, self._serial, host.turn, time_us))
+
+    def run(self, until_us: int, turns_max: int = 1 << 62) -> None:
+        """Let events happen up to a time, or until so many turns were taken in all."""
+        events = self.events
+        while events and events[0][0] <= until_us and self.turns < turns_max:
+            time_us, rank, _, action, argument = heappop(events)
+            assert time_us >= self.now
+            self.now = time_us
+            self.turns += rank == TURN
+            action(argument)
+        if self.turns < turns_max:
+            self.now = max(self.now, until_us)
+
+    # -- what hosts ask for --------------------------------------------------------------------------------------
+
+    def transmit(self, sender: Host, output: Transmit) -> None:
+        if isinstance(output.to, Audience):
+            targets = [host for host in self.hosts.values() if host is not sender and host.life is not None]
+        else:
+            target = self.hosts.get(output.to)
+            targets = [target] if target is not None and target.life is not None else []
+        for target in targets:
+            for journey in self.network.carry(self.now, sender.address, target.address, output.port, output.datagrams):
+                self.at(journey.arrival_us, target.arrive, journey)
+
+    def sync(self, host: Host, life: Life) -> None:
+        self.at(self.now + self.streams["disk"].between(*self.conditions.sync_us), host.written, life)
+
+    def write_survives(self) -> bool:
+        return self.streams["disk"].chance(self.conditions.kept_permille)
+
+    def check_is_due(self) -> bool:
+        return self.turns % self.conditions.check_every == 0
+
+    def moment(self, host: Host, moment: str) -> None:
+        """A node entered a state or waits for its disk: ambushes that wait for it strike now."""
+        if not host.ambushes:
+            return
+        due = [ambush for ambush in host.ambushes if ambush.moment == moment]
+        host.ambushes = [ambush for ambush in host.ambushes if ambush.moment != moment]
+        for ambush in due:
+            self.strike(ambush.fault)
+
+    # -- faults and mishaps --------------------------------------------------------------------------------------
+
+    def strike(self, fault: Fault) -> None:
+        """Carry out a fault now; the log and the coverage tell what it met."""
+        self.log.append((self.now, str(fault)))
+        self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
+        strike(self, fault)
+
+    def verify(self, life: Life, output: Delivered) -> None:
+        """Delivered bytes are the submitted bytes."""
+        self.verified += len(output.payloads)
+        sender = self.lives.get(output.process.node)
+        first = output.first_counter
+        sent = sender.payloads.get(output.process.number, []) if sender is not None else []
+        expected = sent[first - 1 : first - 1 + len(output.payloads)]
+        if len(expected) == len(output.payloads) and all(map(_equal, output.payloads, expected)):
+            return
+        self._mishap("integrity", f"{life.id} delivered {output.process}:{first} with other bytes than were submitted")
+
+    def note_exception(self, host: Host, text: str) -> None:
+        assert host.life is not None
+        self._mishap("no_crash", f"{host.life.id} in {host.state} raised:\n{text}")
+
+    def note_refusal(self, host: Host, why: str) -> None:
+        self.log.append((self.now, f"{host.address} may not start: {why}"))
+        self.coverage.notes["start refused"] += 1
+
+    def note_stop(self, host: Host, why: str) -> None:
+        self.log.append((self.now, f"{host.address} stopped: {why}"))
+        self.coverage.notes["stopped"] += 1
+
+    def _mishap(self, property_name: str, explanation: str) -> None:
+        if len(self.mishaps) < MISHAPS_MAX:
+            self.mishaps.append(Mishap(property_name, self.now, explanation))
+
+
+def _equal(delivered: bytes | memoryview, submitted: bytes) -> bool:
+    return delivered == submitted

@@ -1,0 +1,143 @@
+"""Who may run under a name (protocols C4): probing at start, and supersession while running.
+
+1. The incarnation is durable before any packet carries it.
+2. At start a node asks "who is NAME" for gather_min; a live holder answers, and the newcomer stops.
+3. Later the newer incarnation wins and an older one that hears it stops.
+4. Same incarnation with another boot id: a copied state directory. Before it ran, the newcomer stops; when both run
+   already (a partition hid them), the one with the higher boot id stops.
+5. An incarnation below one that somebody knows: a lost or restored state directory; it is refused, with the remedy.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum
+from typing import Final
+
+from transis.model.contract import NEVER
+from transis.model.ids import NodeId
+from transis.model.limits import KNOWN_NAMES_MAX
+from transis.wire.packets import Beacon, ControlPacket, Join, Probe, ProbeAnswer
+
+PROBES: Final = 3
+"""How often the question is asked during gather_min: two may be lost."""
+
+
+class Stage(Enum):
+    PERSISTING = "the incarnation is being written"
+    PROBING = "asking who has the name"
+    RUNNING = "running"
+    REFUSED = "may not run"
+
+
+_REMEDY: Final = {
+    "taken": "a live node has this name: choose another name, or stop the other node first",
+    "copied": "another node runs from a copy of this state directory: give one of them a directory and a name of its own",
+    "stale": "a later life of this name is known, so this state directory was lost or restored from an old copy: "
+    "start with a new name, or restore the newest directory",
+}
+
+
+class Identity:
+    """Decides from control packets whether this node may go on; says what to answer to others."""
+
+    def __init__(self, me: NodeId, address: str, probe_us: int) -> None:
+        self.me = me
+        self.stage = Stage.PERSISTING
+        self.refusal = ""
+        self._address = address
+        self._probe_us = probe_us
+        self._probe_at = NEVER
+        self._run_at = NEVER
+        self._known: OrderedDict[str, NodeId] = OrderedDict()
+
+    # --- starting ---------------------------------------------------------------------------------------------------
+
+    def durable(self, now: int) -> None:
+        """The incarnation is on disk: packets may carry it from now on."""
+        if self.stage is Stage.PERSISTING:
+            self.stage = Stage.PROBING
+            self._probe_at = now
+            self._run_at = now + self._probe_us
+
+    def deadline(self) -> int:
+        return min(self._probe_at, self._run_at) if self.stage is Stage.PROBING else NEVER
+
+    def wake(self, now: int) -> Probe | None:
+        """A question to send now, if one is due. When the time is over, the stage becomes RUNNING."""
+        if self.stage is not Stage.PROBING:
+            return None
+        if now >= self._run_at:
+            self.stage = Stage.RUNNING
+            return None
+        if now >= self._probe_at:
+            self._probe_at = now + self._probe_us // PROBES
+            return Probe(self.me, self._address)
+        return None
+
+    # --- packets ----------------------------------------------------------------------------------------------------
+
+    def inspect(self, packet: ControlPacket) -> tuple[bool, ProbeAnswer | None]:
+        """Whether the engine should see the packet, and what to answer, if anything."""
+        match packet:
+            case Probe():
+                return False, self._judge(packet.sender, probing=True)
+            case ProbeAnswer():
+                self._answered(packet)
+                return False, None
+            case Join() | Beacon():
+                answer = self._judge(packet.sender, probing=False)
+                return answer is None and packet.sender.name != self.me.name, answer
+            case _:
+                return True, None
+
+    def _judge(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
+        """What a packet of `sender` means for me, and what I must tell it."""
+        if sender == self.me or self.stage in (Stage.PERSISTING, Stage.REFUSED):
+            return None
+        if sender.name == self.me.name:
+            return self._judge_namesake(sender, probing=probing)
+        known = self._known.get(sender.name, sender) if probing else self._remember(sender)
+        if known.incarnation > sender.incarnation or (known.incarnation == sender.incarnation and known != sender):
+            return ProbeAnswer(sender, self.me, "stale", known.incarnation)
+        return None
+
+    def _judge_namesake(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
+        copied = sender.incarnation == self.me.incarnation
+        if probing:
+            if self.stage is Stage.PROBING:
+                self._between_probers(sender)
+                return None
+            return ProbeAnswer(sender, self.me, "copied" if copied else "taken", self.me.incarnation)
+        if sender.incarnation > self.me.incarnation:
+            self._refuse(f"superseded by {sender}, a later life of this name")
+        elif copied and sender.boot < self.me.boot:
+            self._refuse(_REMEDY["copied"])
+        return None
+
+    def _between_probers(self, sender: NodeId) -> None:
+        """Two start at once: the newer incarnation goes on; of two copies, the one with the lower boot id."""
+        if sender.incarnation > self.me.incarnation:
+            self._refuse(_REMEDY["taken"])
+        elif sender.incarnation == self.me.incarnation and sender.boot < self.me.boot:
+            self._refuse(_REMEDY["copied"])
+
+    def _answered(self, answer: ProbeAnswer) -> None:
+        if answer.about != self.me or self.stage not in (Stage.PROBING, Stage.RUNNING):
+            return
+        if answer.verdict == "stale" or self.stage is Stage.PROBING:
+            self._refuse(_REMEDY[answer.verdict])
+
+    def _remember(self, sender: NodeId) -> NodeId:
+        """The newest life known of a name, this one included; the oldest memory goes when there are too many."""
+        known = self._known.get(sender.name, sender)
+        newest = sender if sender.incarnation > known.incarnation else known
+        self._known[sender.name] = newest
+        self._known.move_to_end(sender.name)
+        if len(self._known) > KNOWN_NAMES_MAX:
+            self._known.popitem(last=False)
+        return newest
+
+    def _refuse(self, why: str) -> None:
+        self.stage = Stage.REFUSED
+        self.refusal = why

@@ -1,0 +1,265 @@
+"""A node without I/O: what a driver runs (design 3). Down: submit, pack, order, seal. Up: open, check, order, reassemble.
+
+The driver hands in what arrived and the time, and carries out `outputs()` in order. It never holds an output back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from transis.model.config import Config
+from transis.model.contract import (
+    Accepted,
+    Audience,
+    Configure,
+    Deliver,
+    Lane,
+    NodeOutput,
+    OutboundRun,
+    Output,
+    Persist,
+    Port,
+    RunIds,
+    Send,
+    Stopped,
+    Transmit,
+)
+from transis.model.errors import IdentityError, MessageTooLarge, UsageError
+from transis.model.ids import NodeId
+from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.model.service import Service
+from transis.stack.identity import Identity, Stage
+from transis.totem.engine import Engine, Packet
+from transis.wire.burst import Burst, read_bursts
+from transis.wire.control import decode_control, encode_control
+from transis.wire.envelope import Opener, Sealer
+from transis.wire.header import KIND_DATA
+from transis.wire.packets import ControlPacket
+from transis.wire.parts import PartAssembler
+from transis.wire.rejection import Rejection
+from transis.wire.stream import Assembler
+from transis.wire.token import KIND_TOKEN, Token, decode_token
+
+IDENTITY_TICKET = 0
+"""The ticket of the incarnation's write; the engine counts its own from 1."""
+
+
+class Node:
+    def __init__(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> None:
+        self._config = config.validated()
+        incarnation = _stored(stored, "incarnation") + 1
+        ring_seq = _stored(stored, "ring_seq")
+        self.id = NodeId(config.name, incarnation, boot)
+        self._identity = Identity(self.id, config.address, config.timing.gather_min_us)
+        self._engine = Engine(self._config, self.id, ring_seq)
+        self._sealer = Sealer(config.cluster, self.id, key)
+        self._opener = Opener(config.cluster, key)
+        self._parts = PartAssembler()
+        self._assembler = Assembler()
+        self._counters: Counter[int] = Counter()
+        self.rejections: Counter[str] = Counter()
+        self._running = False
+        self._stopped = False
+        self._now = 0
+        self._out: list[NodeOutput] = []
+
+    # --- doors ------------------------------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        self._now = now
+        self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation))
+
+    def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None:
+        """Datagrams from the network, any bytes at all. Never fires a timer."""
+        self._now = now
+        packets = self._open(datagrams)
+        if packets and self._running:
+            self._engine.receive(now, packets)
+        self._follow_identity()
+        self._drain()
+
+    def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
+        """Take messages for sending; how many were taken. What is not taken was not accepted: try again after Room."""
+        self._now = now
+        _check_submission(payloads, address)
+        if not self._running or self._stopped or not payloads:
+            return 0
+        first = self._counters[process] + 1
+        run = OutboundRun(process, address, service, first, payloads)
+        taken = self._engine.submit(now, Lane.APPLICATION, run)
+        self._counters[process] += taken
+        if taken:
+            self._out.append(Accepted(RunIds(process, first, taken, service, address)))
+        self._drain()
+        return taken
+
+    def wake(self, now: int) -> None:
+        self._now = now
+        probe = self._identity.wake(now)
+        if probe is not None:
+            self._transmit_control(probe)
+        if self._running:
+            self._engine.wake(now)
+        self._follow_identity()
+        self._drain()
+
+    def deadline(self) -> int:
+        return self._engine.deadline() if self._running else self._identity.deadline()
+
+    def persisted(self, now: int, ticket: int) -> None:
+        self._now = now
+        if ticket == IDENTITY_TICKET:
+            self._identity.durable(now)
+        elif self._running:
+            self._engine.persisted(now, ticket)
+        self._drain()
+
+    def leave(self, now: int) -> None:
+        """Leave gracefully: what was taken is sent and safe first, then the others are told."""
+        self._now = now
+        if self._running:
+            self._engine.leave(now)
+        elif not self._stopped:
+            self._stopped = True
+            self._out.append(Stopped("left"))
+        self._drain()
+
+    def outputs(self) -> list[NodeOutput]:
+        outputs, self._out = self._out, []
+        return outputs
+
+    # --- up ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, datagrams: Sequence[bytes]) -> list[Packet]:
+        """From sealed bytes to checked packets. Consecutive data datagrams become bursts; junk is counted."""
+        packets: list[Packet] = []
+        data: list[bytes] = []
+        for datagram in datagrams:
+            opened = self._opener.open(datagram)
+            if isinstance(opened, Rejection):
+                self._reject(opened)
+                continue
+            transmitter, body = opened
+            if body[:1] == _DATA:
+                data.append(body)
+            else:
+                packet = self._decode(transmitter, body)
+                if packet is not None:
+                    packets.append(packet)
+        if data:
+            bursts, rejections = read_bursts(data)
+            for rejection in rejections:
+                self._reject(rejection)
+            packets[:0] = bursts
+        return packets
+
+    def _decode(self, transmitter: bytes, body: bytes) -> Packet | None:
+        whole = self._parts.feed(transmitter, body)
+        if whole is None:
+            return None
+        packet = whole if isinstance(whole, Rejection) else _decode_whole(whole)
+        if isinstance(packet, Rejection):
+            self._reject(packet)
+            return None
+        return packet if isinstance(packet, Token) else self._screen(packet)
+
+    def _screen(self, packet: ControlPacket) -> Packet | None:
+        """Identity sees every control packet first; questions about names never reach the engine."""
+        passes, answer = self._identity.inspect(packet)
+        if answer is not None:
+            self._transmit_control(answer)
+        return packet if passes else None  # type: ignore[return-value]
+
+    def _reject(self, rejection: Rejection) -> None:
+        self.rejections[rejection.field] += 1
+
+    def _follow_identity(self) -> None:
+        """Start the engine when the name is ours; stop it when it is not (any more)."""
+        stage = self._identity.stage
+        if stage is Stage.RUNNING and not self._running and not self._stopped:
+            self._running = True
+            self._engine.start(self._now)
+        elif stage is Stage.REFUSED and not self._stopped:
+            if self._running:
+                self._engine.stop(self._now, self._identity.refusal)
+            else:
+                self._stopped = True
+                self._out.append(Stopped(self._identity.refusal))
+
+    # --- down -------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Carry the engine's outputs over, in order; installing a view may produce more of them."""
+        while outputs := self._engine.take_outputs():
+            for output in outputs:
+                self._carry(output)
+
+    def _carry(self, output: Output) -> None:
+        match output:
+            case Send():
+                to = output.to if isinstance(output.to, Audience) else self._engine.address_of(output.to)
+                self._out.append(Transmit(to, output.port, [self._sealer.seal(body) for body in output.datagrams]))
+            case Deliver():
+                assert isinstance(output.burst, Burst)
+                self._out.extend(self._assembler.feed(output.burst, output.sender, output.view, output.phase, output.early))
+            case Configure():
+                self._configure(output)
+            case Stopped():
+                self._stopped = True
+                self._running = False
+                self._out.append(output)
+            case _:
+                self._out.append(output)
+
+    def _configure(self, output: Configure) -> None:
+        """A regular view ends all partial messages of the old one, and opens the application lane: nothing to exchange."""
+        self._out.append(output)
+        if output.view.id.is_regular:
+            self._assembler.reset()
+            self._engine.open(self._now, Lane.APPLICATION)
+
+    def _transmit_control(self, packet: ControlPacket) -> None:
+        self._out.append(Transmit(Audience.WORLD, Port.CONTROL, [self._sealer.seal(encode_control(packet))]))
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        if self._stopped:
+            return "Stopped"
+        return self._engine.state.value if self._running else "Starting"
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], int]:
+        return self._engine.coverage
+
+    def check(self) -> None:
+        self._engine.check()
+
+
+_DATA = bytes([KIND_DATA])
+_TOKEN = bytes([KIND_TOKEN])
+
+
+def _decode_whole(whole: bytes) -> Token | ControlPacket | Rejection:
+    return decode_token(whole) if whole[:1] == _TOKEN else decode_control(whole)
+
+
+def _stored(stored: Mapping[str, int], key: str) -> int:
+    value = stored.get(key, 0)
+    if not 0 <= value < 1 << 62:
+        raise IdentityError(
+            f"the state directory holds {key} = {value}, which no node wrote: restore it or start with a new name"
+        )
+    return value
+
+
+def _check_submission(payloads: Sequence[bytes], address: bytes) -> None:
+    if len(address) > ADDRESS_MAX:
+        raise UsageError(f"address has {len(address)} bytes, at most {ADDRESS_MAX} are allowed: name fewer groups")
+    if len(payloads) > RUN_MESSAGES_MAX:
+        raise UsageError(f"{len(payloads)} messages in one call, at most {RUN_MESSAGES_MAX} are allowed: send them in batches")
+    for payload in payloads:
+        if len(payload) > MESSAGE_MAX:
+            raise MessageTooLarge(f"a message has {len(payload)} bytes, at most {MESSAGE_MAX} are allowed: split it")

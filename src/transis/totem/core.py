@@ -1,0 +1,104 @@
+"""What the organs of the engine share: identity, time, outputs, timers, the installed ring and the one being formed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from transis.model.config import Config
+from transis.model.contract import Audience, Note, Output, Persist, Port, Send
+from transis.model.errors import InternalError
+from transis.model.ids import NodeId, RingId
+from transis.model.view import Cause
+from transis.totem.pace import Pace
+from transis.totem.ring import Ring
+from transis.totem.states import TRANSITIONS, Event, State
+from transis.totem.timers import Timers
+from transis.wire.control import ControlPacket, config_digest, encode_control
+from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
+from transis.wire.header import body_max
+from transis.wire.outbox import Outbox
+from transis.wire.parts import split
+
+RESERVE = 4_000
+"""Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
+
+
+class Core:
+    def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
+        self.config = config
+        self.me = me
+        self.now = 0
+        self.out: list[Output] = []
+        self.timers = Timers()
+        self.pace = Pace(config.timing)
+        self.outbox = Outbox(body_max(config.datagram), config.window.outbox_bytes)
+        self.digest = config_digest(config.digest_fields())
+        self.state = State.OPERATIONAL
+        self.coverage: Counter[tuple[str, str]] = Counter()
+        self.clock = 0
+        self.cause = Cause("start")
+        self.heard_at: dict[NodeId, int] = {}
+        self.addresses: dict[NodeId, str] = {me: config.address}
+        self.ring_seq = ring_seq
+        """The highest ring sequence that this node ever accepted, proposed or installed (W9)."""
+        self.ring_seq_seen = ring_seq
+        """The highest ring sequence in any Join: a new ring goes beyond it."""
+        self.durable_seq = ring_seq
+        self._reserving = 0
+        self.ring = Ring(RingId(ring_seq, me), (me,), me)
+        self.forming: Ring | None = None
+        self._tickets = 0
+        self._packet_id = 0
+        self._last_packet = b""
+
+    def emit(self, output: Output) -> None:
+        self.out.append(output)
+
+    def note(self, what: str, **detail: str | int) -> None:
+        self.out.append(Note(what, tuple(detail.items())))
+
+    def shift(self, state: State, why: str) -> None:
+        """Change the state, if figure 2 of the paper allows it."""
+        if state not in TRANSITIONS[self.state]:
+            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
+        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
+        self.state = state
+
+    def tick(self) -> int:
+        """Advance the Lamport clock for something originated here."""
+        self.clock += 1
+        return self.clock
+
+    def observe(self, timestamp: int) -> None:
+        self.clock = max(self.clock, timestamp)
+
+    def arm(self, event: Event, after_us: int) -> None:
+        self.timers.arm(event, self.now + after_us)
+
+    def packet(self, packet: ControlPacket) -> list[bytes]:
+        """Encode a control packet, in parts if it is large.
+
+        A packet equal to the previous one keeps its id, so that the parts of repetitions add up at a receiver that
+        lost some of them: no acknowledgement of parts is needed.
+        """
+        payload = encode_control(packet)
+        if payload != self._last_packet:
+            self._packet_id += 1
+            self._last_packet = payload
+        return split(self._packet_id, payload, self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
+
+    def broadcast(self, packet: ControlPacket, to: Audience = Audience.WORLD) -> None:
+        self.emit(Send(to, Port.CONTROL, self.packet(packet)))
+
+    def reserve(self, seq: int) -> None:
+        """Make sure that ring sequences up to `seq` and well beyond are, or soon will be, durable."""
+        if seq + RESERVE // 2 > max(self.durable_seq, self._reserving):
+            self._reserving = seq + RESERVE
+            self._tickets += 1
+            self.emit(Persist(self._tickets, "ring_seq", self._reserving))
+
+    def persisted(self, ticket: int) -> bool:
+        """A write completed. True if everything that was asked for is durable now."""
+        if ticket == self._tickets:
+            self.durable_seq = max(self.durable_seq, self._reserving)
+        return ticket == self._tickets

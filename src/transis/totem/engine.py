@@ -1,0 +1,232 @@
+"""The Totem single-ring engine: the doors of the engine contract (design 4), and the way from a packet to its handler.
+
+No I/O, no clock, no randomness. Everything that happens enters through a door with the time as an argument; everything
+that must be done leaves through `take_outputs` in the order in which it is to be carried out. The organs:
+
+    states      the table of states and events          gather      who forms the next ring
+    visit       what happens at a token visit           forming     the two rotations of the commit token
+    passing     handing the token on, retransmission    recovery    the exchange and the installation
+    operational the installed ring, hold, wake, leave   presence    beacons, joins while a ring is healthy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from transis.model.config import Config
+from transis.model.contract import Configure, Lane, OutboundRun, Output
+from transis.model.ids import NodeId, RingId, ViewId
+from transis.model.view import Cause, Member, View
+from transis.totem.core import Core
+from transis.totem.delivery import Delivery
+from transis.totem.forming import Forming
+from transis.totem.gather import Gathering
+from transis.totem.operational import Operational
+from transis.totem.passing import Passing
+from transis.totem.presence import Presence
+from transis.totem.quarantine import Quarantine
+from transis.totem.recovery import Recovering
+from transis.totem.states import IGNORED, TABLE, Event, State
+from transis.totem.visit import Visit
+from transis.wire.burst import Burst
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.packets import Beacon, Commit, Join, Wake
+from transis.wire.token import NOBODY, Token
+
+Packet = Burst | Token | Join | Commit | Beacon | Wake
+
+TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
+"""Timers that accuse somebody else: when they fire late, it was this node that was away."""
+
+
+class Engine:
+    def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
+        self._core = core = Core(config, me, ring_seq)
+        quarantine = Quarantine(config.timing)
+        delivery = Delivery(core)
+        passing = Passing(core)
+        visit = Visit(core, passing, delivery)
+        self._gathering = Gathering(core, passing, delivery, quarantine)
+        self._operational = Operational(core, visit, passing, delivery, self._gathering)
+        self._recovering = Recovering(core, visit, passing, delivery, self._gathering)
+        self._forming = Forming(core, passing, self._gathering, self._recovering)
+        self._gathering.form = self._forming.create
+        presence = Presence(core, self._gathering, quarantine)
+        self._passing = passing
+        organs = (self._operational, self._gathering, self._forming, self._recovering, presence, passing)
+        self._handlers = {state: _bind(state, organs) for state in State}
+
+    # --- doors ------------------------------------------------------------------------------------------------------
+
+    def start(self, now: int) -> None:
+        """Install the singleton ring and make it known (protocols 1.11, D2)."""
+        core = self._core
+        core.now = now
+        core.reserve(core.ring_seq)
+        ring = core.ring
+        member = Member(core.me, core.config.address, None, core.config.info)
+        core.outbox.hold(Lane.APPLICATION)
+        core.emit(Configure(View(ring.view_id, ring.view_id, (member,), Cause("start", core.me), core.tick())))
+        core.arm(Event.BEACON_SEND, 0)
+        core.pace.begin_ring(1)
+        self._passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
+
+    def receive(self, now: int, packets: Sequence[Packet]) -> None:
+        """Packets that the wire room has checked. Never fires a timer."""
+        self._core.now = now
+        for packet in packets:
+            self._dispatch(packet)
+
+    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
+        """Queue messages; how many were taken. None after leave or stop."""
+        core = self._core
+        core.now = now
+        if core.state is State.STOPPED or self._operational.is_leaving:
+            return 0
+        taken = core.outbox.submit(lane, run, bound_to)
+        if core.outbox.has_work():
+            self._operational.submitted()
+        return taken
+
+    def open(self, now: int, lane: Lane) -> None:
+        """The stack has nothing to exchange in this view (any more): application messages may flow."""
+        core = self._core
+        core.now = now
+        core.outbox.open(lane)
+        if core.outbox.has_work():
+            self._operational.submitted()
+
+    def hold(self, lane: Lane) -> None:
+        self._core.outbox.hold(lane)
+
+    def wake(self, now: int) -> None:
+        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
+        core = self._core
+        core.now = now
+        while (due := core.timers.take_due(now)) is not None:
+            event, at = due
+            if event in TIMERS_OF_OTHERS and core.pace.fired_late(now - at):
+                core.note("fired late", timer=event.value, late_us=now - at)
+                core.arm(event, core.pace.token_retransmit_us)
+                continue
+            self._handle(event)
+
+    def deadline(self) -> int:
+        return self._core.timers.deadline()
+
+    def persisted(self, now: int, ticket: int) -> None:
+        self._core.now = now
+        if self._core.persisted(ticket):
+            self._forming.durable()
+
+    def leave(self, now: int) -> None:
+        self._core.now = now
+        self._operational.leave()
+
+    def stop(self, now: int, why: str) -> None:
+        """Stop at once, without goodbye: this identity may not go on (C4)."""
+        self._core.now = now
+        self._operational.stop(why)
+
+    def observe(self, timestamp: int) -> None:
+        self._core.observe(timestamp)
+
+    def take_outputs(self) -> list[Output]:
+        outputs, self._core.out = self._core.out, []
+        return outputs
+
+    def address_of(self, node: NodeId) -> str:
+        return self._core.addresses.get(node, "")
+
+    # --- from a packet to its handler -------------------------------------------------------------------------------
+
+    def _dispatch(self, packet: Packet) -> None:
+        match packet:
+            case Burst():
+                self._on_burst(packet)
+            case Token():
+                self._on_token(packet)
+            case Commit():
+                self._handle(Event.COMMIT_FIRST if packet.rotation == 1 else Event.COMMIT_SECOND, packet)
+            case Join():
+                self._on_hello(Event.JOIN, packet)
+            case Beacon():
+                self._on_hello(Event.BEACON, packet)
+            case Wake():
+                self._handle(Event.WAKE, packet)
+
+    def _on_burst(self, burst: Burst) -> None:
+        core = self._core
+        in_use = core.forming or core.ring
+        if burst.ring == in_use.tag:
+            if burst.sender < len(in_use.members):
+                self._handle(Event.RING_DATA, burst)
+        else:
+            self._handle(Event.OLD_DATA if burst.ring == core.ring.tag else Event.FOREIGN_DATA, burst)
+
+    def _on_token(self, token: Token) -> None:
+        core = self._core
+        if token.ring == (core.forming or core.ring).tag:
+            self._handle(Event.TOKEN, token)
+
+    def _on_hello(self, event: Event, packet: Join | Beacon) -> None:
+        """Joins and Beacons introduce their senders; one that cannot read our datagrams is refused loudly."""
+        core = self._core
+        if packet.sender == core.me:
+            return
+        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
+            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
+            return
+        core.heard_at[packet.sender] = core.now
+        core.addresses[packet.sender] = packet.address
+        core.observe(packet.timestamp)
+        self._handle(event, packet)
+
+    def _handle(self, event: Event, *arguments: Any) -> None:
+        state = self._core.state
+        self._core.coverage[state.value, event.value] += 1
+        handler = self._handlers[state][event]
+        if handler is not None:
+            handler(*arguments)
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._core.state
+
+    @property
+    def ring_id(self) -> RingId:
+        return self._core.ring.id
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], int]:
+        return dict(self._core.coverage)
+
+    def check(self) -> None:
+        """Assert every invariant; the simulator calls it after each step."""
+        core = self._core
+        core.ring.check()
+        self._recovering.check()
+        assert (core.forming is not None) == (core.state in (State.COMMIT, State.RECOVERY))
+        assert core.state in (State.GATHER, State.STOPPED) or core.timers.deadline() is not None
+        if core.forming is not None:
+            core.forming.store.check()
+            assert core.forming.id.seq > core.ring.id.seq
+
+
+def _bind(state: State, organs: Sequence[object]) -> dict[Event, Callable[..., None] | None]:
+    """Resolve the handler names of the table to the methods of the organs."""
+    bound: dict[Event, Callable[..., None] | None] = {}
+    for event, name in TABLE[state].items():
+        bound[event] = None if name == IGNORED else _find(organs, name)
+    return bound
+
+
+def _find(organs: Sequence[object], name: str) -> Callable[..., None]:
+    for organ in organs:
+        if hasattr(organ, name):
+            handler: Callable[..., None] = getattr(organ, name)
+            return handler
+    raise AssertionError(f"no organ has the handler {name}")

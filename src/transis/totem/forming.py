@@ -1,0 +1,163 @@
+"""Commit: the commit token goes round twice (TOCS95 section 5 and figure 6; protocols 1.7, F2, F4, W9, W14).
+
+First rotation: every member checks the membership and writes its entry. Second rotation: everybody reads the full list
+and enters Recovery. When it returns to the representative after that, it becomes the regular token.
+
+Deviations: (D16) the rotation is a field of the token, so a repeated first-rotation token is never taken for a second
+(F2); (D17) a first-rotation token is accepted only above every ring sequence accepted before (W9); (D18) the entry is
+forwarded only when its ring sequence is durable, which reservation ahead of use makes the normal case (F4, W14); (D19) no
+Join is sent in Commit or Recovery (F5), and a Join from a member with this ring's sequence means that it gave up.
+"""
+
+from __future__ import annotations
+
+from transis.model.ids import NodeId, RingId
+from transis.model.view import Cause
+from transis.totem.core import Core
+from transis.totem.gather import Gathering
+from transis.totem.passing import Passing
+from transis.totem.recovery import Recovering
+from transis.totem.ring import Ring
+from transis.totem.states import State
+from transis.wire.packets import Commit, CommitEntry, Join
+
+RING_SEQ_STEP = 4
+"""New rings go up by four: transitional configurations use the number two below, odd ones stay free for many rings."""
+
+
+class Forming:
+    def __init__(self, core: Core, passing: Passing, gathering: Gathering, recovering: Recovering) -> None:
+        self._core = core
+        self._passing = passing
+        self._gathering = gathering
+        self._recovering = recovering
+        self._waiting: Commit | None = None
+
+    # --- first rotation ---------------------------------------------------------------------------------------------
+
+    def create(self, members: frozenset[NodeId]) -> None:
+        """As the representative of an agreed membership: make the commit token."""
+        core = self._core
+        assert core.me == min(members)
+        attempt = self._gathering.attempts.count(members)
+        order = _ring_order(members, attempt)
+        seq = max(core.ring_seq, core.ring_seq_seen) + RING_SEQ_STEP
+        entries = tuple(self._empty_entry(node) for node in order)
+        commit = Commit(RingId(seq, core.me), 1, 1, 0, 0, attempt, core.cause, entries)
+        self._enter(commit, 0)
+
+    def _empty_entry(self, node: NodeId) -> CommitEntry:
+        address = self._core.addresses.get(node, "")
+        return CommitEntry(node, address, b"", False, None, b"", 0, 0, False, frozenset(), 0)
+
+    def commit_first_in_gather(self, commit: Commit) -> None:
+        core = self._core
+        if commit.ring.seq <= core.ring_seq or commit.entries[commit.target].node != core.me:
+            return
+        if frozenset(entry.node for entry in commit.entries) != self._gathering.proposal:
+            return
+        self._enter(commit, commit.target)
+
+    def _enter(self, commit: Commit, rank: int) -> None:
+        """Write my entry and go to Commit. From here on the old ring is frozen (W12)."""
+        core = self._core
+        core.shift(State.COMMIT, "commit token")
+        self._gathering.committed()
+        core.ring_seq = commit.ring.seq
+        core.cause = commit.cause
+        core.forming = Ring(commit.ring, tuple(entry.node for entry in commit.entries), core.me)
+        core.pace.begin_ring(len(commit.entries))
+        entries = list(commit.entries)
+        entries[rank] = self._recovering.my_entry()
+        self._send(commit._replace(entries=tuple(entries)))
+
+    def commit_first_returned(self, commit: Commit) -> None:
+        """At the representative: all entries are written, the second rotation starts."""
+        ring = self._core.forming
+        if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
+            return
+        if not all(entry.filled for entry in commit.entries):
+            return
+        self._recover(commit._replace(rotation=2, token_seq=commit.token_seq + 1))
+
+    # --- second rotation --------------------------------------------------------------------------------------------
+
+    def commit_second_in_commit(self, commit: Commit) -> None:
+        ring = self._core.forming
+        if ring is None or commit.ring != ring.id or commit.target != ring.rank or ring.i_represent:
+            return
+        if all(entry.filled for entry in commit.entries):
+            self._recover(commit)
+
+    def _recover(self, commit: Commit) -> None:
+        self._learn_addresses(commit)
+        self._passing.arrived()
+        self._core.shift(State.RECOVERY, "all entries known")
+        self._recovering.enter(commit)
+        self._send(commit)
+
+    def commit_second_returned(self, commit: Commit) -> None:
+        """At the representative: everybody is in Recovery, the commit token becomes the regular token, once."""
+        ring = self._core.forming
+        if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
+            return
+        if ring.token_seq == 0:
+            self._recovering.start_token()
+
+    def _learn_addresses(self, commit: Commit) -> None:
+        for entry in commit.entries:
+            self._core.addresses[entry.node] = entry.address
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def _send(self, commit: Commit) -> None:
+        """Forward the token, or wait until its ring sequence is durable."""
+        self._core.reserve(commit.ring.seq)
+        if commit.ring.seq > self._core.durable_seq:
+            self._core.note("commit waits for disk", seq=commit.ring.seq)
+            self._waiting = commit
+            return
+        self._waiting = None
+        ring = self._core.forming
+        assert ring is not None
+        self._gathering.attempts.forwarded(ring, commit.rotation)
+        if ring.is_singleton:
+            self._send_to_myself(commit)
+            return
+        outgoing = commit._replace(sender=ring.rank, target=ring.successor)
+        self._passing.forward(ring.members[ring.successor], self._core.packet(outgoing))
+
+    def _send_to_myself(self, commit: Commit) -> None:
+        """A singleton needs no network: both rotations happen here and now."""
+        if commit.rotation == 1:
+            self.commit_first_returned(commit)
+        else:
+            self.commit_second_returned(commit)
+
+    def durable(self) -> None:
+        """The disk caught up: send what waited for it, if the attempt is still on."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and self._core.forming is not None and self._core.forming.id == waiting.ring:
+            self._send(waiting)
+
+    # --- giving up --------------------------------------------------------------------------------------------------
+
+    def join_while_forming(self, join: Join) -> None:
+        """A member of the ring being formed went back to Gather, left, or was born again: so must I."""
+        ring = self._core.forming
+        assert ring is not None, "Commit and Recovery always form a ring"
+        reborn = [node for node in ring.members if node.name == join.sender.name and node.incarnation < join.sender.incarnation]
+        abandoned = join.sender in ring.member_set and join.ring_seq >= ring.id.seq
+        if not (reborn or abandoned or (join.leaving and join.sender in ring.member_set)):
+            return
+        self._gathering.attempts.failed(ring)
+        self._gathering.shift(Cause("join while forming", join.sender, tuple(reborn)), join=join)
+
+
+def _ring_order(members: frozenset[NodeId], attempt: int) -> tuple[NodeId, ...]:
+    """The representative, then ascending ids; after failed attempts another order, so that other pairs are neighbours (W8)."""
+    first, *rest = sorted(members)
+    if rest:
+        turn = (attempt // 2) % len(rest)
+        rest = rest[turn:] + rest[:turn]
+    return (first, *(reversed(rest) if attempt % 2 else rest))

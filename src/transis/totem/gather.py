@@ -1,0 +1,300 @@
+"""Gather: agree on who forms the next ring (TOCS95 section 5 and figure 5; protocols 1.6, W7, W8, W10).
+
+proc_set, fail_set and the rows of reachability only grow until a ring is installed (F3), so every Gather ends, at worst
+with a singleton.
+
+Deviations: (D11) a Join names the membership its sender proposes, and consensus is that every proposed member proposes
+the same: what must agree is the result, not each set it came from; (D12) a member that somebody still hears is *unheard*
+in my row and not failed (W7); only one that nobody hears goes to fail_set; (D13) an outsider cannot fail a member of my
+old ring (trap 18); (D14) changes within join_coalesce_us leave as one Join (W10); (D15) after two failed attempts
+with one membership, the representative fails the member after which the commit token was seen no more (W8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from transis.model.contract import Audience, Port, Refused, RunIds, Send
+from transis.model.ids import NodeId
+from transis.model.view import Cause
+from transis.totem.attempts import Attempts
+from transis.totem.core import Core
+from transis.totem.delivery import Delivery
+from transis.totem.passing import Passing
+from transis.totem.quarantine import Quarantine
+from transis.totem.reach import Reachability, clique_of
+from transis.totem.states import Event, State
+from transis.wire.burst import Burst
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.packets import Join, Row
+
+STRIKES = 2
+"""Consensus timeouts that a member may spend heard but of another opinion before I give it up."""
+REPEATS_PER_BEAT = 3
+"""A Join is repeated so often before its beat changes: the parts of equal repetitions add up at receivers."""
+
+
+class Gathering:
+    def __init__(self, core: Core, passing: Passing, delivery: Delivery, quarantine: Quarantine) -> None:
+        self._core = core
+        self._passing = passing
+        self._delivery = delivery
+        self._quarantine = quarantine
+        self._reach = Reachability()
+        self.attempts = Attempts()
+        self._version = 0
+        self._repeats = 0
+        self._clear()
+        self.form: Callable[[frozenset[NodeId]], None] = _not_wired
+
+    def _clear(self) -> None:
+        self.proc_set: set[NodeId] = set()
+        self.fail_set: set[NodeId] = set()
+        self.joins: dict[NodeId, Join] = {}
+        self._heard_at: dict[NodeId, int] = {}
+        self._strikes: dict[NodeId, int] = {}
+        self._left: set[NodeId] = set()
+        self._started_at = 0
+        self.proposal: frozenset[NodeId] = frozenset((self._core.me,))
+
+    # --- entering ---------------------------------------------------------------------------------------------------
+
+    def shift(self, cause: Cause, *, fail: Iterable[NodeId] = (), proc: Iterable[NodeId] = (), join: Join | None = None) -> None:
+        """Enter Gather. From Operational it starts afresh; after a failed attempt the sets go on growing (F3)."""
+        core = self._core
+        if core.state is State.OPERATIONAL:
+            self._begin(cause)
+        core.shift(State.GATHER, cause.what)
+        core.forming = None
+        self._passing.forget()
+        self.joins.clear()
+        self.proc_set.update(proc)
+        self.fail_set.update(node for node in fail if node != core.me)
+        self.proc_set.update(self.fail_set)
+        if join is not None:
+            self._absorb(join)
+        self._propose()
+        self._send_now()
+        core.arm(Event.JOIN_REPEAT, core.config.timing.join_us)
+        self._arm_consensus()
+        self.try_to_form()
+
+    def _begin(self, cause: Cause) -> None:
+        core = self._core
+        self._clear()
+        core.cause = cause
+        self._started_at = core.now
+        self._version += 1
+        self.proc_set.update(core.ring.members)
+        self._reach.merge(Row(core.me, self._version, 0, frozenset()), core.now)
+
+    def token_lost(self) -> None:
+        """Token loss in Operational, Commit or Recovery."""
+        core = self._core
+        core.note("token lost", state=core.state.value)
+        if core.forming is not None:
+            self.attempts.failed(core.forming)
+        self.shift(Cause("token lost", core.me, (), Event.TOKEN_LOSS.value))
+
+    # --- Joins ------------------------------------------------------------------------------------------------------
+
+    def join_in_gather(self, join: Join) -> None:
+        if self._absorb(join):
+            self._propose()
+            self._touch()
+            self._arm_consensus()
+        self.try_to_form()
+
+    def _absorb(self, join: Join) -> bool:
+        """Remember a Join and learn from it; True if my own Join changes by it."""
+        core, sender = self._core, join.sender
+        if sender in self.fail_set or self._is_outdated(sender):
+            return False
+        self._heard_at[sender] = core.now
+        self.joins[sender] = join
+        core.reserve(join.ring_seq)
+        core.ring_seq_seen = max(core.ring_seq_seen, join.ring_seq)
+        return self._learn(join)
+
+    def _learn(self, join: Join) -> bool:
+        """Take what a Join knows and I do not; True if my own Join changes by it."""
+        before = (len(self.proc_set), len(self.fail_set))
+        self.proc_set.add(join.sender)
+        self.proc_set.update(join.proc_set)
+        self.fail_set.update(self._believable_failures(join))
+        self._fail_outdated()
+        self.proc_set.update(self.fail_set)
+        if join.leaving:
+            self._left.add(join.sender)
+        rows_changed = [self._reach.merge(row, self._core.now) for row in join.rows if row.node in self.proc_set]
+        return any(rows_changed) or before != (len(self.proc_set), len(self.fail_set))
+
+    def _believable_failures(self, join: Join) -> set[NodeId]:
+        """Whom a Join may make me fail: its sender if it fails me; else its list, but no outsider fails my ring (D13)."""
+        me, sender = self._core.me, join.sender
+        if join.leaving or me in join.fail_set:
+            return {sender}
+        if sender in self._core.ring.member_set:
+            return set(join.fail_set)
+        return set(join.fail_set - self._core.ring.member_set)
+
+    def _is_outdated(self, node: NodeId) -> bool:
+        """A later life of the same name is known, so this one is over."""
+        return any(other.name == node.name and other.incarnation > node.incarnation for other in self.proc_set)
+
+    def _fail_outdated(self) -> None:
+        newest: dict[str, int] = {}
+        for node in sorted(self.proc_set):
+            newest[node.name] = node.incarnation
+        self.fail_set.update(node for node in sorted(self.proc_set) if node.incarnation < newest[node.name])
+        self.fail_set.discard(self._core.me)
+
+    def repeat_join(self) -> None:
+        self._repeats += 1
+        self._send_now()
+        self._core.arm(Event.JOIN_REPEAT, self._core.config.timing.join_us)
+
+    def _touch(self) -> None:
+        if not self._core.timers.armed(Event.JOIN_SEND):
+            self._core.arm(Event.JOIN_SEND, self._core.config.timing.join_coalesce_us)
+
+    def send_join(self) -> None:
+        self._send_now()
+
+    def _send_now(self) -> None:
+        self._core.timers.cancel(Event.JOIN_SEND)
+        self._core.broadcast(self._my_join(leaving=False))
+
+    def _my_join(self, *, leaving: bool) -> Join:
+        core = self._core
+        self._reach.merge(self._my_row(frozenset()), core.now)
+        rows = tuple(self._reach.rows[node] for node in sorted(self._reach.rows))
+        fail = frozenset(self.fail_set | {core.me}) if leaving else frozenset(self.fail_set)
+        return Join(
+            core.me,
+            core.config.address,
+            core.config.info,
+            core.ring_seq,
+            frozenset(self.proc_set | fail),
+            fail,
+            self.proposal,
+            rows,
+            self.attempts.seq,
+            self.attempts.progress,
+            leaving,
+            core.clock,
+            core.digest,
+            (WIRE_VERSION_MIN, WIRE_VERSION),
+        )
+
+    def _my_row(self, unheard: frozenset[NodeId]) -> Row:
+        return Row(self._core.me, self._version, self._repeats // REPEATS_PER_BEAT, unheard)
+
+    def say_goodbye(self) -> None:
+        """A Join that fails its own sender, twice because nobody repeats it."""
+        self.proc_set.update(self._core.ring.members)
+        datagrams = self._core.packet(self._my_join(leaving=True))
+        for _ in range(2):
+            self._core.emit(Send(Audience.WORLD, Port.CONTROL, datagrams))
+
+    # --- consensus --------------------------------------------------------------------------------------------------
+
+    def _propose(self) -> None:
+        """M = my part of the clique partition of everybody who is not failed."""
+        candidates = self.proc_set - self.fail_set
+        self.proposal = clique_of(self._core.me, candidates, self._reach.unheard())
+
+    def _agrees(self, node: NodeId) -> bool:
+        return node == self._core.me or (node in self.joins and self.joins[node].proposal == self.proposal)
+
+    def _arm_consensus(self) -> None:
+        self._core.arm(Event.CONSENSUS, self._core.pace.consensus_us(len(self.proposal)))
+        self._core.timers.cancel(Event.TOKEN_LOSS)
+
+    def _has_strangers(self) -> bool:
+        return not self.proposal <= self._core.ring.member_set
+
+    def try_to_form(self) -> None:
+        """With consensus, the lowest member makes the commit token; the others wait for it."""
+        core = self._core
+        if not all(self._agrees(node) for node in self.proposal):
+            return
+        earliest = self._started_at + core.config.timing.gather_min_us
+        if self._has_strangers() and core.now < earliest:
+            core.timers.arm(Event.GATHER_MIN, earliest)
+            return
+        if core.me == min(self.proposal):
+            self._form_or_blame()
+        elif not core.timers.armed(Event.TOKEN_LOSS):
+            core.timers.cancel(Event.CONSENSUS)
+            core.arm(Event.TOKEN_LOSS, core.pace.consensus_us(len(self.proposal)))
+
+    def _form_or_blame(self) -> None:
+        blamed = self.attempts.blame(self.proposal, self._core.me, self.joins.values())
+        if blamed is None:
+            self.form(self.proposal)
+            return
+        self._core.note("blamed", node=str(blamed))
+        self.fail_set.add(blamed)
+        self._changed()
+
+    def consensus_expired(self) -> None:
+        """Those who did not agree in time are left out, each for what it was: silent, deaf, or stubborn."""
+        since = self._core.now - self._core.pace.consensus_us(len(self.proposal))
+        for node in sorted(self.proposal):
+            if not self._agrees(node):
+                self._give_up(node, since)
+        self._changed()
+
+    def commit_never_came(self) -> None:
+        """Everybody agreed, but the representative made no ring of it."""
+        representative = min(self.proposal)
+        if representative == self._core.me:
+            self.form(self.proposal)
+            return
+        self._give_up(representative, self._core.now - self._core.pace.consensus_us(len(self.proposal)))
+        self._changed()
+
+    def _give_up(self, node: NodeId, since: int) -> None:
+        if self._heard_at.get(node, -1) >= since:
+            self._strikes[node] = self._strikes.get(node, 0) + 1
+            if self._strikes[node] >= STRIKES:
+                self._reach.merge(self._my_row(frozenset((node,))), self._core.now)
+        elif self._reach.beat_at.get(node, -1) >= since:
+            self._reach.merge(self._my_row(frozenset((node,))), self._core.now)
+        else:
+            self.fail_set.add(node)
+
+    def _changed(self) -> None:
+        self._propose()
+        self._send_now()
+        self._arm_consensus()
+        self.try_to_form()
+
+    # --- leaving Gather ---------------------------------------------------------------------------------------------
+
+    def committed(self) -> None:
+        """A commit token was made or accepted: no Join is sent from here on (F5)."""
+        self._core.timers.cancel(Event.JOIN_REPEAT, Event.JOIN_SEND, Event.CONSENSUS, Event.GATHER_MIN, Event.TOKEN_LOSS)
+
+    def installed(self, members: tuple[NodeId, ...]) -> None:
+        """A ring was installed: everything that only grew during the Gather starts afresh."""
+        left_out = (self.proc_set - self.fail_set - self._left).difference(members)
+        self._quarantine.installed(members, sorted(left_out), self._core.now)
+        self._reach.reset(members)
+        self.attempts.clear()
+        self._clear()
+
+    def old_data_in_gather(self, burst: Burst) -> None:
+        """Until my commit entry is written, data of the old ring still counts, and is delivered eagerly (W12)."""
+        core = self._core
+        if self._delivery.accept(core.ring, burst, installed=True):
+            self._delivery.eager(core.ring)
+
+    def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
+        for ids in dropped:
+            self._core.emit(Refused(ids, why))
+
+
+def _not_wired(members: frozenset[NodeId]) -> None:
+    raise AssertionError("the engine connects Gather to Commit before it starts")

@@ -1,0 +1,81 @@
+"""Presence: rings that do not share a token find each other (L1), and healthy rings are not bounced (protocols 1.5, 1.6).
+
+Deviation (D24): every member beacons, the representative every T_merge and the others at a fifth of that, whether or not
+there is traffic; a beacon carries whom its sender heard lately, which ends a quarantine early (W7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.model.ids import NodeId
+from transis.model.view import Cause
+from transis.totem.core import Core
+from transis.totem.gather import Gathering
+from transis.totem.quarantine import Quarantine
+from transis.totem.states import Event
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.packets import Beacon, Join
+
+BEACONS_OF_OTHERS: Final = 5
+HEARD_BEACONS: Final = 12
+"""A node counts as heard lately for so many beacon intervals: two beacons of an ordinary member may be lost."""
+
+
+class Presence:
+    def __init__(self, core: Core, gathering: Gathering, quarantine: Quarantine) -> None:
+        self._core = core
+        self._gathering = gathering
+        self._quarantine = quarantine
+
+    def send_beacon(self) -> None:
+        core, ring = self._core, self._core.ring
+        lately = core.now - HEARD_BEACONS * core.config.timing.beacon_us
+        core.heard_at = {node: at for node, at in core.heard_at.items() if at >= lately}
+        core.broadcast(
+            Beacon(
+                core.me,
+                core.config.address,
+                ring.id,
+                ring.member_set,
+                frozenset(core.heard_at),
+                core.clock,
+                core.digest,
+                (WIRE_VERSION_MIN, WIRE_VERSION),
+            )
+        )
+        factor = 1 if ring.i_represent else BEACONS_OF_OTHERS
+        core.arm(Event.BEACON_SEND, factor * core.config.timing.beacon_us)
+
+    def beacon_in_operational(self, beacon: Beacon) -> None:
+        """A beacon of another ring: gather, unless its sender is one of us with an old ring, or in quarantine."""
+        core, sender = self._core, beacon.sender
+        if sender in core.ring.member_set or self._was_superseded(sender):
+            return
+        if self._quarantine.holds(sender, core.now):
+            if not core.ring.member_set <= beacon.heard | {sender}:
+                return
+            self._quarantine.pardon(sender)
+        self._gathering.shift(Cause("foreign ring", sender), proc=(sender,))
+
+    def join_in_operational(self, join: Join) -> None:
+        core, sender = self._core, join.sender
+        if self._is_noise(join):
+            return
+        if join.leaving:
+            self._gathering.shift(Cause("leave", sender, (sender,)), fail=(sender,))
+            return
+        stranger = sender not in core.ring.member_set
+        self._gathering.shift(Cause("foreign join" if stranger else "join", sender), proc=(sender,), join=join)
+
+    def _is_noise(self, join: Join) -> bool:
+        """Joins that must not bounce a healthy ring (trap 17): from those who fail me, stale, superseded, in quarantine."""
+        core, sender = self._core, join.sender
+        if sender in core.ring.member_set:
+            return join.ring_seq < core.ring.id.seq or (core.me in join.fail_set and not join.leaving)
+        return (
+            join.leaving or core.me in join.fail_set or self._was_superseded(sender) or self._quarantine.holds(sender, core.now)
+        )
+
+    def _was_superseded(self, node: NodeId) -> bool:
+        return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.ring.members)

@@ -1,0 +1,153 @@
+"""The state machine of the single ring as a table (TOCS95 figures 2 and 4 to 6; protocols 1.5 to 1.8).
+
+Rule 1: whatever decides which handler runs for an event lives in this table and nowhere else.
+Rule 2: a missing pair is an error by construction; a pair that does nothing says IGNORED.
+
+Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot
+name its sender and delayed data of a ring we left would bounce a healthy ring; (D2) a node starts as a singleton
+ring that beacons, instead of starting in Gather: the first Gather then always has a partner; (D3) Commit and
+Recovery have no Join timer (F5).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    OPERATIONAL = "Operational"
+    GATHER = "Gather"
+    COMMIT = "Commit"
+    RECOVERY = "Recovery"
+    STOPPED = "Stopped"
+
+
+class Event(Enum):
+    RING_DATA = "data of the ring in use"
+    OLD_DATA = "data of the old ring"
+    FOREIGN_DATA = "foreign data"
+    TOKEN = "token"
+    COMMIT_FIRST = "commit token, first rotation"
+    COMMIT_SECOND = "commit token, second rotation"
+    JOIN = "join"
+    BEACON = "beacon"
+    WAKE = "wake"
+    TOKEN_LOSS = "token loss timer"
+    TOKEN_RETRANSMIT = "token retransmit timer"
+    TOKEN_HOLD = "token hold timer"
+    WAKE_REPEAT = "wake timer"
+    JOIN_REPEAT = "join timer"
+    JOIN_SEND = "join coalescing timer"
+    CONSENSUS = "consensus timer"
+    GATHER_MIN = "gather minimum timer"
+    BEACON_SEND = "beacon timer"
+    LEAVE = "leave timer"
+
+
+IGNORED: Final = ""
+
+_OPERATIONAL: Final = {
+    Event.RING_DATA: "ring_data",
+    Event.OLD_DATA: IGNORED,
+    Event.FOREIGN_DATA: IGNORED,
+    Event.TOKEN: "token_in_operational",
+    Event.COMMIT_FIRST: IGNORED,
+    Event.COMMIT_SECOND: IGNORED,
+    Event.JOIN: "join_in_operational",
+    Event.BEACON: "beacon_in_operational",
+    Event.WAKE: "wake_token",
+    Event.TOKEN_LOSS: "token_lost",
+    Event.TOKEN_RETRANSMIT: "retransmit_token",
+    Event.TOKEN_HOLD: "release_token",
+    Event.WAKE_REPEAT: "ask_for_token",
+    Event.JOIN_REPEAT: IGNORED,
+    Event.JOIN_SEND: IGNORED,
+    Event.CONSENSUS: IGNORED,
+    Event.GATHER_MIN: IGNORED,
+    Event.BEACON_SEND: "send_beacon",
+    Event.LEAVE: "leave_now",
+}
+
+_GATHER: Final = {
+    Event.RING_DATA: "old_data_in_gather",
+    Event.OLD_DATA: IGNORED,
+    Event.FOREIGN_DATA: IGNORED,
+    Event.TOKEN: IGNORED,
+    Event.COMMIT_FIRST: "commit_first_in_gather",
+    Event.COMMIT_SECOND: IGNORED,
+    Event.JOIN: "join_in_gather",
+    Event.BEACON: IGNORED,
+    Event.WAKE: IGNORED,
+    Event.TOKEN_LOSS: "commit_never_came",
+    Event.TOKEN_RETRANSMIT: IGNORED,
+    Event.TOKEN_HOLD: IGNORED,
+    Event.WAKE_REPEAT: IGNORED,
+    Event.JOIN_REPEAT: "repeat_join",
+    Event.JOIN_SEND: "send_join",
+    Event.CONSENSUS: "consensus_expired",
+    Event.GATHER_MIN: "try_to_form",
+    Event.BEACON_SEND: IGNORED,
+    Event.LEAVE: "leave_now",
+}
+
+_COMMIT: Final = {
+    Event.RING_DATA: IGNORED,
+    Event.OLD_DATA: IGNORED,
+    Event.FOREIGN_DATA: IGNORED,
+    Event.TOKEN: IGNORED,
+    Event.COMMIT_FIRST: "commit_first_returned",
+    Event.COMMIT_SECOND: "commit_second_in_commit",
+    Event.JOIN: "join_while_forming",
+    Event.BEACON: IGNORED,
+    Event.WAKE: IGNORED,
+    Event.TOKEN_LOSS: "token_lost",
+    Event.TOKEN_RETRANSMIT: "retransmit_token",
+    Event.TOKEN_HOLD: IGNORED,
+    Event.WAKE_REPEAT: IGNORED,
+    Event.JOIN_REPEAT: IGNORED,
+    Event.JOIN_SEND: IGNORED,
+    Event.CONSENSUS: IGNORED,
+    Event.GATHER_MIN: IGNORED,
+    Event.BEACON_SEND: IGNORED,
+    Event.LEAVE: "leave_now",
+}
+
+_RECOVERY: Final = {
+    Event.RING_DATA: "data_in_recovery",
+    Event.OLD_DATA: IGNORED,
+    Event.FOREIGN_DATA: IGNORED,
+    Event.TOKEN: "token_in_recovery",
+    Event.COMMIT_FIRST: IGNORED,
+    Event.COMMIT_SECOND: "commit_second_returned",
+    Event.JOIN: "join_while_forming",
+    Event.BEACON: IGNORED,
+    Event.WAKE: IGNORED,
+    Event.TOKEN_LOSS: "token_lost",
+    Event.TOKEN_RETRANSMIT: "retransmit_token",
+    Event.TOKEN_HOLD: "release_token_in_recovery",
+    Event.WAKE_REPEAT: IGNORED,
+    Event.JOIN_REPEAT: IGNORED,
+    Event.JOIN_SEND: IGNORED,
+    Event.CONSENSUS: IGNORED,
+    Event.GATHER_MIN: IGNORED,
+    Event.BEACON_SEND: IGNORED,
+    Event.LEAVE: "leave_now",
+}
+
+TABLE: Final[dict[State, dict[Event, str]]] = {
+    State.OPERATIONAL: _OPERATIONAL,
+    State.GATHER: _GATHER,
+    State.COMMIT: _COMMIT,
+    State.RECOVERY: _RECOVERY,
+    State.STOPPED: dict.fromkeys(Event, IGNORED),
+}
+
+TRANSITIONS: Final = {
+    State.OPERATIONAL: (State.GATHER, State.STOPPED),
+    State.GATHER: (State.GATHER, State.COMMIT, State.STOPPED),
+    State.COMMIT: (State.RECOVERY, State.GATHER, State.STOPPED),
+    State.RECOVERY: (State.OPERATIONAL, State.GATHER, State.STOPPED),
+    State.STOPPED: (),
+}
+"""Figure 2 of TOCS95, with Stopped added for leave (W16) and supersession (C4)."""

@@ -1,0 +1,42 @@
+"""Named timers: an event and the absolute time at which it happens, or nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.model.contract import NEVER
+from transis.totem.states import Event
+
+_ORDER: Final = {event: rank for rank, event in enumerate(Event)}
+
+
+class Timers:
+    """At most one deadline per event. Ties fire in the order of the Event enumeration, so runs are repeatable."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[Event, int] = {}
+
+    def arm(self, event: Event, at: int) -> None:
+        self._deadlines[event] = at
+
+    def cancel(self, *events: Event) -> None:
+        for event in events:
+            self._deadlines.pop(event, None)
+
+    def cancel_all(self) -> None:
+        self._deadlines.clear()
+
+    def armed(self, event: Event) -> bool:
+        return event in self._deadlines
+
+    def deadline(self) -> int:
+        return min(self._deadlines.values(), default=NEVER)
+
+    def take_due(self, now: int) -> tuple[Event, int] | None:
+        """Remove and return the earliest timer that is due, with the time it was due at."""
+        due = [(at, _ORDER[event], event) for event, at in self._deadlines.items() if at <= now]
+        if not due:
+            return None
+        at, _, event = min(due)
+        del self._deadlines[event]
+        return event, at

@@ -1,0 +1,246 @@
+"""A visit of the token: answer requests, send new datagrams, update aru, ask for what is missing, pass it on.
+
+Follows TOCS95 section 4 and figure 4 (protocols 1.3, 1.4, 8.1). The same visit serves Operational, where new datagrams
+come from the Outbox, and Recovery, where they come from the retransmission queue.
+
+Deviations: (D6) a datagram is asked for only if it was missing up to the seq of my *previous* visit: unicast tokens
+overtake multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to
+receive: others accuse aru_id, never itself, and only after both K rotations and T_frx (L4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple, Protocol
+
+from transis.model.contract import Audience, Originated, Port, Send
+from transis.model.ids import Place
+from transis.model.limits import RTR_RANGES_MAX
+from transis.totem import flow
+from transis.totem.core import Core
+from transis.totem.delivery import Delivery
+from transis.totem.passing import Passing
+from transis.totem.ring import Ring
+from transis.wire.burst import Burst
+from transis.wire.header import DataHeader, encode_data
+from transis.wire.outbox import FilledDatagram
+from transis.wire.token import NOBODY, Token
+
+
+GAP_SHARE: Final = 2
+"""A growing gap matters once it spans half a window; smaller ones are the ordinary work of retransmission."""
+
+
+class Source(Protocol):
+    """Where new datagrams come from."""
+
+    def backlog(self) -> int: ...
+    def fill(self, permit: int) -> list[FilledDatagram]: ...
+
+
+class Requests(NamedTuple):
+    """What happened to the requests of a token: how many datagrams were answered, which ranges stay open."""
+
+    answered: int
+    left: list[tuple[int, int]]
+
+
+class Visit:
+    def __init__(self, core: Core, passing: Passing, delivery: Delivery) -> None:
+        self._core = core
+        self._passing = passing
+        self._delivery = delivery
+
+    def accept(self, ring: Ring, token: Token) -> bool:
+        """Is this token mine, from my predecessor, and newer than the last? (F6, traps 5, 12, 14)"""
+        if token.target != ring.rank or token.sender != ring.predecessor or token.token_seq <= ring.token_seq:
+            return False
+        if token.seq < ring.own_seq:
+            return False
+        self._core.observe(token.timestamp)
+        if not ring.forwarded_idle and ring.token_at:
+            self._core.pace.saw_rotation(self._core.now - ring.token_at)
+        ring.token_seq = token.token_seq
+        ring.token_at = self._core.now
+        self._passing.arrived()
+        return True
+
+    def run(self, ring: Ring, token: Token, source: Source, *, encapsulated: bool) -> bool:
+        """The whole visit. False if the member that holds aru back was accused instead of passing the token on."""
+        requests = self._answer(ring, token)
+        token.rtr = requests.left
+        my_backlog = source.backlog()
+        permit = self._permit(ring, token, my_backlog)
+        first, later = self._send_new(ring, token, source.fill(permit), encapsulated=encapsulated)
+        self._update_aru(ring, token)
+        if self._failed_to_receive(ring, token):
+            return False
+        self._request_missing(ring, token)
+        self._account(ring, token, requests.answered + first + sum(map(len, later)), source.backlog())
+        self._pass_on(ring, token)
+        self._multicast(later)
+        self._learn_safe(ring, token)
+        return True
+
+    def _answer(self, ring: Ring, token: Token) -> Requests:
+        """Retransmissions come first. Whoever holds a requested datagram sends it, byte for byte as it was."""
+        budget = self._core.config.window.window
+        answered: list[Burst] = []
+        left: list[tuple[int, int]] = []
+        for first, last in token.rtr:
+            expected = first
+            for burst in ring.store.between(first, last):
+                if sum(map(len, answered)) >= budget:
+                    break
+                if burst.first_seq > expected:
+                    left.append((expected, burst.first_seq - 1))
+                answered.append(burst)
+                expected = burst.last_seq + 1
+            if expected <= last:
+                left.append((expected, last))
+        self._multicast(answered)
+        count = sum(map(len, answered))
+        if count:
+            self._core.note("retransmitted", count=count)
+        return Requests(count, left[:RTR_RANGES_MAX])
+
+    def _permit(self, ring: Ring, token: Token, my_backlog: int) -> int:
+        missing = ring.store.highest - ring.store.aru
+        demand = flow.Demand(
+            members=len(ring.members),
+            fcc=token.fcc,
+            my_last=ring.my_last,
+            backlog=token.backlog,
+            my_last_backlog=ring.my_last_backlog,
+            my_backlog=my_backlog,
+            unsafe=token.seq - ring.safe_upto,
+            gap_grows=missing > max(ring.last_missing, self._core.config.window.window // GAP_SHARE),
+        )
+        ring.last_missing = missing
+        return flow.permit(self._core.config.window, demand)
+
+    def _send_new(
+        self, ring: Ring, token: Token, filled: Sequence[FilledDatagram], *, encapsulated: bool
+    ) -> tuple[int, list[Burst]]:
+        """Number, keep and multicast new datagrams; the last `accelerated` of them only after the token."""
+        bursts = list(self._stamp(ring, token, filled, encapsulated=encapsulated))
+        after = min(self._core.config.window.accelerated, len(filled)) if not encapsulated else 0
+        before = len(filled) - after
+        now_bursts, later = _cut(bursts, before)
+        self._multicast(now_bursts)
+        for burst in bursts:
+            self._delivery.accept(ring, burst, installed=not encapsulated)
+        return before, later
+
+    def _stamp(self, ring: Ring, token: Token, filled: Sequence[FilledDatagram], *, encapsulated: bool) -> Iterable[Burst]:
+        """Give each datagram its number. A burst is a stretch of one class and one stream, whole from here to the reader."""
+        core = self._core
+        if not filled:
+            return
+        timestamp = core.tick()
+        for _, stretch in groupby(enumerate(filled), key=lambda pair: (pair[1].klass, pair[0] - pair[1].index)):
+            datagrams: list[bytes] = []
+            head: DataHeader | None = None
+            for _, part in stretch:
+                token.seq += 1
+                header = DataHeader(
+                    part.klass,
+                    ring.tag,
+                    ring.rank,
+                    token.seq,
+                    token.round,
+                    timestamp,
+                    core.now,
+                    part.index,
+                    part.last,
+                    encapsulated,
+                )
+                head = head or header
+                datagrams.append(encode_data(header, part.body))
+                self._originate(ring, token.seq, part, timestamp)
+            assert head is not None
+            yield Burst(head, datagrams)
+        ring.own_seq = token.seq
+
+    def _originate(self, ring: Ring, seq: int, part: FilledDatagram, timestamp: int) -> None:
+        index = 0
+        for ids in part.ended:
+            self._core.emit(Originated(ids, ring.view_id, Place(seq, index), timestamp))
+            index += ids.count
+
+    def _multicast(self, bursts: Iterable[Burst]) -> None:
+        for burst in bursts:
+            datagrams = [burst.datagram(seq) for seq in range(burst.first_seq, burst.last_seq + 1)]
+            self._core.emit(Send(Audience.RING, Port.DATA, datagrams))
+
+    def _update_aru(self, ring: Ring, token: Token) -> None:
+        my_aru = min(ring.store.aru, token.seq)
+        if my_aru < token.aru or token.aru_id in (ring.rank, NOBODY):
+            token.aru = my_aru
+            token.aru_id = NOBODY if token.aru == token.seq else ring.rank
+
+    def _failed_to_receive(self, ring: Ring, token: Token) -> bool:
+        """Has somebody else held aru back for so many rotations *and* so long that it must be deaf? (L4)"""
+        core = self._core
+        if token.aru != ring.last_aru_sent or token.aru_id == NOBODY:
+            ring.aru_still, ring.aru_still_since = 0, core.now
+            return False
+        ring.aru_still += 1
+        patience_us = max(core.config.timing.fail_to_receive_us, 2 * core.pace.token_loss_us)
+        return (
+            token.aru_id != ring.rank
+            and ring.aru_still > core.config.window.fail_to_receive_rotations
+            and core.now - ring.aru_still_since >= patience_us
+        )
+
+    def _request_missing(self, ring: Ring, token: Token) -> None:
+        room = RTR_RANGES_MAX - len(token.rtr)
+        mine = ring.store.missing(min(ring.seq_seen, token.seq), RTR_RANGES_MAX)
+        token.rtr = _merge(token.rtr, mine) if room > 0 else token.rtr
+        ring.seq_seen = token.seq
+
+    def _account(self, ring: Ring, token: Token, sent: int, my_backlog: int) -> None:
+        """Replace my share of fcc and backlog by what is true now (trap 25: never negative)."""
+        token.fcc = max(0, token.fcc - ring.my_last) + sent
+        token.backlog = max(0, token.backlog - ring.my_last_backlog) + my_backlog
+        ring.my_last, ring.my_last_backlog = sent, my_backlog
+
+    def _pass_on(self, ring: Ring, token: Token) -> None:
+        ring.forwarded_idle = is_idle(token)
+        self._passing.forward_token(ring, token)
+
+    def _learn_safe(self, ring: Ring, token: Token) -> None:
+        """aru on two successive tokens that I forwarded: everybody has it, and everybody will know (TOCS95 4.3)."""
+        ring.safe_upto = max(ring.safe_upto, min(ring.last_aru_sent, token.aru))
+        ring.last_aru_sent = token.aru
+
+
+def is_idle(token: Token) -> bool:
+    """Nothing is missing, queued, or newly sent: the ring has nothing to do."""
+    return token.aru == token.seq and not token.rtr and not token.backlog and not token.fcc and not token.retrans_flg
+
+
+def _cut(bursts: Sequence[Burst], count: int) -> tuple[list[Burst], list[Burst]]:
+    """The first `count` datagrams of some bursts, and the rest."""
+    first: list[Burst] = []
+    rest: list[Burst] = []
+    for burst in bursts:
+        here = min(count, len(burst))
+        if here:
+            first.append(burst.slice(burst.first_seq, burst.first_seq + here - 1))
+        if here < len(burst):
+            rest.append(burst.slice(burst.first_seq + here, burst.last_seq))
+        count -= here
+    return first, rest
+
+
+def _merge(ranges: Sequence[tuple[int, int]], more: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of two lists of ranges, sorted and disjoint, cut to what a token may carry."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted([*ranges, *more]):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged[:RTR_RANGES_MAX]

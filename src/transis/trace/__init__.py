@@ -1,0 +1,1 @@
+"""What happened: the vocabulary of events, the recorder that nodes write, the readers (traces.md)."""

@@ -1,0 +1,135 @@
+"""The events of a trace, as every checker and audit reads them.
+
+A node's events are totally ordered by `lseq`, dense from 1. Messages are recorded as runs: `count` consecutive
+messages of one process from counter `first` on; the i-th of them has place (place.seq, place.index + i) and, when
+ordered, tpos + i.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+
+
+class Submit(NamedTuple):
+    """The API accepted messages: they have ids now."""
+
+    lseq: int
+    time_us: int
+    process: int
+    first: int
+    count: int
+    service: Service
+    address: bytes
+
+
+class Refuse(NamedTuple):
+    """Submitted messages will not be sent."""
+
+    lseq: int
+    time_us: int
+    process: int
+    first: int
+    count: int
+    why: str
+
+
+class Sent(NamedTuple):
+    """Origination (SEND): the messages got their place under a permit, in the regular configuration `conf`."""
+
+    lseq: int
+    time_us: int
+    conf: ViewId
+    process: int
+    first: int
+    count: int
+    service: Service
+    address: bytes
+    place: Place
+    timestamp: int
+
+
+class Delivery(NamedTuple):
+    """DELIVER: `conf` is the configuration in force (regular or transitional), `regular` the one it belongs to.
+
+    `tpos` counts agreed and safe (and on the ring causal) deliveries in `regular` and its transitional successor,
+    from 0; it is -1 for basic messages, which are outside the total order.
+    """
+
+    lseq: int
+    time_us: int
+    conf: ViewId
+    regular: ViewId
+    process: ProcessId
+    first: int
+    count: int
+    service: Service
+    address: bytes
+    place: Place
+    tpos: int
+    origin_us: int
+    timestamp: int
+    size: int
+
+
+class Conf(NamedTuple):
+    """A configuration was installed."""
+
+    lseq: int
+    time_us: int
+    view: View
+
+
+class End(NamedTuple):
+    """The node's life ended: `stopped` by itself, `failed` (written by who saw it), or `unknown`."""
+
+    lseq: int
+    time_us: int
+    how: str
+
+
+class Fault(NamedTuple):
+    """What the harness did to this node or its links."""
+
+    lseq: int
+    time_us: int
+    what: str
+
+
+class NoteEvent(NamedTuple):
+    """Rotations, retransmissions, state changes, clock pairs: never part of a guarantee."""
+
+    lseq: int
+    time_us: int
+    what: str
+    detail: tuple[tuple[str, str | int], ...]
+
+
+class Gap(NamedTuple):
+    """The recorder had to drop the events `first_lseq` to `last_lseq`: obligations that touch them are pending."""
+
+    lseq: int
+    time_us: int
+    first_lseq: int
+    last_lseq: int
+
+
+Event = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap
+
+
+class NodeTrace(NamedTuple):
+    """One life of one node, its events in order of lseq."""
+
+    node: NodeId
+    events: list[Event]
+
+
+class History(NamedTuple):
+    """All traces of one run; `closed` says that the run reached quiescence, so that nothing is pending."""
+
+    nodes: list[NodeTrace]
+    closed: bool
+    promises: str = "evs"

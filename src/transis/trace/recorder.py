@@ -1,0 +1,138 @@
+"""The recorder: turns what a node hands out into events, one step per run, and hands a turn's events to a sink.
+
+Rules of this file:
+1. `lseq` is dense from 1 over everything the recorder was told, dropped or not; a Gap names what was dropped.
+2. The recorder never blocks its node: a turn has a limit, a sink may refuse a batch, and both end in a Gap.
+3. Evidence precedes effect: the driver calls `flush` before a datagram leaves and before a client sees a message.
+4. After the end of a life nothing more is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
+from transis.model.ids import NodeId, ViewId, ViewKind
+from transis.model.service import Service
+from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
+
+TURN_EVENTS_MAX: Final = 1 << 20
+"""Events between two flushes: one turn of a driver makes hundreds, so this is a bound on memory, not a tuning knob."""
+
+NOTES_FOR_COVERAGE: Final = frozenset({"event", "trap"})
+"""Notes that only the coverage table wants: several a packet, and nothing an audit reads."""
+
+
+class Sink(Protocol):
+    """Where a turn's events go. False means that the batch was not taken; the recorder then writes a Gap."""
+
+    def write(self, events: Sequence[Event]) -> bool: ...
+
+
+class MemorySink:
+    """Keeps everything: for the simulator and for tests, whose runs are bounded."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def write(self, events: Sequence[Event]) -> bool:
+        self.events.extend(events)
+        return True
+
+
+class Recorder:
+    """The events of one life of one node."""
+
+    def __init__(self, node: NodeId, sink: Sink | None = None, turn_max: int = TURN_EVENTS_MAX) -> None:
+        self.node = node
+        self._memory = MemorySink()
+        self._sink: Sink = self._memory if sink is None else sink
+        self._turn_max = turn_max
+        self._turn: list[Event] = []
+        self._lseq = 0
+        self._tpos = 0
+        self._conf: ViewId | None = None
+        self._overflow_from = 0
+        self.ended = False
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything recorded, when the recorder keeps it in memory; a recorder with a sink of its own has none here."""
+        self.flush()
+        return self._memory.events
+
+    def observe(self, now_us: int, output: NodeOutput) -> None:
+        """Record one output of the node; outputs that are no evidence (packets, writes, room) pass unrecorded."""
+        match output:
+            case Delivered():
+                self._delivered(now_us, output)
+            case Originated(ids, view, place, timestamp):
+                process, first, count, service, address = ids
+                sent = Sent(self._next(), now_us, view, process, first, count, service, address, place, timestamp)
+                self._append(sent)
+            case Accepted(ids):
+                process, first, count, service, address = ids
+                self._append(Submit(self._next(), now_us, process, first, count, service, address))
+            case Refused(ids, why):
+                self._append(Refuse(self._next(), now_us, ids.process, ids.first_counter, ids.count, why))
+            case Configure(view):
+                self._conf = view.id
+                if view.id.kind is ViewKind.REGULAR:
+                    self._tpos = 0
+                self._append(Conf(self._next(), now_us, view))
+            case Note(what, detail):
+                if what not in NOTES_FOR_COVERAGE:
+                    self._append(NoteEvent(self._next(), now_us, what, detail))
+            case Stopped():
+                self.end(now_us, "stopped")
+            case _:
+                pass
+
+    def fault(self, now_us: int, what: str) -> None:
+        """The harness did something to this node."""
+        self._append(Fault(self._next(), now_us, what))
+
+    def end(self, now_us: int, how: str) -> None:
+        """The life is over; only the first word about it counts."""
+        if not self.ended:
+            self._append(End(self._next(), now_us, how))
+            self.ended = True
+
+    def flush(self) -> None:
+        """Hand the turn to the sink in one write; what could not be kept is named by a Gap that opens the next turn."""
+        if not self._turn:
+            return
+        batch, self._turn = self._turn, []
+        if not self._sink.write(batch):
+            opening = batch[0]
+            self._overflow_from = opening.first_lseq if isinstance(opening, Gap) else opening.lseq
+        if self._overflow_from:
+            last = self._lseq
+            self._turn.append(Gap(self._next(), batch[-1].time_us, self._overflow_from, last))
+            self._overflow_from = 0
+
+    def _delivered(self, now_us: int, run: Delivered) -> None:
+        count = len(run.payloads)
+        tpos = -1
+        if run.service is not Service.BASIC:
+            tpos = self._tpos
+            self._tpos += count
+        conf = run.view if self._conf is None else self._conf
+        lseq, size = self._next(), sum(map(len, run.payloads))
+        what = (run.process, run.first_counter, count, run.service, run.address, run.place)
+        self._append(Delivery(lseq, now_us, conf, run.view, *what, tpos, run.origin_us, run.timestamp, size))
+
+    def _next(self) -> int:
+        self._lseq += 1
+        return self._lseq
+
+    def _append(self, event: Event) -> None:
+        if self.ended:
+            self._lseq -= 1
+            return
+        if len(self._turn) < self._turn_max:
+            self._turn.append(event)
+            return
+        if not self._overflow_from:
+            self._overflow_from = event.lseq

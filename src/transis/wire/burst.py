@@ -1,0 +1,164 @@
+"""A burst: consecutive datagrams of one sender as one object, from socket to application (design 5).
+
+A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final
+datagram may carry. Bursts are immutable; cutting one shares the datagrams. The raw datagrams are kept as they
+came, so that a retransmission is byte-identical with the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from transis.model.ids import RingTag
+from transis.model.service import DatagramClass
+from transis.wire.header import (
+    DATA_HEADER_SIZE,
+    FLAGS_OFFSET,
+    INDEX_MAX,
+    LAST_OFFSET,
+    RAMP_OFFSET,
+    DataHeader,
+    decode_data_header,
+    encode_data,
+)
+from transis.wire.rejection import Rejection
+
+_STEP: Final = (1 << 24) + (1 << 8)
+"""From one datagram to the next, read as one big number: seq + 1 (above 24 bits) and index + 1 (above 8)."""
+
+
+class Burst:
+    """Consecutive datagrams of one sender; see the head of the file for its invariants."""
+
+    __slots__ = ("_datagrams", "first_seq", "header", "last_seq")
+
+    header: DataHeader
+    first_seq: int
+    last_seq: int
+
+    def __init__(self, header: DataHeader, datagrams: Sequence[bytes]) -> None:
+        assert datagrams, "a burst has at least one datagram"
+        self._datagrams = tuple(datagrams)
+        self.header = header
+        self.first_seq = header.seq
+        self.last_seq = header.seq + len(datagrams) - 1
+
+    def __len__(self) -> int:
+        return len(self._datagrams)
+
+    def __repr__(self) -> str:
+        return f"Burst({self.klass.name} of {self.sender}, {self.first_seq}..{self.last_seq})"
+
+    @property
+    def ring(self) -> RingTag:
+        return self.header.ring
+
+    @property
+    def sender(self) -> int:
+        return self.header.sender
+
+    @property
+    def klass(self) -> DatagramClass:
+        return self.header.klass
+
+    @property
+    def encapsulated(self) -> bool:
+        return self.header.encapsulated
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self._datagrams))
+
+    @property
+    def ends_visit(self) -> bool:
+        return self._datagrams[-1][LAST_OFFSET] != 0
+
+    def datagram(self, seq: int) -> bytes:
+        assert self.first_seq <= seq <= self.last_seq, f"{seq} is not in {self!r}"
+        return self._datagrams[seq - self.first_seq]
+
+    def bodies(self) -> Sequence[memoryview]:
+        return [memoryview(datagram)[DATA_HEADER_SIZE:] for datagram in self._datagrams]
+
+    def slice(self, first_seq: int, last_seq: int) -> Burst:
+        """The datagrams from first_seq to last_seq, both included; the burst itself when that is all of it."""
+        if first_seq == self.first_seq and last_seq == self.last_seq:
+            return self
+        assert self.first_seq <= first_seq, f"{first_seq} is before {self!r}"
+        assert first_seq <= last_seq, "an empty slice is not a burst"
+        assert last_seq <= self.last_seq, f"{last_seq} is behind {self!r}"
+        start = first_seq - self.first_seq
+        datagrams = self._datagrams[start : last_seq - self.first_seq + 1]
+        header = self.header
+        if start:
+            last = datagrams[0][LAST_OFFSET] != 0
+            header = header._replace(seq=first_seq, index=header.index + start, last=last)
+        return Burst(header, datagrams)
+
+    def check(self) -> None:
+        """Assert the invariants: every datagram carries the header that its place in the ramp demands."""
+        for offset, datagram in enumerate(self._datagrams):
+            final = offset == len(self) - 1
+            expected = self.header._replace(
+                seq=self.first_seq + offset, index=self.header.index + offset, last=final and self.ends_visit
+            )
+            assert decode_data_header(datagram) == expected, f"datagram {offset} of {self!r} breaks the ramp"
+
+
+def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection]]:
+    """Group arrivals into bursts, in the order they arrived; what is no data datagram is rejected alone."""
+    bursts: list[Burst] = []
+    rejections: list[Rejection] = []
+    start = 0
+    while start < len(datagrams):
+        header = decode_data_header(datagrams[start])
+        if isinstance(header, Rejection):
+            rejections.append(header)
+            start += 1
+            continue
+        end = _ramp_end(datagrams, start, header)
+        bursts.append(Burst(header, datagrams[start:end]))
+        start = end
+    return bursts, rejections
+
+
+def _ramp_end(datagrams: Sequence[bytes], start: int, header: DataHeader) -> int:
+    """Where the ramp that begins at `start` ends. Headers are compared as bytes: none but the first is decoded.
+
+    Seq, index and last are read as one number that grows by a constant; it may not run over the index's 16 bits.
+    """
+    if header.last:
+        return start + 1
+    end = min(len(datagrams), start + 1 + INDEX_MAX - header.index)
+    shared = datagrams[start][:RAMP_OFFSET]
+    expected = int.from_bytes(datagrams[start][RAMP_OFFSET:DATA_HEADER_SIZE])
+    for position in range(start + 1, end):
+        datagram = datagrams[position]
+        expected += _STEP
+        if len(datagram) < DATA_HEADER_SIZE or datagram[:RAMP_OFFSET] != shared:
+            return position
+        ramp = int.from_bytes(datagram[RAMP_OFFSET:DATA_HEADER_SIZE])
+        if ramp != expected:
+            return position + 1 if ramp == expected + 1 else position
+    return end
+
+
+def encapsulate(header: DataHeader, old: bytes) -> bytes:
+    """A datagram of the old ring as the body of one on the new ring, whole, so that it is recovered as it was."""
+    assert header.encapsulated, "the header of an encapsulating datagram says so"
+    return encode_data(header, old)
+
+
+def decapsulate(burst: Burst) -> tuple[list[Burst], list[Rejection]]:
+    """The old-ring bursts inside. Recovery never recovers a recovery (protocols 1.7), so nesting is rejected."""
+    assert burst.encapsulated, "only an encapsulating burst has datagrams inside"
+    rejections: list[Rejection] = []
+    inner: list[bytes] = []
+    for body in burst.bodies():
+        if len(body) > FLAGS_OFFSET and body[FLAGS_OFFSET] != 0:
+            rejections.append(Rejection("encapsulated", "an encapsulated datagram inside another"))
+        else:
+            inner.append(bytes(body))
+    bursts, malformed = read_bursts(inner)
+    return bursts, rejections + malformed

@@ -1,0 +1,194 @@
+"""What is inside data datagrams: runs of messages, and fragments of messages too large for what is left of a visit.
+
+A *visit stream* is the concatenation of the bodies of one sender's ordered datagrams in one token visit; it is cut
+into datagrams blindly, so item headers and messages straddle them. It is a sequence of items, big-endian:
+
+    RUN       kind u8 (1 uniform, 2 mixed) | service u8 | process u32 | first counter u64 | count u16 | address size u16
+              | address | one length u32 (uniform) or one for each message (mixed) | payloads
+    FRAGMENT  kind u8 (3) | service u8 | process u32 | counter u64 | address size u16 | total u32 | offset u32 | length u32
+              | bytes
+
+Rules. 1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs
+no second mechanism and fragments do not repeat it; `total` counts both. 2. A message *ends* in the datagram that carries
+the byte before its end in the stream; for an empty message that is the byte before it. Sender and receivers both use
+`endings` to tell where, so they cannot disagree. 3. Runs end within their visit; only fragments go on in the next.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from transis.model.contract import RunIds
+from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.model.service import Service
+from transis.wire.header import COUNTER_MAX
+from transis.wire.rejection import Rejection
+
+UNIFORM: Final = 1
+MIXED: Final = 2
+FRAGMENT: Final = 3
+LENGTH_SIZE: Final = 4
+
+_RUN: Final = struct.Struct(">BBIQHH")
+_FRAGMENT: Final = struct.Struct(">BBIQHIII")
+_LENGTH: Final = struct.Struct(">I")
+_SERVICES: Final = {int(service): service for service in Service}
+RUN_HEAD_SIZE: Final = _RUN.size
+FRAGMENT_HEAD_SIZE: Final = _FRAGMENT.size
+
+
+class Run:
+    """A run's header: who, how, and where each message ends, counted from the first payload byte.
+
+    `length` is that of every message, or None when they differ; then `ends` has the end of each.
+    """
+
+    __slots__ = ("address", "count", "ends", "first_counter", "length", "process", "service")
+
+    def __init__(self, process: int, service: Service, address: bytes, first_counter: int, count: int, length: int | None,
+                 ends: Sequence[int] = ()) -> None:
+        self.process = process
+        self.service = service
+        self.address = address
+        self.first_counter = first_counter
+        self.count = count
+        self.length = length
+        self.ends = ends
+
+    @property
+    def size(self) -> int:
+        """Bytes of all payloads."""
+        return self.end_of(self.count - 1)
+
+    def end_of(self, message: int) -> int:
+        return self.ends[message] if self.length is None else self.length * (message + 1)
+
+    def ended_by(self, position: int) -> int:
+        """How many messages end at or before this position, which is not before the payloads."""
+        if self.length is None:
+            return bisect_right(self.ends, position)
+        return min(self.count, position // self.length) if self.length else self.count
+
+    def after(self, done: int) -> Run:
+        """The run without its first `done` messages."""
+        ends: Sequence[int] = ()
+        if self.length is None:
+            base = self.ends[done - 1] if done else 0
+            ends = [end - base for end in self.ends[done:]]
+        return Run(self.process, self.service, self.address, self.first_counter + done, self.count - done, self.length, ends)
+
+    def ids(self, first: int, end: int) -> RunIds:
+        return RunIds(self.process, self.first_counter + first, end - first, self.service, self.address)
+
+
+class Fragment(NamedTuple):
+    process: int
+    service: Service
+    counter: int
+    address_size: int
+    total: int
+    offset: int
+    length: int
+
+
+class RunAt(NamedTuple):
+    """A run whose payloads begin at `position` of the stream."""
+
+    run: Run
+    position: int
+
+
+class FragmentAt(NamedTuple):
+    """A fragment whose bytes begin at `position` of the stream."""
+
+    fragment: Fragment
+    position: int
+
+
+class Incomplete(NamedTuple):
+    """The stream ends within an item's header."""
+
+
+INCOMPLETE: Final = Incomplete()
+
+
+def endings(run: Run, position: int, bounds: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(datagram, first, end): messages first..end-1 of the run end in that datagram.
+
+    `bounds` has the stream position behind each datagram. Messages that end beyond the last bound are left out.
+    """
+    done = 0
+    datagram = 0
+    while done < run.count:
+        datagram = bisect_left(bounds, position + run.end_of(done), datagram)
+        if datagram == len(bounds):
+            return
+        end = run.ended_by(bounds[datagram] - position)
+        yield datagram, done, end
+        done = end
+
+
+def encode_run_head(run: Run, lengths: Sequence[int]) -> bytes:
+    """`lengths` of all messages; only the first is looked at when the run is uniform."""
+    kind = MIXED if run.length is None else UNIFORM
+    head = _RUN.pack(kind, run.service, run.process, run.first_counter, run.count, len(run.address)) + run.address
+    if run.length is None:
+        return head + struct.pack(f">{run.count}I", *lengths)
+    return head + _LENGTH.pack(run.length)
+
+
+def encode_fragment_head(fragment: Fragment) -> bytes:
+    process, service, counter, address_size, total, offset, length = fragment
+    return _FRAGMENT.pack(FRAGMENT, service, process, counter, address_size, total, offset, length)
+
+
+def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | Incomplete | Rejection:
+    """The item whose header begins at `position`; its payloads need not be there yet."""
+    if position >= len(stream):
+        return INCOMPLETE
+    kind = stream[position]
+    if kind == FRAGMENT:
+        return _read_fragment(stream, position)
+    if kind in (UNIFORM, MIXED):
+        return _read_run(stream, position)
+    return Rejection("item", f"an item of kind {kind}")
+
+
+def _read_run(stream: bytes, position: int) -> RunAt | Incomplete | Rejection:
+    start = position + _RUN.size
+    if start > len(stream):
+        return INCOMPLETE
+    kind, service, process, counter, count, address_size = _RUN.unpack_from(stream, position)
+    if service not in _SERVICES or not 1 <= counter <= COUNTER_MAX:
+        return Rejection("run", f"service {service}, first counter {counter}")
+    if not 1 <= count <= RUN_MESSAGES_MAX or address_size > ADDRESS_MAX:
+        return Rejection("run", f"{count} messages, {address_size} bytes of address")
+    lengths = start + address_size
+    payloads = lengths + LENGTH_SIZE * (1 if kind == UNIFORM else count)
+    if payloads > len(stream):
+        return INCOMPLETE
+    found = struct.unpack_from(f">{(payloads - lengths) // LENGTH_SIZE}I", stream, lengths)
+    if max(found) > MESSAGE_MAX:
+        return Rejection("run", f"a message of {max(found)} bytes")
+    address = stream[start:lengths]
+    if kind == UNIFORM:
+        return RunAt(Run(process, _SERVICES[service], address, counter, count, found[0]), payloads)
+    return RunAt(Run(process, _SERVICES[service], address, counter, count, None, list(accumulate(found))), payloads)
+
+
+def _read_fragment(stream: bytes, position: int) -> FragmentAt | Incomplete | Rejection:
+    start = position + _FRAGMENT.size
+    if start > len(stream):
+        return INCOMPLETE
+    _, service, process, counter, address_size, total, offset, length = _FRAGMENT.unpack_from(stream, position)
+    if service not in _SERVICES or not 1 <= counter <= COUNTER_MAX:
+        return Rejection("fragment", f"service {service}, counter {counter}")
+    if address_size > ADDRESS_MAX or not address_size <= total <= address_size + MESSAGE_MAX:
+        return Rejection("fragment", f"a message of {total} bytes with {address_size} bytes of address")
+    if length == 0 or offset + length > total:
+        return Rejection("fragment", f"bytes {offset} to {offset + length} of {total}")
+    return FragmentAt(Fragment(process, _SERVICES[service], counter, address_size, total, offset, length), start)

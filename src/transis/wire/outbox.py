@@ -1,0 +1,193 @@
+"""The Outbox: what a node wants to send, bounded, and packed into datagrams when the engine has a permit.
+
+1. Each lane holds at most `limit_bytes`; a submit is cut short, never refused silently: the number taken is returned and
+   the lane is named by `take_room` as soon as what was cut would fit.
+2. Control goes first and is never held. Within a lane processes take turns (fairqueue.py).
+3. Basic messages travel in datagrams of their own, each self-contained; one that does not fit such a datagram travels
+   in the ordered stream, which knows how to straddle and fragment.
+4. A message leaves the Outbox when its last byte is placed. Until then it can be started again in a new view, or dropped.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, groupby
+
+from transis.model.contract import Lane, OutboundRun, RunIds
+from transis.model.errors import MessageTooLarge, UsageError
+from transis.model.ids import ViewId
+from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.model.service import Service
+from transis.wire.fairqueue import FairQueue, QueuedRun
+from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE
+from transis.wire.visit import FilledDatagram, VisitWriter
+
+__all__ = ["FilledDatagram", "Outbox"]
+
+
+class _LaneQueues:
+    """`cut_short` is what the first message that a submit had to leave out would occupy, or 0."""
+
+    __slots__ = ("basic", "cut_short", "held", "ordered")
+
+    def __init__(self, body_max: int) -> None:
+        self.ordered = FairQueue(body_max)
+        self.basic = FairQueue(body_max)
+        self.held = False
+        self.cut_short = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.ordered.bytes + self.basic.bytes
+
+    def __bool__(self) -> bool:
+        return bool(self.ordered) or bool(self.basic)
+
+
+class Outbox:
+    __slots__ = ("_basic_next", "_body_max", "_lanes", "_limit")
+
+    def __init__(self, body_max: int, limit_bytes: int) -> None:
+        assert body_max >= 2 * FRAGMENT_HEAD_SIZE, f"a body of {body_max} bytes has no room for fragments"
+        self._body_max = body_max
+        self._limit = limit_bytes
+        self._lanes = {lane: _LaneQueues(body_max) for lane in Lane}
+        self._basic_next = False
+
+    def submit(self, lane: Lane, run: OutboundRun, bound_to: ViewId | None) -> int:
+        """Take as many of the run's messages as the lane has room for; how many that is."""
+        _check_run(run)
+        queues = self._lanes[lane]
+        taken = self._room_for(queues, run)
+        if taken < len(run.payloads):
+            queues.cut_short = RUN_HEAD_SIZE + len(run.address) + LENGTH_SIZE + len(run.payloads[taken])
+        for queue, first, payloads in self._sorted_out(queues, run, run.payloads[:taken]):
+            queue.push(run, payloads, run.first_counter + first, bound_to)
+        return taken
+
+    def _room_for(self, queues: _LaneQueues, run: OutboundRun) -> int:
+        """A message larger than the whole limit is taken when it is the only one, else it could never be sent."""
+        room = self._limit - queues.bytes - RUN_HEAD_SIZE - len(run.address)
+        if sum(map(len, run.payloads)) + LENGTH_SIZE * len(run.payloads) <= room:
+            return len(run.payloads)
+        taken = bisect_right(list(accumulate(len(payload) + LENGTH_SIZE for payload in run.payloads)), room)
+        return taken if queues else max(1, taken)
+
+    def _sorted_out(
+        self, queues: _LaneQueues, run: OutboundRun, payloads: Sequence[bytes]
+    ) -> Iterator[tuple[FairQueue, int, Sequence[bytes]]]:
+        """Pieces of the run with the queue that each belongs to, none longer than a run may be."""
+        first = 0
+        for fits, piece in self._by_fit(run, payloads):
+            for start in range(0, len(piece), RUN_MESSAGES_MAX):
+                yield queues.basic if fits else queues.ordered, first + start, piece[start : start + RUN_MESSAGES_MAX]
+            first += len(piece)
+
+    def _by_fit(self, run: OutboundRun, payloads: Sequence[bytes]) -> Iterator[tuple[bool, Sequence[bytes]]]:
+        """Cut a basic run into pieces that fit basic datagrams and pieces that do not; others are one piece."""
+        if run.service is not Service.BASIC:
+            yield False, payloads
+            return
+        largest = self._body_max - RUN_HEAD_SIZE - len(run.address) - LENGTH_SIZE
+        for fits, piece in groupby(payloads, lambda payload: len(payload) <= largest):
+            yield fits, list(piece)
+
+    def hold(self, lane: Lane) -> None:
+        assert lane is not Lane.CONTROL, "the control lane is never held"
+        self._lanes[lane].held = True
+
+    def open(self, lane: Lane) -> None:
+        self._lanes[lane].held = False
+
+    def _open_lanes(self) -> list[_LaneQueues]:
+        return [queues for _, queues in sorted(self._lanes.items()) if not queues.held]
+
+    def backlog(self) -> int:
+        """Bytes that could be sent now."""
+        return sum(queues.bytes for queues in self._open_lanes())
+
+    def has_work(self) -> bool:
+        return any(self._open_lanes())
+
+    def was_refused(self, lane: Lane) -> bool:
+        return self._lanes[lane].cut_short > 0
+
+    def take_room(self) -> list[Lane]:
+        """Lanes that cut a submit short and would now take the message they left out; each is named once.
+
+        They also wait until they are half empty, so that a full lane is refilled in batches.
+        """
+        lanes = [lane for lane, queues in sorted(self._lanes.items()) if queues.cut_short and self._has_room(queues)]
+        for lane in lanes:
+            self._lanes[lane].cut_short = 0
+        return lanes
+
+    def _has_room(self, queues: _LaneQueues) -> bool:
+        return not queues or (queues.bytes <= self._limit // 2 and queues.bytes + queues.cut_short <= self._limit)
+
+    def fill(self, permit: int) -> list[FilledDatagram]:
+        """At most `permit` datagrams: basic ones, then one ordered visit. Neither kind can starve the other."""
+        if permit <= 0:
+            return []
+        lanes = self._open_lanes()
+        ordered = self._fill_ordered(lanes, self._ordered_share(lanes, permit))
+        return self._fill_basic(lanes, permit - len(ordered)) + ordered
+
+    def _ordered_share(self, lanes: list[_LaneQueues], permit: int) -> int:
+        """All but what basic datagrams may need, which is at most half; a single datagram is given in turns."""
+        waiting = sum(queues.basic.bytes for queues in lanes)
+        if permit > 1 or waiting == 0:
+            # Whole messages only: a basic datagram may stay half empty, so they may need twice their bytes.
+            return max(permit // 2, permit - 2 * -(-waiting // self._body_max))
+        self._basic_next = not self._basic_next or not any(queues.ordered for queues in lanes)
+        return 0 if self._basic_next else 1
+
+    def _fill_ordered(self, lanes: list[_LaneQueues], datagrams: int) -> list[FilledDatagram]:
+        writer = VisitWriter(self._body_max, datagrams)
+        _drain([queues.ordered for queues in lanes], writer)
+        return writer.ordered()
+
+    def _fill_basic(self, lanes: list[_LaneQueues], datagrams: int) -> list[FilledDatagram]:
+        filled: list[FilledDatagram] = []
+        queues = [lane.basic for lane in lanes]
+        while len(filled) < datagrams and any(queues):
+            writer = VisitWriter(self._body_max, 1)
+            _drain(queues, writer)
+            filled.append(writer.basic())
+        return filled
+
+    def restart(self) -> None:
+        """A new view: messages that were partly placed start again from their first byte."""
+        for queues in self._lanes.values():
+            queues.ordered.restart()
+
+    def drop_bound(self, view: ViewId) -> list[RunIds]:
+        """Remove messages that only made sense in another view."""
+        return self._drop(lambda queued: queued.bound_to is not None and queued.bound_to != view)
+
+    def drop_all(self) -> list[RunIds]:
+        return self._drop(lambda _: True)
+
+    def _drop(self, unwanted: Callable[[QueuedRun], bool]) -> list[RunIds]:
+        dropped: list[RunIds] = []
+        for _, queues in sorted(self._lanes.items()):
+            dropped += queues.basic.drop(unwanted) + queues.ordered.drop(unwanted)
+        return dropped
+
+
+def _drain(queues: list[FairQueue], writer: VisitWriter) -> None:
+    """In order of rank: the next lane gets what the one before it had no use for."""
+    for queue in queues:
+        if not queue.drain(writer):
+            return
+
+
+def _check_run(run: OutboundRun) -> None:
+    if not run.payloads:
+        raise UsageError("a run has at least one message")
+    if len(run.address) > ADDRESS_MAX:
+        raise UsageError(f"an address of {len(run.address)} bytes; at most {ADDRESS_MAX} are allowed")
+    largest = max(map(len, run.payloads))
+    if largest > MESSAGE_MAX:
+        raise MessageTooLarge(f"a message of {largest} bytes; at most {MESSAGE_MAX} are allowed")

@@ -1,0 +1,315 @@
+"""From ordered bursts back to messages: one incremental parser per sender, and the fragments in between.
+
+1. Whatever bursts the datagrams of a visit arrive in, the messages, their grouping and their places come out the same:
+   a `Delivered` holds messages of one run that end in one datagram.
+2. Basic datagrams are self-contained. They are parsed alone, early or at their place, and never touch the parser of
+   their sender's ordered stream.
+3. A datagram that is not the expected next of its visit ends that visit here: the parser waits for the next one. So
+   does a malformed stream. Both are counted by name in `rejections`.
+4. Partial messages die with their regular view (`reset`), never later (traps 1).
+5. A message of a stronger service than the datagram's class promises was put there by a broken sender and is malformed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final, NamedTuple, overload
+
+from transis.model.contract import Delivered, Phase
+from transis.model.ids import NodeId, Place, ProcessId, RingTag, ViewId
+from transis.model.service import DatagramClass, Service
+from transis.wire.burst import Burst
+from transis.wire.items import Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
+from transis.wire.rejection import Rejection
+
+PARTIALS_MAX: Final = 16
+"""Messages of one sender that may be in the middle of their fragments: twice what an Outbox starts in a lane."""
+
+_STRONGEST: Final = {
+    DatagramClass.BASIC: Service.BASIC,
+    DatagramClass.CAUSAL: Service.CAUSAL,
+    DatagramClass.ORDERED: Service.AGREED,
+    DatagramClass.SAFE: Service.SAFE,
+}
+
+
+class Payloads(Sequence[memoryview]):
+    """Messages first..end-1 of a run, cut out of the stream when they are looked at."""
+
+    __slots__ = ("_end", "_first", "_position", "_run", "_stream")
+
+    def __init__(self, stream: memoryview, position: int, run: Run, first: int, end: int) -> None:
+        self._stream = stream
+        self._position = position
+        self._run = run
+        self._first = first
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[memoryview]: ...
+    def __getitem__(self, index: int | slice) -> memoryview | Sequence[memoryview]:
+        if isinstance(index, slice):
+            return [self._cut(self._first + rank) for rank in range(len(self))[index]]
+        return self._cut(self._first + range(len(self))[index])
+
+    def __iter__(self) -> Iterator[memoryview]:
+        length = self._run.length
+        if not length:
+            return map(self._cut, range(self._first, self._end))
+        stream = self._stream
+        starts = range(self._position + self._first * length, self._position + self._end * length, length)
+        return iter([stream[start : start + length] for start in starts])
+
+    def _cut(self, message: int) -> memoryview:
+        start = self._run.end_of(message - 1) if message else 0
+        return self._stream[self._position + start : self._position + self._run.end_of(message)]
+
+
+class _Context(NamedTuple):
+    """What all messages of one feed share."""
+
+    burst: Burst
+    sender: NodeId
+    view: ViewId
+    phase: Phase
+    early: bool
+
+
+class _Visit:
+    """The parser of one sender's visit stream.
+
+    `chunks` is what was received and not yet used; it starts with an item's header, or, when `run` is set, with the payloads
+    of that run. Nothing can be done before it has grown to `need` bytes.
+    """
+
+    __slots__ = ("chunks", "need", "next_index", "next_seq", "ring", "run", "size")
+
+    def __init__(self, ring: RingTag, seq: int) -> None:
+        self.ring = ring
+        self.next_seq = seq
+        self.next_index = 0
+        self.run: Run | None = None
+        self.chunks: list[bytes | memoryview] = []
+        self.size = 0
+        self.need = 1
+
+    def keep(self, rest: bytes, run: Run | None, need: int) -> None:
+        self.run = run
+        self.chunks = [rest] if rest else []
+        self.size = len(rest)
+        self.need = need
+
+
+class _Partial(NamedTuple):
+    """A message in the middle of its fragments; bytes are set aside only as they come."""
+
+    expected: Fragment
+    shares: list[bytes]
+
+
+class _Malformed(Exception):
+    """Carries a rejection out of the parsing of one stream; never leaves this file."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field)
+        self.field = field
+
+
+class _Placer:
+    """Gives messages of one feed their places, in stream order."""
+
+    __slots__ = ("_bounds", "_context", "_datagram", "_rank", "_strongest", "delivered", "stream")
+
+    def __init__(self, stream: bytes, bounds: Sequence[int], context: _Context) -> None:
+        self.stream = memoryview(stream)
+        self.delivered: list[Delivered] = []
+        self._bounds = bounds
+        self._context = context
+        self._strongest = _STRONGEST[context.burst.klass]
+        self._datagram = -1
+        self._rank = 0
+
+    def place_run(self, run: Run, position: int) -> int:
+        """Deliver what of the run has arrived; how many messages that is."""
+        done = 0
+        for datagram, first, end in endings(run, position, self._bounds):
+            self._deliver(run, datagram, first, Payloads(self.stream, position, run, first, end))
+            done = end
+        return done
+
+    def place_message(self, run: Run, payload: memoryview, position: int) -> None:
+        """Deliver one message that ends at `position`, put together from fragments."""
+        for datagram, first, _ in endings(run, position, self._bounds):
+            self._deliver(run, datagram, first, (payload,))
+
+    def _deliver(self, run: Run, datagram: int, first: int, payloads: Sequence[memoryview]) -> None:
+        if run.service > self._strongest:
+            raise _Malformed("class")
+        if datagram != self._datagram:
+            self._datagram, self._rank = datagram, 0
+        burst, sender, view, phase, early = self._context
+        place = Place(burst.first_seq + datagram, self._rank)
+        self._rank += len(payloads)
+        self.delivered.append(
+            Delivered(
+                ProcessId(sender, run.process), run.address, run.service, run.first_counter + first, payloads, view, phase,
+                place, early, burst.header.time_us, burst.header.timestamp,
+            )
+        )
+
+
+class Assembler:
+    """Turns bursts that left the order into deliveries. Fed in delivery order; see the rules above."""
+
+    __slots__ = ("_partials", "_visits", "rejections")
+
+    def __init__(self) -> None:
+        self.rejections: Counter[str] = Counter()
+        self._visits: dict[NodeId, _Visit] = {}
+        self._partials: dict[NodeId, dict[tuple[int, int], _Partial]] = {}
+
+    def reset(self) -> None:
+        """A regular view begins: nothing partial survives."""
+        self._visits.clear()
+        self._partials.clear()
+
+    def feed(self, burst: Burst, sender: NodeId, view: ViewId, phase: Phase, early: bool) -> list[Delivered]:
+        assert not burst.encapsulated, "recovery unwraps bursts before they are delivered"
+        context = _Context(burst, sender, view, phase, early)
+        if burst.klass is DatagramClass.BASIC:
+            return self._feed_basic(context)
+        assert not early, "only basic datagrams are delivered before their place"
+        visit = self._visit(burst, sender)
+        return [] if visit is None else self._feed_visit(visit, context)
+
+    def _feed_basic(self, context: _Context) -> list[Delivered]:
+        delivered: list[Delivered] = []
+        burst = context.burst
+        for seq, body in enumerate(burst.bodies(), burst.first_seq):
+            stream = bytes(body)
+            alone = context._replace(burst=burst.slice(seq, seq))
+            placer = _Placer(stream, (len(stream),), alone)
+            try:
+                self._parse_basic(placer, stream)
+            except _Malformed as malformed:
+                self.rejections[malformed.field] += 1
+            delivered.extend(placer.delivered)
+        return delivered
+
+    @staticmethod
+    def _parse_basic(placer: _Placer, stream: bytes) -> None:
+        position = 0
+        while position < len(stream):
+            item = read_item(stream, position)
+            if not isinstance(item, RunAt):
+                raise _Malformed("basic")
+            position = item.position + item.run.size
+            if position > len(stream):
+                raise _Malformed("truncated")
+            placer.place_run(item.run, item.position)
+
+    def _visit(self, burst: Burst, sender: NodeId) -> _Visit | None:
+        """The visit this burst goes on with, or None if its beginning was missed."""
+        visit = self._visits.get(sender)
+        header = burst.header
+        if header.index == 0:
+            if visit is not None:
+                self.rejections["unfinished"] += 1
+            visit = self._visits[sender] = _Visit(burst.ring, burst.first_seq)
+        elif visit is None:
+            self.rejections["headless"] += 1
+            return None
+        elif (header.index, burst.first_seq, burst.ring) != (visit.next_index, visit.next_seq, visit.ring):
+            self.rejections["gap"] += 1
+            del self._visits[sender]
+            return None
+        visit.next_index += len(burst)
+        visit.next_seq += len(burst)
+        return visit
+
+    def _feed_visit(self, visit: _Visit, context: _Context) -> list[Delivered]:
+        bodies = context.burst.bodies()
+        ends = context.burst.ends_visit
+        carried = visit.size
+        visit.chunks.extend(bodies)
+        visit.size += sum(map(len, bodies))
+        if visit.size < visit.need and not ends:
+            return []
+        stream = b"".join(visit.chunks)
+        bounds = list(accumulate(map(len, bodies), initial=carried))[1:]
+        placer = _Placer(stream, bounds, context)
+        try:
+            self._parse(visit, placer, stream, context.sender)
+            if ends and (visit.size or visit.run is not None):
+                raise _Malformed("truncated")
+        except _Malformed as malformed:
+            self.rejections[malformed.field] += 1
+            ends = True
+        if ends:
+            del self._visits[context.sender]
+        return placer.delivered
+
+    def _parse(self, visit: _Visit, placer: _Placer, stream: bytes, sender: NodeId) -> None:
+        """Use up all whole messages and fragments, and keep the rest for the next feed."""
+        position = 0
+        run = visit.run
+        while True:
+            if run is not None:
+                done = placer.place_run(run, position)
+                if done < run.count:
+                    start = position + (run.end_of(done - 1) if done else 0)
+                    rest = run.after(done)
+                    return visit.keep(stream[start:], rest, rest.end_of(0))
+                position += run.size
+                run = None
+            item = read_item(stream, position)
+            if isinstance(item, Rejection):
+                raise _Malformed(item.field)
+            if isinstance(item, Incomplete):
+                return visit.keep(stream[position:], None, len(stream) - position + 1)
+            if isinstance(item, RunAt):
+                run, position = item
+                continue
+            end = item.position + item.fragment.length
+            if end > len(stream):
+                return visit.keep(stream[position:], None, end - position)
+            self._add_fragment(placer, sender, item, stream[item.position : end])
+            position = end
+
+    def _add_fragment(self, placer: _Placer, sender: NodeId, item: FragmentAt, share: bytes) -> None:
+        fragment = item.fragment
+        partials = self._partials.setdefault(sender, {})
+        key = (fragment.process, fragment.counter)
+        if fragment.offset == 0:
+            partials.pop(key, None)
+            if len(partials) >= PARTIALS_MAX:
+                self.rejections["partials"] += 1
+                return
+            partials[key] = _Partial(fragment, [])
+        partial = partials.get(key)
+        if partial is None or not _continues(partial.expected, fragment):
+            partials.pop(key, None)
+            self.rejections["fragment"] += 1
+            return
+        partial.shares.append(share)
+        after = fragment._replace(offset=fragment.offset + fragment.length)
+        if after.offset < after.total:
+            partials[key] = partial._replace(expected=after)
+            return
+        del partials[key]
+        whole = memoryview(b"".join(partial.shares))
+        size = fragment.address_size
+        run = Run(fragment.process, fragment.service, bytes(whole[:size]), fragment.counter, 1, 0)
+        placer.place_message(run, whole[size:], item.position + fragment.length)
+
+
+def _continues(expected: Fragment, fragment: Fragment) -> bool:
+    """All but the length, which each fragment has its own, must be what the fragments before promised."""
+    return expected._replace(length=fragment.length) == fragment
