@@ -34,5 +34,14 @@ PARTS_MAX: Final = 256
 RTR_RANGES_MAX: Final = 64
 """Ranges of retransmission requests on one token: the token stays one datagram of the smallest size allowed."""
 
+PROC_SET_MAX: Final = 4 * MEMBERS_MAX
+"""Nodes that one Gather may know of, dead and alive: what one Join can name."""
+
+SEQ_JUMP_MAX: Final = 1 << 22
+"""How far a datagram or a token may be ahead of what a node holds. Flow control keeps honest members far below it."""
+
+RING_SEQ_MAX: Final = 1 << 61
+"""Ring sequences above it are taken from nobody: there must always be room for the next ring."""
+
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""

@@ -59,7 +59,7 @@ class Actor:
     delivered: int = 0
     obligation: frozenset[NodeId] = frozenset()
     queue: list[RunIds] = field(default_factory=list)
-    counter: int = 0
+    counters: dict[int, int] = field(default_factory=dict)
     highest_seq: int = 0
 
     def contiguous(self) -> int:
@@ -119,8 +119,10 @@ class AbstractWorld:
         actor = self._anyone(operational=False)
         if actor is not None:
             count = self.rng.choice((1, 1, 1, 2, 3))
-            ids = RunIds(0, actor.counter + 1, count, self.rng.choice(list(Service)))
-            actor.counter += count
+            process = self.rng.choice((0, 0, 1))
+            counter = actor.counters.get(process, 0)
+            ids = RunIds(process, counter + 1, count, self.rng.choice(list(Service)))
+            actor.counters[process] = counter + count
             actor.queue.append(ids)
             actor.recorder.observe(self._tick(), Accepted(ids))
 

@@ -14,8 +14,8 @@ from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
-from transis.sim.faults import Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume
-from transis.sim.life import Life, NodeFactory, Submission
+from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume
+from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate
 from transis.sim.plan import Plan
@@ -25,8 +25,6 @@ from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, History, NodeTrace
 
 ALWAYS: Final = 1 << 62
-SIZE: Final = 100
-"""Bytes of a message when nobody cares."""
 
 
 class Cluster:
@@ -34,9 +32,9 @@ class Cluster:
     2. `views` and `deliveries` tell only what is new since they were last asked.
     """
 
-    def __init__(self, plan: Plan, later: Iterable[str] = (), broken: str = "", make_node: NodeFactory = Node) -> None:
+    def __init__(self, plan: Plan, later: Iterable[str] = (), make_node: NodeFactory = Node) -> None:
         self.plan = plan
-        self.world = build_world(plan, broken, make_node, set(later))
+        self.world = build_world(plan, make_node, set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
 
@@ -51,8 +49,8 @@ class Cluster:
             return unrest(self.world)
         return ""
 
-    def submit(self, name: str, service: Service = Service.AGREED, count: int = 1, size: int = SIZE, process: int = 0) -> None:
-        self.world.hosts[name].submit(Submission(service, (size,) * count, process))
+    def submit(self, name: str, service: Service = Service.AGREED, count: int = 1, size: int = SEND_SIZE) -> None:
+        self.strike(Send(name, service, count, size))
 
     def strike(self, fault: Fault) -> None:
         self.world.strike(fault)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from transis.model.config import MS, Timing
+from transis.model.config import MS, Config, Timing
 from transis.model.contract import Port
+from transis.model.service import Service
 from transis.sim.faults import (
     Ambush,
     Copy,
@@ -27,6 +28,7 @@ from transis.sim.faults import (
     Restart,
     Resume,
     Schedule,
+    Send,
     Slow,
     Weather,
 )
@@ -34,6 +36,11 @@ from transis.sim.streams import Stream
 
 EPISODES_MAX: Final = 7
 """Episodes of one kind in one run."""
+
+THEMED_PERMILLE: Final = 350
+"""Runs whose episodes follow one another instead of overlapping."""
+
+THEMES: Final = ("cascade", "cascade", "cascade", "cascade", "storm", "crash", "partition")
 
 AMBUSH_MOMENTS: Final = ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist")
 
@@ -44,12 +51,18 @@ class Draft:
 
     stream: Stream
     names: tuple[str, ...]
-    timing: Timing
+    config: Config
     safety_us: int
     faults: list[tuple[int, Fault]]
+    sequel_us: int = 0
+    """When the next episode starts, if episodes follow one another."""
+
+    @property
+    def timing(self) -> Timing:
+        return self.config.timing
 
     def moment(self) -> int:
-        return self.stream.between(self.safety_us // 20, self.safety_us)
+        return self.sequel_us or self.stream.between(self.safety_us // 20, self.safety_us)
 
     def while_us(self) -> int:
         """How long an episode lasts: from much shorter than a token loss to many of them."""
@@ -67,16 +80,35 @@ class Draft:
         self.add(time_us, fault)
 
 
-def draw_schedule(stream: Stream, names: tuple[str, ...], timing: Timing, safety_us: int, sealed: bool) -> Schedule:
-    """Which kinds are on, how often each strikes, and when."""
-    draft = Draft(stream, names, timing, safety_us, [])
+def draw_schedule(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool) -> Schedule:
+    """A medley of kinds at any time, or one after another the episodes in which a ring must be whole to be broken well."""
+    draft = Draft(stream, names, config, safety_us, [])
+    if stream.chance(THEMED_PERMILLE):
+        _one_after_another(draft)
+    else:
+        _medley(draft, sealed)
+    return tuple(sorted(draft.faults, key=lambda entry: entry[0]))
+
+
+def _medley(draft: Draft, sealed: bool) -> None:
+    stream = draft.stream
     for kind, on_permille in KINDS:
         episodes = stream.between(1, EPISODES_MAX)
         if not stream.chance(on_permille) or (kind in NEED_A_SEAL and not sealed):
             continue
         for _ in range(episodes):
             EPISODES[kind](draft)
-    return tuple(sorted(draft.faults, key=lambda entry: entry[0]))
+
+
+def _one_after_another(draft: Draft) -> None:
+    """Between two episodes the ring comes together again."""
+    timing = draft.timing
+    pause = timing.beacon_us + timing.gather_min_us + 4 * timing.token_loss_us
+    draft.sequel_us = pause
+    while draft.sequel_us < draft.safety_us:
+        EPISODES[draft.stream.pick(THEMES)](draft)
+        last = max((time for time, _ in draft.faults), default=0)
+        draft.sequel_us = max(draft.sequel_us, last) + pause
 
 
 def _crash(draft: Draft) -> None:
@@ -113,6 +145,63 @@ def _partition(draft: Draft) -> None:
         draft.add_perhaps_in_ambush(time, draft.name(), Partition(_components(draft)))
         time += draft.while_us()
     draft.add(time, Heal())
+
+
+def _storm(draft: Draft) -> None:
+    """Messages on their way, some of them lost, and then the ring breaks: what recovery is for."""
+    stream = draft.stream
+    time = draft.moment()
+    _floods(draft, time, draft.names)
+    draft.add(time, stream.pick((Weather("loss", stream.between(100, 600)), Cut("*", draft.name(), Port.DATA))))
+    blow = time + stream.stretched(max(1, draft.timing.token_loss_us // 32), draft.timing.token_loss_us)
+    for _ in range(stream.between(1, 3)):
+        fault = stream.pick((Partition(_components(draft)), Partition(_components(draft)), Crash(draft.name())))
+        draft.add(blow, fault)
+        if stream.chance(300):
+            draft.add(blow, Weather("loss", 0))
+        blow += draft.while_us() // 4
+    draft.add(blow, Weather("loss", 0))
+    draft.add(blow + draft.while_us(), Heal())
+
+
+def _cascade(draft: Draft) -> None:
+    """A component that misses messages of those who went falls apart again, just when one of it has installed.
+
+    First the data of some nodes no longer reach the others, so that there are gaps which nobody can fill; then the two
+    sides part; then the deaf side is split in ambush, again and again. Who installed has promised something to
+    those who did not (protocols 1.9).
+    """
+    stream, names = draft.stream, draft.names
+    if len(names) < 3:
+        return
+    time = draft.moment()
+    rest = list(stream.some(names, len(names)))
+    gone = [rest.pop() for _ in range(stream.between(1, len(rest) - 2))]
+    for source in gone:
+        for target in rest:
+            draft.add(time, Cut(source, target, Port.DATA))
+    _floods(draft, time, names)
+    time += stream.stretched(max(1, draft.timing.token_loss_us // 16), draft.timing.token_loss_us)
+    draft.add(time, Partition((tuple(rest), tuple(gone))))
+    while len(rest) > 1:
+        watched = stream.pick(rest)
+        cut = stream.between(1, len(rest) - 1)
+        apart = (tuple(rest[:cut]), tuple(rest[cut:]))
+        moment = stream.pick(("Operational", "Operational", "Recovery", "Commit"))
+        draft.add(time, Ambush(watched, moment, Partition((*apart, tuple(gone)))))
+        time += stream.stretched(max(1, draft.timing.token_loss_us // 4), 2 * draft.timing.token_loss_us)
+        gone, rest = gone + rest[cut:], rest[:cut]
+    draft.add(time + draft.while_us(), Heal())
+
+
+def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
+    """Applications send a lot around a moment, mostly what asks for the strongest guarantee."""
+    stream = draft.stream
+    for name in stream.some(names, stream.between(1, min(4, len(names)))):
+        size = stream.pick((50, draft.config.datagram // 2, 2 * draft.config.datagram, 8 * draft.config.datagram))
+        count = stream.stretched(1, 40) if size < draft.config.datagram else stream.between(1, 6)
+        service = stream.pick((Service.AGREED, Service.SAFE, Service.SAFE))
+        draft.add(time + stream.between(0, draft.timing.token_loss_us // 4), Send(name, service, count, size))
 
 
 def _components(draft: Draft) -> tuple[tuple[str, ...], ...]:
@@ -191,6 +280,8 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
     "crash together": _crash_together,
     "pause": _pause,
     "partition": _partition,
+    "storm": _storm,
+    "cascade": _cascade,
     "cut": _cut,
     "loss": _weather("loss", 10, 300),
     "steady loss": _always("loss", 2, 150),
@@ -208,9 +299,10 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
 }
 
 KINDS: Final = (
-    ("crash", 600), ("crash together", 150), ("pause", 350), ("partition", 600), ("cut", 350), ("loss", 400),
-    ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250), ("corrupt", 500), ("junk", 150),
-    ("replay", 200), ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80), ("lost directory", 80),
+    ("crash", 600), ("crash together", 150), ("pause", 350), ("partition", 600), ("storm", 500), ("cascade", 300),
+    ("cut", 350), ("loss", 400), ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250),
+    ("corrupt", 500), ("junk", 150), ("replay", 200), ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80),
+    ("lost directory", 80),
 )  # fmt: skip
 """How often each kind is on at all, in permille of runs; the rare ones end a node's life for good."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from transis.model.contract import Port
+from transis.model.service import Service
 from transis.sim.durations import format_duration, format_rate, parse_duration, parse_rate
 
 COPY_SUFFIX: Final = "+copy"
@@ -20,6 +21,9 @@ COPY_SUFFIX: Final = "+copy"
 
 MOMENTS: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist")
 """When an ambush may strike: on entering a state, or between a Persist and its completion."""
+
+SEND_SIZE: Final = 100
+"""Bytes of a message when nobody cares."""
 
 WEATHERS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")
 """Rates that hold for the whole network; network.py says what each does."""
@@ -103,6 +107,19 @@ class Slow(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
+class Send(OfNode):
+    """No fault, but what makes faults bite: an application sends at a chosen moment."""
+
+    kind: ClassVar[str] = "send"
+    service: Service = Service.AGREED
+    count: int = 1
+    size: int = SEND_SIZE
+
+    def __str__(self) -> str:
+        return f"send {self.node} {self.service.name.lower()} {self.count} {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
 class Partition(Fault):
     """Only hosts of one component hear each other; hosts that are not named make up one more component."""
 
@@ -164,13 +181,16 @@ class Delay(Fault):
         return f"delay {self.port.name.lower()} {format_duration(self.extra_us)}"
 
 
+HEAL: Final = Heal()
+
+
 @dataclass(frozen=True, slots=True)
 class Ambush(OfNode):
     """`fault` strikes when `node` next comes to `moment`."""
 
     kind: ClassVar[str] = "on"
     moment: str = "Recovery"
-    fault: Fault = Heal()
+    fault: Fault = HEAL
 
     def __str__(self) -> str:
         return f"on {self.node} {self.moment} {self.fault}"
@@ -227,6 +247,13 @@ def _slow(rest: str) -> Fault:
     return Slow(node, parse_duration(cost))
 
 
+def _send(rest: str) -> Fault:
+    words = _words(rest, 2, 4)
+    if words[1].upper() not in Service.__members__:
+        raise ValueError(f"{words[1]!r} is no service; known are basic, causal, agreed, safe")
+    return Send(words[0], Service[words[1].upper()], *map(int, words[2:]))
+
+
 def _partition(rest: str) -> Fault:
     return Partition(tuple(tuple(name.strip() for name in part.split(",")) for part in rest.split("|")))
 
@@ -272,6 +299,7 @@ _READERS: Final[dict[str, Callable[[str], Fault]]] = {
     "pause": lambda rest: Pause(_words(rest, 1, 1)[0]),
     "resume": lambda rest: Resume(_words(rest, 1, 1)[0]),
     "slow": _slow,
+    "send": _send,
     "partition": _partition,
     "heal": lambda rest: Heal(),
     "cut": lambda rest: Cut(*_link(rest)),

@@ -95,7 +95,7 @@ class Host:
         assert self.life is None, f"{self.address} runs already"
         world = self._world
         try:
-            node = world.make_node(self.config, dict(self.disk.durable), boot, world.key, world.broken)
+            node = world.make_node(self.config, dict(self.disk.durable), boot, world.key)
         except IdentityError as refusal:
             world.note_refusal(self, str(refusal))
             return
@@ -128,7 +128,7 @@ class Host:
     # -- what reaches it -----------------------------------------------------------------------------------------
 
     def arrive(self, journey: Journey) -> None:
-        if self.life is None:
+        if self.life is None or not self._world.network.reaches(journey.source, self.address, journey.port):
             return
         port = journey.port
         datagrams = journey.datagrams

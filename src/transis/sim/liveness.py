@@ -43,15 +43,20 @@ def end_faults(world: World, plan: Plan) -> None:
 
 def budget_us(world: World, plan: Plan) -> int:
     """How long it may take from the end of the faults to rest."""
-    timing, climate = plan.config.timing, plan.conditions.climate
+    timing = plan.config.timing
     nodes = len(plan.names)
-    hop = max(climate.delay_us) + climate.jitter_us + 2 * plan.conditions.machine.turn_us
-    rotation = nodes * hop + timing.retransmission_pace_us
+    rotation = rotation_us(plan) + timing.retransmission_pace_us
     attempt = timing.token_loss_us + timing.consensus_us + timing.gather_min_us + 4 * rotation
     backlog = sum(life.owed for life in judged(world)) * _datagrams_per_message(plan) // plan.config.window.window
     once = QUARANTINE_ALLOWANCE_US + 4 * timing.beacon_us + 4 * plan.conditions.sync_us[1] + timing.leave_us
     drift = 1 + plan.conditions.drift_ppm // 100_000
     return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * rotation + once)
+
+
+def rotation_us(plan: Plan) -> int:
+    """What one rotation of the token takes at most, without faults."""
+    climate = plan.conditions.climate
+    return len(plan.names) * (max(climate.delay_us) + climate.jitter_us + 2 * plan.conditions.machine.turn_us)
 
 
 def _datagrams_per_message(plan: Plan) -> int:

@@ -3,7 +3,7 @@
 1. A burst of datagrams between two hosts on one port is one journey with one delay; only what is lost, repeated or
    overtaken is handled datagram by datagram, so that good weather is cheap.
 2. A link keeps the order of each port, unless `reorder` strikes; ports race each other, as unicast and multicast do.
-3. Cuts and partitions are looked at when a burst leaves: what is on its way arrives.
+3. A burst passes only if its link is whole both when it leaves and when it arrives: a cut also takes what is on its way.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from transis.model.contract import Port
+from transis.sim.faults import WEATHERS
 from transis.sim.streams import Stream
 
 CAPTURED_MAX: Final = 64
@@ -56,6 +57,7 @@ class Journey(NamedTuple):
     """Datagrams that arrive together."""
 
     arrival_us: int
+    source: str
     port: Port
     datagrams: Sequence[bytes]
 
@@ -69,7 +71,7 @@ class Network:
     """
 
     def __init__(self, climate: Climate, stream: Stream) -> None:
-        self.rates = {name: getattr(climate, name) for name in ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")}
+        self.rates: dict[str, int] = {name: getattr(climate, name) for name in WEATHERS}
         self.extra_us = [0, 0, 0]
         self.interceptors: list[Interceptor] = []
         self.carried = 0
@@ -119,11 +121,11 @@ class Network:
         if rates["loss"] or rates["burst"]:
             survivors = self._after_loss(now, source, target, survivors)
         arrival = self._arrival(now, source, target, port)
-        journeys = [Journey(arrival, port, survivors)] if survivors else []
+        journeys = [Journey(arrival, source, port, survivors)] if survivors else []
         if rates["duplicate"] or rates["reorder"]:
-            journeys = self._disordered(arrival, port, survivors)
+            journeys = self._disordered(arrival, source, port, survivors)
         if rates["corrupt"] or rates["junk"] or rates["replay"]:
-            journeys += self._hostile(arrival, port, survivors)
+            journeys += self._hostile(arrival, source, port, survivors)
         return journeys
 
     def _arrival(self, now: int, source: str, target: str, port: Port) -> int:
@@ -155,32 +157,33 @@ class Network:
             return True
         return False
 
-    def _disordered(self, arrival: int, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
+    def _disordered(self, arrival: int, source: str, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
         """Some datagrams come late, some twice, the rest in time."""
         in_time: list[bytes] = []
         late: list[Journey] = []
         for datagram in datagrams:
             if self._stream.chance(self.rates["reorder"]):
-                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), port, (datagram,)))
+                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), source, port, (datagram,)))
                 continue
             in_time.append(datagram)
             if self._stream.chance(self.rates["duplicate"]):
-                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), port, (datagram,)))
-        return [Journey(arrival, port, in_time), *late] if in_time else late
+                late.append(Journey(arrival + self._stream.stretched(*LINGER_US), source, port, (datagram,)))
+        return [Journey(arrival, source, port, in_time), *late] if in_time else late
 
-    def _hostile(self, arrival: int, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
+    def _hostile(self, arrival: int, source: str, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
         """What comes in addition: a damaged copy, bytes of no meaning, an old packet that somebody captured."""
         stream = self._stream
         extra: list[Journey] = []
         if datagrams:
             self._captured.append((port, datagrams[0]))
             if stream.chance(self.rates["corrupt"]):
-                extra.append(Journey(arrival, port, (self._damaged(datagrams[0]),)))
+                extra.append(Journey(arrival, source, port, (self._damaged(datagrams[0]),)))
         if stream.chance(self.rates["junk"]):
-            extra.append(Journey(arrival, port, (bytes(stream.below(256) for _ in range(stream.below(JUNK_MAX))),)))
+            junk = bytes(stream.below(256) for _ in range(stream.below(JUNK_MAX)))
+            extra.append(Journey(arrival, source, port, (junk,)))
         if self._captured and stream.chance(self.rates["replay"]):
             old_port, old = stream.pick(self._captured)
-            extra.append(Journey(arrival, old_port, (old,)))
+            extra.append(Journey(arrival, source, old_port, (old,)))
         return extra
 
     def _damaged(self, datagram: bytes) -> bytes:

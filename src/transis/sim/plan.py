@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from transis.model.config import Config
 from transis.sim.durations import format_duration, parse_duration
@@ -35,13 +35,18 @@ class Traffic:
     """So many of the nodes send at all."""
 
 
+CONFIG: Final = Config(name="any")
+CONDITIONS: Final = Conditions()
+TRAFFIC: Final = Traffic()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
     names: tuple[str, ...]
-    config: Config = Config(name="any")
-    conditions: Conditions = Conditions()
-    traffic: Traffic = Traffic()
+    config: Config = CONFIG
+    conditions: Conditions = CONDITIONS
+    traffic: Traffic = TRAFFIC
     schedule: Schedule = ()
     safety_us: int = 2_000_000
     """How long faults strike."""
@@ -51,6 +56,8 @@ class Plan:
     """Nodes start within so long."""
     revive: bool = True
     """Nodes that are down when the faults end are started again."""
+    rivalry: bool = False
+    """At rest, some nodes saturate the ring while another has little to send."""
     sealed: bool = False
     foreign: bool = False
     """A node of another cluster talks on the same network."""
@@ -61,8 +68,6 @@ class Plan:
 
     def config_of(self, name: str) -> Config:
         return replace(self.config, name=name)
-
-
 
 
 def plan_text(plan: Plan) -> str:

@@ -10,9 +10,11 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from transis.sim.broken import broken_engine
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Findings, Report, Violation
 from transis.sim.coverage import Coverage
+from transis.sim.fairness import compete
 from transis.sim.faults import Fault
 from transis.sim.life import NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
@@ -70,16 +72,17 @@ def simulate(
     seed: int, plan: Plan | None = None, broken: str = "", nodes: int | None = None, make_node: NodeFactory = Node
 ) -> Outcome:
     """Run a seed's plan, or the plan given, and judge it. `broken` names a deliberate defect of the engine."""
-    run = Run(draw(seed, nodes) if plan is None else plan, broken, make_node)
-    run.safety()
-    run.liveness()
-    return run.judged()
+    run = Run(draw(seed, nodes) if plan is None else plan, make_node)
+    with broken_engine(broken):
+        run.safety()
+        run.liveness()
+    return run.judged(broken)
 
 
-def build_world(plan: Plan, broken: str, make_node: NodeFactory, later: Container[str] = ()) -> World:
+def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) -> World:
     """The plan's hosts, each with a moment at which it starts; those of `later` are started by somebody else."""
     key = sha256(f"key of {plan.seed}".encode()).digest() if plan.sealed else None
-    world = World(plan.seed, plan.conditions, make_node, key, broken)
+    world = World(plan.seed, plan.conditions, make_node, key)
     starts = world.streams["starts"]
     for name in plan.names:
         world.add_host(plan.config_of(name))
@@ -95,14 +98,14 @@ def build_world(plan: Plan, broken: str, make_node: NodeFactory, later: Containe
 class Run:
     """The phases of one run, in order."""
 
-    def __init__(self, plan: Plan, broken: str, make_node: NodeFactory) -> None:
+    def __init__(self, plan: Plan, make_node: NodeFactory) -> None:
         self._plan = plan
-        self._broken = broken
-        self.world = build_world(plan, broken, make_node)
+        self.world = build_world(plan, make_node)
         self._faults_on = True
         self._settled_us: int | None = None
         self._budget_us = 0
         self._liveness = Findings("liveness")
+        self._fairness = Findings("fairness")
         stream = self.world.streams["senders"]
         senders = [name for name in plan.names if stream.chance(plan.traffic.senders_permille)]
         self._workload = Workload(self.world, plan.traffic, senders or plan.names[:1])
@@ -122,25 +125,27 @@ class Run:
         world, plan = self.world, self._plan
         end_faults(world, plan)
         self._workload.more(plan.traffic.messages * AFTERMATH_PERMILLE // 1000)
-        world.run(world.now + plan.safety_us // 10)
+        world.run(world.now + world.now // 10)
         self._workload.close()
         self._budget_us = budget_us(world, plan)
         self._settled_us = settle(world, plan, self._budget_us)
         self._liveness.checked = len(judged(world))
         if self._settled_us is None:
             self._liveness.broken(f"not at rest {self._budget_us} us after the last fault: {unrest(world)}")
+        elif plan.rivalry:
+            self._fairness = compete(world, plan)
 
-    def judged(self) -> Outcome:
+    def judged(self, broken: str) -> Outcome:
         world = self.world
         for life in world.lives.values():
             world.coverage.node(life.node.coverage)
         history = self._history()
         report = check(history)
-        for findings in (self._liveness, *self._mishaps()):
+        for findings in (self._liveness, self._fairness, *self._mishaps()):
             report.verdicts[findings.name] = findings.verdict()
         return Outcome(
             plan=self._plan,
-            broken=self._broken,
+            broken=broken,
             report=report,
             history=history,
             coverage=world.coverage,
@@ -167,7 +172,7 @@ class Run:
         hosts = {host.address for host in judged_hosts(self.world)}
         lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
         traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
-        return History(traces, closed=self._settled_us is not None)
+        return History(traces, closed=not unrest(self.world))
 
 
 def describe(outcome: Outcome) -> str:

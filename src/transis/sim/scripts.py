@@ -16,9 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from transis.model.service import Service
 from transis.sim.checkers.verdict import HELD, PENDING, Report
-from transis.sim.cluster import ALWAYS, SIZE, Cluster, show_view
+from transis.sim.cluster import ALWAYS, Cluster, show_view
 from transis.sim.durations import parse_duration
 from transis.sim.faults import parse as parse_fault
 from transis.sim.liveness import judged
@@ -107,14 +106,6 @@ def _start(cluster: Cluster, words: list[str]) -> str:
     return ""
 
 
-def _send(cluster: Cluster, words: list[str]) -> str:
-    """send a agreed 3, or with a size: send a safe 1 5000"""
-    name, service = words[0], Service[words[1].upper()]
-    count, size = (int(words[2]) if len(words) > 2 else 1), (int(words[3]) if len(words) > 3 else SIZE)
-    cluster.submit(name, service, count, size)
-    return ""
-
-
 def _drop(cluster: Cluster, words: list[str]) -> str:
     """drop a->b data 2, without a number all of them"""
     source, _, target = words[0].partition("->")
@@ -165,7 +156,6 @@ def _simulate(text: str) -> str:
 COMMANDS: Final[dict[str, Callable[[Cluster, list[str]], str]]] = {
     "run": _run,
     "start": _start,
-    "send": _send,
     "drop": _drop,
     "duplicate": _duplicate,
     "pass": _pass,

@@ -26,7 +26,8 @@ class Shrunk(NamedTuple):
 
     def script(self) -> str:
         """A block for tests/scripts; its expected outcome is that everything holds, once the defect is mended."""
-        return f"# shrunk from seed {self.plan.seed}, which broke {', '.join(self.properties)}\nsimulate\n{plan_text(self.plan)}\n----\nheld\n"
+        prose = f"# shrunk from seed {self.plan.seed}, which broke {', '.join(self.properties)}"
+        return f"{prose}\nsimulate\n{plan_text(self.plan)}\n----\nheld\n"
 
 
 class Shrinker:

@@ -7,7 +7,6 @@ cut, and must make sense in any part.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from transis.model.contract import Port
@@ -27,9 +26,11 @@ from transis.sim.faults import (
     Pause,
     Restart,
     Resume,
+    Send,
     Slow,
     Weather,
 )
+from transis.sim.life import Submission
 
 if TYPE_CHECKING:
     from transis.sim.host import Host
@@ -40,7 +41,7 @@ def strike(world: World, fault: Fault) -> None:
     if isinstance(fault, OfNode):
         host = world.hosts.get(fault.node)
         if host is not None:
-            if not isinstance(fault, Ambush):
+            if not isinstance(fault, Ambush | Send):
                 world.coverage.fault(fault.kind, [host.state])
                 _record(world, [host], fault)
             _ON_HOST[type(fault)](world, host, fault)
@@ -105,6 +106,10 @@ def _slow(world: World, host: Host, fault: Slow) -> None:
     host.slow_us = fault.cost_us
 
 
+def _send(world: World, host: Host, fault: Send) -> None:
+    host.submit(Submission(fault.service, (fault.size,) * fault.count))
+
+
 def _ambush(world: World, host: Host, fault: Ambush) -> None:
     host.ambushes.append(fault)
 
@@ -155,6 +160,7 @@ _ON_HOST: Final[dict[type[Fault], Callable[[World, Host, Any], None]]] = {
     Pause: _pause,
     Resume: _resume,
     Slow: _slow,
+    Send: _send,
     Ambush: _ambush,
 }
 

@@ -43,11 +43,12 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         config=config,
         conditions=conditions,
         traffic=_traffic(stream, len(names), config, safety_us),
-        schedule=draw_schedule(streams["faults"], names, config.timing, safety_us, sealed),
+        schedule=draw_schedule(streams["faults"], names, config, safety_us, sealed),
         safety_us=safety_us,
         turns_max=TURNS_MAX,
         stagger_us=stream.pick((0, 10 * MS, 100 * MS)),
         revive=stream.chance(700),
+        rivalry=len(names) <= 7 and config.window.window <= 30 and stream.chance(250),
         sealed=sealed,
         foreign=stream.chance(50),
     )
@@ -97,7 +98,8 @@ def _config(stream: Stream, nodes: int, conditions: Conditions) -> Config:
 
 def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
     """As the profiles do it, from a token loss of several rotations; sometimes so few that good rings break."""
-    loss = max(10 * MS, nodes * hop_us * stream.between(4, 10))
+    factor = stream.pick((stream.between(4, 8), stream.between(8, 16), stream.between(8, 16)))
+    loss = max(10 * MS, nodes * hop_us * factor)
     return Timing(
         token_loss_us=loss,
         token_retransmit_us=loss * 10 // 42,
@@ -118,7 +120,7 @@ def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
 
 def _window(stream: Stream) -> Window:
     window = stream.pick((stream.between(2, 12), stream.between(10, 60), stream.between(60, 300)))
-    visit_max = stream.between(1, window)
+    visit_max = window if stream.chance(300) else stream.between(1, window)
     return Window(
         window=window,
         visit_max=visit_max,

@@ -2,6 +2,7 @@
 
 1. A seed's result depends on the seed alone; results are added in order of seeds.
 2. What travels between processes is small: verdicts and counters, never a history.
+3. The wall clock is looked at only to say how long a run took; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.sim.coverage import Coverage
 from transis.sim.run import Outcome, describe, simulate
-
-Stopwatch = Callable[[], float]
-"""Seconds of some clock; the caller brings it, because this room has none."""
 
 EXPLANATIONS_MAX: Final = 20
 """Failing seeds that a summary explains in full."""
@@ -27,7 +26,6 @@ class Job(NamedTuple):
     seed: int
     nodes: int | None
     broken: str
-    stopwatch: Stopwatch | None
     digests: bool = False
 
 
@@ -113,11 +111,10 @@ _WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
 
 def run_job(job: Job) -> Result:
     """One seed, in whichever process this is."""
-    started = job.stopwatch() if job.stopwatch is not None else 0.0
+    started = perf_counter()
     outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes)
     digest = outcome.digest() if job.digests else ""
-    wall_s = job.stopwatch() - started if job.stopwatch is not None else 0.0
-    return result_of(outcome, wall_s, digest)
+    return result_of(outcome, perf_counter() - started, digest)
 
 
 def result_of(outcome: Outcome, wall_s: float = 0.0, digest: str = "") -> Result:
@@ -135,12 +132,11 @@ def sweep(
     broken: str = "",
     progress: Callable[[Result], None] | None = None,
     nodes: int | None = None,
-    stopwatch: Stopwatch | None = None,
     digests: bool = False,
     stop_at_first: bool = False,
 ) -> Summary:
     """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
-    work = [Job(seed, nodes, broken, stopwatch, digests) for seed in seeds]
+    work = [Job(seed, nodes, broken, digests) for seed in seeds]
     summary = Summary()
     for result in _results(work, jobs):
         summary.add(result)

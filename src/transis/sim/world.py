@@ -18,7 +18,7 @@ from transis.model.contract import Audience, Delivered, Transmit
 from transis.model.ids import NodeId
 from transis.sim.clock import Clock
 from transis.sim.coverage import Coverage
-from transis.sim.faults import Fault
+from transis.sim.faults import Ambush, Fault, Send
 from transis.sim.host import Host, Machine
 from transis.sim.life import Life, NodeFactory
 from transis.sim.network import Climate, Network
@@ -33,12 +33,16 @@ MISHAPS_MAX: Final = 20
 """Mishaps kept in words; more of the same run tell nothing new."""
 
 
+CLIMATE: Final = Climate()
+MACHINE: Final = Machine()
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What surrounds the nodes of one run, beside faults."""
 
-    climate: Climate = Climate()
-    machine: Machine = Machine()
+    climate: Climate = CLIMATE
+    machine: Machine = MACHINE
     offset_us: int = 0
     """Clocks start up to so far apart."""
     drift_ppm: int = 0
@@ -62,14 +66,11 @@ class Mishap(NamedTuple):
 class World:
     """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory."""
 
-    def __init__(
-        self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None, broken: str = ""
-    ) -> None:
+    def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
         self.now = 0
         self.turns = 0
         self.make_node = make_node
         self.key = key
-        self.broken = broken
         self.conditions = conditions
         self.streams = Streams(seed)
         self.network = Network(conditions.climate, self.streams["network"])
@@ -160,7 +161,8 @@ class World:
     def strike(self, fault: Fault) -> None:
         """Carry out a fault now; the log and the coverage tell what it met."""
         self.log.append((self.now, str(fault)))
-        self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
+        if not isinstance(fault, Ambush | Send):
+            self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
         strike(self, fault)
 
     def verify(self, life: Life, output: Delivered) -> None:

@@ -98,7 +98,7 @@ class Identity:
         if sender.name == self.me.name:
             return self._judge_namesake(sender, probing=probing)
         known = self._known.get(sender.name, sender) if probing else self._remember(sender)
-        if known.incarnation > sender.incarnation or (known.incarnation == sender.incarnation and known != sender):
+        if _outranks(known, sender) or (probing and known.incarnation == sender.incarnation and known != sender):
             return ProbeAnswer(sender, self.me, "stale", known.incarnation)
         return None
 
@@ -131,7 +131,7 @@ class Identity:
     def _remember(self, sender: NodeId) -> NodeId:
         """The newest life known of a name, this one included; the oldest memory goes when there are too many."""
         known = self._known.get(sender.name, sender)
-        newest = sender if sender.incarnation > known.incarnation else known
+        newest = sender if _outranks(sender, known) else known
         self._known[sender.name] = newest
         self._known.move_to_end(sender.name)
         if len(self._known) > KNOWN_NAMES_MAX:
@@ -141,3 +141,12 @@ class Identity:
     def _refuse(self, why: str) -> None:
         self.stage = Stage.REFUSED
         self.refusal = why
+
+    def give_up(self) -> None:
+        """The node leaves before it ever ran: no more questions, no more answers."""
+        self._refuse("left")
+
+
+def _outranks(one: NodeId, other: NodeId) -> bool:
+    """Of two lives of a name the later one counts; of two copies of one life the one with the lower boot id (rule 4)."""
+    return one.incarnation > other.incarnation or (one.incarnation == other.incarnation and one.boot < other.boot)

@@ -121,8 +121,8 @@ class Node:
         if self._running:
             self._engine.leave(now)
         elif not self._stopped:
-            self._stopped = True
-            self._out.append(Stopped("left"))
+            self._identity.give_up()
+            self._follow_identity()
         self._drain()
 
     def outputs(self) -> list[NodeOutput]:

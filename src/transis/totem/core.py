@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from transis.model.config import Config
-from transis.model.contract import Audience, Note, Output, Persist, Port, Send
+from transis.model.contract import Audience, Note, Output, Persist, Port, Refused, Room, RunIds, Send
 from transis.model.errors import InternalError
 from transis.model.ids import NodeId, RingId
 from transis.model.view import Cause
@@ -89,6 +90,16 @@ class Core:
 
     def broadcast(self, packet: ControlPacket, to: Audience = Audience.WORLD) -> None:
         self.emit(Send(to, Port.CONTROL, self.packet(packet)))
+
+    def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
+        for ids in dropped:
+            self.emit(Refused(ids, why))
+        self.announce_room()
+
+    def announce_room(self) -> None:
+        """Tell who was cut short that its lane takes messages again."""
+        for lane in self.outbox.take_room():
+            self.emit(Room(lane))
 
     def reserve(self, seq: int) -> None:
         """Make sure that ring sequences up to `seq` and well beyond are, or soon will be, durable."""

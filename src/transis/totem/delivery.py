@@ -8,6 +8,7 @@ Basic: on receipt, or at its place, whichever is first, once.
 from __future__ import annotations
 
 from transis.model.contract import Deliver, Phase
+from transis.model.limits import SEQ_JUMP_MAX
 from transis.model.service import DatagramClass
 from transis.totem.core import Core
 from transis.totem.ring import Ring
@@ -20,6 +21,8 @@ class Delivery:
 
     def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
         """Store what is new; hand basic datagrams up at once if their view is installed here."""
+        if burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
+            return []
         fresh = ring.store.insert(burst)
         if installed and burst.klass is DatagramClass.BASIC and not burst.encapsulated:
             for part in fresh:
@@ -44,12 +47,14 @@ class Delivery:
         """Deliver a burst at its place in the order, unless it went up early or only carried recovery."""
         if burst.encapsulated:
             return
-        if burst.klass is DatagramClass.BASIC:
-            assert len(burst) == 1, "basic datagrams are self-contained"
-            if burst.first_seq in ring.early:
-                ring.early.discard(burst.first_seq)
-                return
-        self._hand_up(ring, burst, phase, early=False)
+        if burst.klass is not DatagramClass.BASIC:
+            self._hand_up(ring, burst, phase, early=False)
+            return
+        for seq in range(burst.first_seq, burst.last_seq + 1):
+            if seq in ring.early:
+                ring.early.discard(seq)
+            else:
+                self._hand_up(ring, burst.slice(seq, seq), phase, early=False)
 
     def _hand_up(self, ring: Ring, burst: Burst, phase: Phase, *, early: bool) -> None:
         self._core.emit(Deliver(burst, ring.members[burst.sender], ring.view_id, phase, early))

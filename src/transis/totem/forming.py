@@ -12,6 +12,7 @@ Join is sent in Commit or Recovery (F5), and a Join from a member with this ring
 from __future__ import annotations
 
 from transis.model.ids import NodeId, RingId
+from transis.model.limits import RING_SEQ_MAX
 from transis.model.view import Cause
 from transis.totem.core import Core
 from transis.totem.gather import Gathering
@@ -32,6 +33,7 @@ class Forming:
         self._gathering = gathering
         self._recovering = recovering
         self._waiting: Commit | None = None
+        self._my_entry: CommitEntry | None = None
 
     # --- first rotation ---------------------------------------------------------------------------------------------
 
@@ -52,7 +54,7 @@ class Forming:
 
     def commit_first_in_gather(self, commit: Commit) -> None:
         core = self._core
-        if commit.ring.seq <= core.ring_seq or commit.entries[commit.target].node != core.me:
+        if not core.ring_seq < commit.ring.seq <= RING_SEQ_MAX or commit.entries[commit.target].node != core.me:
             return
         if frozenset(entry.node for entry in commit.entries) != self._gathering.proposal:
             return
@@ -68,7 +70,7 @@ class Forming:
         core.forming = Ring(commit.ring, tuple(entry.node for entry in commit.entries), core.me)
         core.pace.begin_ring(len(commit.entries))
         entries = list(commit.entries)
-        entries[rank] = self._recovering.my_entry()
+        entries[rank] = self._my_entry = self._recovering.my_entry()
         self._send(commit._replace(entries=tuple(entries)))
 
     def commit_first_returned(self, commit: Commit) -> None:
@@ -76,9 +78,8 @@ class Forming:
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
             return
-        if not all(entry.filled for entry in commit.entries):
-            return
-        self._recover(commit._replace(rotation=2, token_seq=commit.token_seq + 1))
+        if self._is_complete(commit):
+            self._recover(commit._replace(rotation=2, token_seq=commit.token_seq + 1))
 
     # --- second rotation --------------------------------------------------------------------------------------------
 
@@ -86,8 +87,12 @@ class Forming:
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or commit.target != ring.rank or ring.i_represent:
             return
-        if all(entry.filled for entry in commit.entries):
+        if self._is_complete(commit):
             self._recover(commit)
+
+    def _is_complete(self, commit: Commit) -> bool:
+        """Everybody wrote its entry, and mine is as I wrote it."""
+        return self._my_entry in commit.entries and all(entry.filled and entry.old_ring is not None for entry in commit.entries)
 
     def _recover(self, commit: Commit) -> None:
         self._learn_addresses(commit)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from transis.model.contract import Audience, Port, Refused, RunIds, Send
+from transis.model.contract import Audience, Port, Send
 from transis.model.ids import NodeId
+from transis.model.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.model.view import Cause
 from transis.totem.attempts import Attempts
 from transis.totem.core import Core
@@ -108,7 +109,10 @@ class Gathering:
     def _absorb(self, join: Join) -> bool:
         """Remember a Join and learn from it; True if my own Join changes by it."""
         core, sender = self._core, join.sender
-        if sender in self.fail_set or self._is_outdated(sender):
+        if sender in self.fail_set or self._is_outdated(sender) or join.ring_seq > RING_SEQ_MAX:
+            return False
+        if len(self.proc_set | join.proc_set) >= PROC_SET_MAX:
+            core.note("join names too many nodes", node=str(sender))
             return False
         self._heard_at[sender] = core.now
         self.joins[sender] = join
@@ -290,10 +294,6 @@ class Gathering:
         core = self._core
         if self._delivery.accept(core.ring, burst, installed=True):
             self._delivery.eager(core.ring)
-
-    def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
-        for ids in dropped:
-            self._core.emit(Refused(ids, why))
 
 
 def _not_wired(members: frozenset[NodeId]) -> None:

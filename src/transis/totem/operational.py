@@ -82,6 +82,7 @@ class Operational:
             core.note("failed to receive", accused=str(accused), aru=token.aru, seq=token.seq)
             self._gathering.shift(Cause("failed to receive", core.me, (accused,)), fail=(accused,))
             return
+        core.announce_room()
         self._delivery.eager(ring)
         ring.store.discard(min(ring.safe_upto, ring.high_delivered))
         if self._leaving:
@@ -132,7 +133,7 @@ class Operational:
         core = self._core
         if core.state is State.STOPPED:
             return
-        self._gathering.refuse(core.outbox.drop_all(), why)
+        core.refuse(core.outbox.drop_all(), why)
         core.timers.cancel_all()
         self._passing.take_held()
         core.shift(State.STOPPED, why)

@@ -221,7 +221,7 @@ class Recovering:
         core.outbox.restart()
         core.outbox.hold(Lane.APPLICATION)
         core.emit(Configure(view))
-        self._gathering.refuse(core.outbox.drop_bound(view.id), "the view changed first")
+        core.refuse(core.outbox.drop_bound(view.id), "the view changed first")
 
     def _transitional_view(self, ring: Ring, old: Ring, timestamp: int) -> View:
         members = tuple(sorted(_member(entry) for entry in self._trans_memb))

@@ -16,6 +16,8 @@ from typing import Final
 
 
 class State(Enum):
+    __hash__ = object.__hash__  # Members are singletons; Enum's own hash runs Python for every look-up in the table.
+
     OPERATIONAL = "Operational"
     GATHER = "Gather"
     COMMIT = "Commit"
@@ -24,6 +26,8 @@ class State(Enum):
 
 
 class Event(Enum):
+    __hash__ = object.__hash__
+
     RING_DATA = "data of the ring in use"
     OLD_DATA = "data of the old ring"
     FOREIGN_DATA = "foreign data"

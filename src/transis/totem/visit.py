@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from transis.model.contract import Audience, Originated, Port, Send
 from transis.model.ids import Place
-from transis.model.limits import RTR_RANGES_MAX
+from transis.model.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.totem import flow
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
@@ -26,7 +26,6 @@ from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data
 from transis.wire.outbox import FilledDatagram
 from transis.wire.token import NOBODY, Token
-
 
 GAP_SHARE: Final = 2
 """A growing gap matters once it spans half a window; smaller ones are the ordinary work of retransmission."""
@@ -56,7 +55,7 @@ class Visit:
         """Is this token mine, from my predecessor, and newer than the last? (F6, traps 5, 12, 14)"""
         if token.target != ring.rank or token.sender != ring.predecessor or token.token_seq <= ring.token_seq:
             return False
-        if token.seq < ring.own_seq:
+        if not _is_plausible(ring, token):
             return False
         self._core.observe(token.timestamp)
         if not ring.forwarded_idle and ring.token_at:
@@ -72,6 +71,8 @@ class Visit:
         token.rtr = requests.left
         my_backlog = source.backlog()
         permit = self._permit(ring, token, my_backlog)
+        capped = token.seq - ring.safe_upto >= self._core.config.window.gap_max
+        assert permit > 0 or my_backlog == 0 or capped, "nobody who has something to send is starved (W4)"
         first, later = self._send_new(ring, token, source.fill(permit), encapsulated=encapsulated)
         self._update_aru(ring, token)
         if self._failed_to_receive(ring, token):
@@ -214,6 +215,12 @@ class Visit:
         """aru on two successive tokens that I forwarded: everybody has it, and everybody will know (TOCS95 4.3)."""
         ring.safe_upto = max(ring.safe_upto, min(ring.last_aru_sent, token.aru))
         ring.last_aru_sent = token.aru
+
+
+def _is_plausible(ring: Ring, token: Token) -> bool:
+    """Claims that no honest predecessor makes: numbers below my own or far beyond reach, a holder that is no member."""
+    in_reach = ring.own_seq <= token.seq <= ring.store.aru + SEQ_JUMP_MAX
+    return in_reach and (token.aru_id == NOBODY or token.aru_id < len(ring.members))
 
 
 def is_idle(token: Token) -> bool:

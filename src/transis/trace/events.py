@@ -21,7 +21,7 @@ class Submit(NamedTuple):
     time_us: int
     process: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
     service: Service
     address: bytes
 
@@ -33,7 +33,7 @@ class Refuse(NamedTuple):
     time_us: int
     process: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
     why: str
 
 
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
     conf: ViewId
     process: int
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
     service: Service
     address: bytes
     place: Place
@@ -65,7 +65,7 @@ class Delivery(NamedTuple):
     regular: ViewId
     process: ProcessId
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
     service: Service
     address: bytes
     place: Place

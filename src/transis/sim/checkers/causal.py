@@ -48,7 +48,7 @@ def _seen_before(index: Index, stay: Stay, position: int, origin: Origin, findin
     sender = origin.stay
     assert sender is not None
     for there, cause in enumerate(sender.codes[: origin.before]):
-        if stay.position.get(cause, position) >= position:
+        if cause != stay.codes[position] and stay.position.get(cause, position) >= position:
             _tell(index, stay, position, cause, "had delivered", (sender.event_at(there),), findings)
 
 

@@ -18,9 +18,7 @@ def check(index: Index, findings: Findings) -> None:
         for stay in life.stays:
             _claims(stay, findings)
         for event in life.homeless:
-            findings.broken(
-                f"{life.node} delivered a message before it installed any configuration", ((life.node, event.lseq),)
-            )
+            findings.broken(f"{life.node} delivered a message before it installed any configuration", ((life.node, event.lseq),))
         if life.afterwards and life.end is not None:
             findings.broken(
                 f"{life.node} has {len(life.afterwards)} events after its end",

@@ -7,15 +7,17 @@ The graph is built only when the certificate fails. Edges are labelled with the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
-from typing import Final
+from typing import Any, Final
 
+from transis.model.ids import NodeId
 from transis.sim.checkers.index import Life
 
 STARTS_MAX: Final = 200
 """Vertices from which the shortest cycle is searched: the core of one bug is small, a hopeless history may be huge."""
 
-Vertex = Hashable
+Vertex = tuple[str, Any] | tuple[str, Any, NodeId]
+"""What happened and to what: ("install", view id), ("send", message), ("deliver", message), or that at one node only."""
+
 Step = tuple[Vertex, Vertex, "Life | None"]
 
 

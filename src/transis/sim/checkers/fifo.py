@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transis.model.ids import MessageId, ProcessId
+from transis.model.ids import MessageId
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.trace.events import Delivery
@@ -10,14 +10,15 @@ from transis.trace.events import Delivery
 
 def check(index: Index, findings: Findings) -> None:
     for life in index.lives:
-        latest: dict[ProcessId, Delivery] = {}
+        latest: dict[int, Delivery] = {}
         for stay in life.stays:
             findings.checked += len(stay.codes)
-            for run in stay.runs:
-                before = latest.get(run.process)
+            for start, run in zip(stay.starts, stay.runs, strict=True):
+                process = stay.codes[start] % index.stride
+                before = latest.get(process)
                 if before is not None and before.first + before.count > run.first:
                     _overtaken(life, before, run, findings)
-                latest[run.process] = run
+                latest[process] = run
 
 
 def _overtaken(life: Life, before: Delivery, run: Delivery, findings: Findings) -> None:

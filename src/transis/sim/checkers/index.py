@@ -175,6 +175,7 @@ class Ring:
         self.id = ring
         self.stays: list[Stay] = []
         self.canon: Stay
+        self.by_node: dict[NodeId, Stay] = {}
 
     @property
     def members(self) -> tuple[NodeId, ...]:
@@ -184,11 +185,9 @@ class Ring:
         """Choose the canon and say of each stay how far it agrees with it."""
         self.canon = max(self.stays, key=lambda stay: len(stay.codes))
         codes = self.canon.codes
+        self.by_node = {stay.node: stay for stay in self.stays}
         for stay in self.stays:
             stay.agreed = common_prefix(stay.codes, codes)
-
-    def stay_of(self, node: NodeId) -> Stay | None:
-        return next((stay for stay in self.stays if stay.node == node), None)
 
     @property
     def forks(self) -> list[Stay]:

@@ -22,9 +22,7 @@ def check(index: Index, findings: Findings) -> None:
                 _descents(index, stay, findings)
 
 
-def _claims(
-    index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder: dict[int, int], findings: Findings
-) -> None:
+def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder: dict[int, int], findings: Findings) -> None:
     for position, (code, place) in enumerate(zip(stay.codes, stay.places, strict=True)):
         message = index.message(code)
         if places.setdefault(code, place) != place:

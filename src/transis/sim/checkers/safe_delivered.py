@@ -45,7 +45,7 @@ def safe_deliveries(index: Index, ring: Ring) -> tuple[Deliverers, dict[tuple[No
 
 def _obliged(index: Index, ring: Ring, node: NodeId, delivered: Deliverers, findings: Findings) -> None:
     findings.checked += len(delivered)
-    stay = ring.stay_of(node)
+    stay = ring.by_node.get(node)
     missing = delivered.keys() if stay is None else delivered.keys() - stay.position.keys()
     if not missing:
         return

@@ -18,9 +18,7 @@ def check(index: Index, findings: Findings) -> None:
         message = index.message(code)
         node = message.process.node
         first = index.origins[code]
-        findings.broken(
-            f"{node} sent {message} twice", ((node, first.sent.lseq), (node, again.sent.lseq)), (message,)
-        )
+        findings.broken(f"{node} sent {message} twice", ((node, first.sent.lseq), (node, again.sent.lseq)), (message,))
 
 
 def _in_regular(life: Life, origin: Origin, findings: Findings) -> None:

@@ -36,9 +36,7 @@ def _submitted(index: Index, life: Life, findings: Findings) -> dict[int, int]:
         expected = following.get(event.process, 1)
         process = ProcessId(life.node, event.process)
         if event.first != expected and not life.gapped:
-            findings.broken(
-                f"{process} was given counter {event.first} where {expected} was next", ((life.node, event.lseq),)
-            )
+            findings.broken(f"{process} was given counter {event.first} where {expected} was next", ((life.node, event.lseq),))
         following[event.process] = event.first + event.count
         found.update(dict.fromkeys(index.codes(process, event.first, event.count), event.lseq))
     return found

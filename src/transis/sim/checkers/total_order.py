@@ -6,7 +6,9 @@ violation, pairs are not enough (TOCS95, footnote to the total order). See `cert
 
 from __future__ import annotations
 
-from transis.model.ids import MessageId, ProcessId, ViewId
+from itertools import pairwise
+
+from transis.model.ids import MessageId, ProcessId
 from transis.model.service import Service
 from transis.sim.checkers.certificate import certified
 from transis.sim.checkers.cycles import EventGraph, Vertex, joined
@@ -23,25 +25,27 @@ def check(index: Index, findings: Findings) -> None:
 
 
 def build(index: Index, merged: bool) -> EventGraph:
-    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1)."""
+    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1).
+
+    An event that a node repeats is left out: it is wrong, but other checkers say so, and it is no question of order.
+    """
     graph = EventGraph()
     for life in index.lives:
-        before: Vertex | None = None
-        for event in life.events:
-            for vertex in _vertices(index, life, event, merged):
-                graph.lseq.setdefault((life, vertex), event.lseq)
-                if before is not None:
-                    graph.add(before, vertex, life)
-                if isinstance(vertex, tuple) and vertex[0] == "deliver" and vertex[1] in index.origins:
-                    graph.add(("send", vertex[1]), vertex, None)
-                before = vertex
+        vertices = [(vertex, event.lseq) for event in life.events for vertex in _vertices(index, life, event, merged)]
+        for vertex, lseq in vertices:
+            graph.lseq.setdefault((life, vertex), lseq)
+        for before, after in pairwise(dict.fromkeys(vertex for vertex, _ in vertices)):
+            graph.add(before, after, life)
+        for vertex, _ in vertices:
+            if vertex[0] == "deliver" and vertex[1] in index.origins:
+                graph.add(("send", vertex[1]), vertex, None)
     return graph
 
 
 def _vertices(index: Index, life: Life, event: Event, merged: bool) -> list[Vertex]:
     match event:
         case Conf(view=view):
-            return [view.id]
+            return [("install", view.id)]
         case Delivery() if event.service is not Service.BASIC:
             codes = index.codes(event.process, event.first, event.count)
             return [("deliver", code) if merged else ("deliver", code, life.node) for code in codes]
@@ -62,13 +66,12 @@ def tell_cycle(index: Index, graph: EventGraph, what: str, findings: Findings) -
         else:
             told.append(f"{life.node} {_words(index, source)} before it {_words(index, target)}")
             witness += [(life.node, graph.lseq[life, source]), (life.node, graph.lseq[life, target])]
-        messages += [index.message(vertex[1]) for vertex in (source, target) if not isinstance(vertex, ViewId)]  # type: ignore[index]
+        messages += [index.message(vertex[1]) for vertex in (source, target) if vertex[0] != "install"]
     ids: tuple[MessageId, ...] = tuple(dict.fromkeys(messages))
     findings.broken(f"these {what}: {'; '.join(told)}", tuple(dict.fromkeys(witness)), ids)
 
 
 def _words(index: Index, vertex: Vertex) -> str:
-    if isinstance(vertex, ViewId):
-        return f"installed {vertex}"
-    assert isinstance(vertex, tuple)
+    if vertex[0] == "install":
+        return f"installed {vertex[1]}"
     return f"{'sent' if vertex[0] == 'send' else 'delivered'} {index.message(vertex[1])}"

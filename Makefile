@@ -1,0 +1,57 @@
+# Every target sets itself up: `setup` builds .venv from requirements.lock and costs nothing when nothing changed.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+READY := .venv/.ready
+JOBS ?= 2
+FUZZ_RUNS ?= 100000
+
+# The stamp holds the path it was built for: a virtual environment that was moved or copied does not run.
+ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
+.PHONY: $(READY)
+endif
+
+.PHONY: help setup demo test lint types unit bench fuzz format lock clean
+
+help: ## list these targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## build .venv with the locked versions (quick when nothing changed)
+
+$(READY): requirements.lock pyproject.toml scripts/setup
+	@scripts/setup .venv
+	@printf '%s\n' '$(CURDIR)' > $@
+
+demo: setup ## simulate five nodes through a crash, a partition, a merge and a restart
+	@$(BIN)/transis demo
+
+test: lint types unit ## everything that must be green: ruff, mypy --strict, pytest
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup ## mypy --strict over src
+	$(BIN)/mypy --strict src
+
+unit: setup ## pytest on JOBS cores (2 unless told)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 5
+
+bench: setup ## how fast the simulator is on this machine
+	$(BIN)/python -m bench.simulator
+
+fuzz: setup ## coverage-guided fuzzing of every decoder (FUZZ_RUNS=100000)
+	$(BIN)/python tests/fuzz/fuzz_wire.py -runs=$(FUZZ_RUNS)
+
+format: setup ## let ruff rewrite the files
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## choose the newest versions again and write requirements.lock (needs uv)
+	uv pip compile --quiet --upgrade --universal --generate-hashes --no-header --all-extras --python-version 3.11 \
+		pyproject.toml --output-file requirements.lock
+
+clean: ## remove what was built
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* htmlcov build dist out
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""The command `transis`: the only room that prints."""

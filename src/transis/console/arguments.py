@@ -1,0 +1,102 @@
+"""What a person typed, turned into what a command needs, or into one sentence that says what is allowed."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from transis.model.limits import MEMBERS_MAX
+from transis.sim.broken import DEFECTS
+
+ENGINES: Final = ("totem", "lansis")
+SEED_MAX: Final = (1 << 63) - 1
+SUFFIXES: Final = (".html", ".svg")
+
+_SEEDS: Final = re.compile(r"(\d{1,19}):(\d{1,19})")
+
+
+def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
+    """The error of one option; typer prints it with the command's usage and ends with code 2."""
+    return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
+
+
+def engine_of(name: str) -> str:
+    if name not in ENGINES:
+        raise wrong("--engine", repr(name), f"must be one of {', '.join(ENGINES)}")
+    if name != "totem":
+        raise wrong("--engine", repr(name), "this engine is not built yet; use totem")
+    return name
+
+
+def seeds_of(seed: int | None, seeds: str | None) -> range:
+    """The seeds to run: one, or A to B-1."""
+    if seed is not None and seeds is not None:
+        raise wrong("--seeds", repr(seeds), "give --seed or --seeds, not both")
+    if seeds is not None:
+        return _range_of(seeds)
+    first = 0 if seed is None else seed
+    if not 0 <= first <= SEED_MAX:
+        raise wrong("--seed", first, f"must be 0 to {SEED_MAX}")
+    return range(first, first + 1)
+
+
+def _range_of(text: str) -> range:
+    match = _SEEDS.fullmatch(text)
+    if match is None:
+        raise wrong("--seeds", repr(text), "must be A:B, such as 0:2000 for the seeds 0 to 1999")
+    first, end = map(int, match.groups())
+    if not first < end <= SEED_MAX:
+        raise wrong("--seeds", repr(text), "A must be less than B, and the seeds run from A to B-1")
+    return range(first, end)
+
+
+def nodes_of(nodes: int | None) -> int | None:
+    if nodes is not None and not 1 <= nodes <= MEMBERS_MAX:
+        raise wrong("--nodes", nodes, f"must be 1 to {MEMBERS_MAX}")
+    return nodes
+
+
+def jobs_of(jobs: int | None) -> int:
+    if jobs is None:
+        return max(1, os.cpu_count() or 1)
+    if jobs < 1:
+        raise wrong("--jobs", jobs, "must be at least 1")
+    return jobs
+
+
+def broken_of(name: str) -> str:
+    if name and name not in DEFECTS:
+        raise wrong("--broken", repr(name), f"must be one of {', '.join(DEFECTS)}")
+    return name
+
+
+def picture_file(path: Path | None, option: str) -> Path | None:
+    """A file that a diagram can be written to."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in SUFFIXES:
+        raise wrong(option, repr(str(path)), f"the name must end in {' or '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise wrong(option, repr(str(path)), f"there is no directory {path.parent}")
+    return path
+
+
+def trace_directory(path: Path | None) -> Path | None:
+    """A directory for traces: new or empty, because traces of two runs in one directory cannot be told apart."""
+    if path is None:
+        return None
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise wrong("--trace", repr(str(path)), "must be a directory that is new or empty")
+    return path
+
+
+def complete_engine(incomplete: str) -> list[str]:
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+def complete_broken(incomplete: str) -> list[tuple[str, str]]:
+    return [(name, defect.why) for name, defect in DEFECTS.items() if name.startswith(incomplete)]

@@ -1,0 +1,36 @@
+"""What each guarantee means, in a line: the name in a table is for finding, the line is for reading.
+
+The numbers in the names are those of the specification of extended virtual synchrony (protocols 2.2 and 2.3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MEANINGS: Final = {
+    "no_creation": "what is delivered was sent",
+    "no_duplicates": "nobody delivers a message twice",
+    "every_submit_accounted": "every accepted message is sent or refused, once",
+    "sent_once_1_4": "a message is sent once, in one view",
+    "delivered_where_sent_1_3": "a message is delivered in the view it was sent in",
+    "fifo": "a sender's messages arrive in the order it sent them",
+    "configuration_2_2": "events happen in the view that is in force",
+    "structure": "regular and transitional views follow each other as they must",
+    "agreement_on_views": "the same view has the same members for everybody",
+    "end_together_2_1": "who installed a view goes on from it, or failed",
+    "self_delivery_3": "a sender delivers its own messages, unless it fails",
+    "failure_atomicity_4": "who moves on together has delivered the same",
+    "causal_5": "no answer comes before its question",
+    "partial_order_1_1": "what happened before stays before, everywhere",
+    "total_order_6_1": "any two nodes deliver in the same order",
+    "places": "a message has the same place in the order everywhere",
+    "no_holes_6_3": "what is delivered has no gap that matters before it",
+    "safe_7_1": "a safe message is delivered by all of its view, unless they fail",
+    "safe_7_2": "a safe message is delivered only in a view that all its members installed",
+    "incarnations_never_overlap": "no name lives twice at a time",
+    "basic": "basic messages: sent, and at most once",
+    "liveness": "once faults end, one view forms and everything is delivered in time",
+    "fairness": "nobody who has something to send is starved",
+    "integrity": "delivered bytes are the bytes that were submitted",
+    "no_crash": "no node raised an error, no invariant broke",
+}

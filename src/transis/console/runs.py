@@ -1,0 +1,154 @@
+"""Running seeds for a person who waits: on several processors, with a bar on the terminal, with traces if wanted.
+
+1. The bar is drawn on stderr and only on a terminal, so that stdout can be piped.
+2. Traces of a run go to DIR/seed-N, written by the process that ran it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from transis import __version__
+from transis.sim.run import Outcome, simulate
+from transis.sim.sweep import Result, Summary, result_of, sweep
+from transis.trace.events import History
+from transis.trace.segment import Header, SegmentWriter
+
+
+class Wish(NamedTuple):
+    """What the command line asked for."""
+
+    engine: str
+    seeds: range
+    nodes: int | None
+    jobs: int
+    broken: str
+    trace: Path | None
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.seeds) == 1
+
+
+class Failure(NamedTuple):
+    seed: int
+    properties: tuple[str, ...]
+    explanation: str
+    replay: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """Everything that was run; `outcome` is kept of a single run only."""
+
+    summary: Summary = field(default_factory=Summary)
+    failures: list[Failure] = field(default_factory=list)
+    outcome: Outcome | None = None
+    wall_s: float = 0.0
+
+    @property
+    def runs_per_minute(self) -> float:
+        return 60 * self.summary.runs / self.wall_s if self.wall_s > 0 else 0.0
+
+
+def run(wish: Wish) -> Tally:
+    """Run what was wished for and add it up."""
+    started = perf_counter()
+    tally = _one(wish) if wish.is_single else _many(wish)
+    tally.wall_s = perf_counter() - started
+    return tally
+
+
+def _one(wish: Wish) -> Tally:
+    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes)
+    if wish.trace is not None:
+        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}")
+    tally = Tally(outcome=outcome)
+    result = result_of(outcome)
+    tally.summary.add(result)
+    _note_failure(tally, wish, result)
+    return tally
+
+
+def _many(wish: Wish) -> Tally:
+    tally = Tally()
+    with _bar(len(wish.seeds)) as advance:
+
+        def progress(result: Result) -> None:
+            _note_failure(tally, wish, result)
+            advance(len(tally.failures))
+
+        tally.summary = _swept(wish, progress)
+    return tally
+
+
+def _swept(wish: Wish, progress: Callable[[Result], None]) -> Summary:
+    if wish.trace is None:
+        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes)
+    summary = Summary()
+    for result in _traced(wish):
+        summary.add(result)
+        progress(result)
+    return summary
+
+
+def _traced(wish: Wish) -> Iterator[Result]:
+    orders = (wish._replace(seeds=range(seed, seed + 1)) for seed in wish.seeds)
+    if wish.jobs == 1:
+        yield from map(_run_traced, orders)
+        return
+    with get_context("spawn").Pool(wish.jobs) as pool:
+        yield from pool.imap(_run_traced, orders, chunksize=4)
+
+
+def _run_traced(order: Wish) -> Result:
+    """One seed with its trace, in whichever process this is."""
+    outcome = simulate(order.seeds[0], broken=order.broken, nodes=order.nodes)
+    assert order.trace is not None
+    write_trace(outcome.history, trace_of(order.trace, outcome.seed), f"seed {outcome.seed}")
+    return result_of(outcome)
+
+
+def trace_of(directory: Path, seed: int) -> Path:
+    return directory / f"seed-{seed}"
+
+
+def write_trace(history: History, directory: Path, name: str) -> None:
+    """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for trace in history.nodes:
+        writer = SegmentWriter(directory, Header(cluster="simulated", run=name, node=trace.node, build=__version__))
+        if not writer.write(trace.events):
+            raise OSError(f"the trace of {trace.node} could not be written")
+        writer.close(history.closed)
+
+
+def _note_failure(tally: Tally, wish: Wish, result: Result) -> None:
+    if result.broken:
+        replay = replay_line(result.replay, wish.broken)
+        explanation = result.explanation.replace(result.replay, replay)
+        tally.failures.append(Failure(result.seed, result.broken, explanation, replay))
+
+
+def replay_line(line: str, broken: str) -> str:
+    return f"{line} --broken {broken}" if broken and "--broken" not in line else line
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Calls of the yielded function move the bar on by one run."""
+    console = Console(stderr=True)
+    failing = TextColumn("{task.fields[failing]} failing")
+    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), failing, TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("runs", total=total, failing=0)
+        yield lambda failing: progress.update(task, advance=1, failing=failing)

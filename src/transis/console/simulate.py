@@ -1,0 +1,161 @@
+"""`transis simulate`: clusters that crash, partition and merge, and whether a single guarantee was broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from transis.console import arguments
+from transis.console.as_json import written
+from transis.console.diagram.file import write_diagram
+from transis.console.diagram.picture import Picture, picture_of
+from transis.console.runs import Tally, Wish, run, trace_of
+from transis.console.tables import coverage_tables, fault_line, stdout, verdict_table
+from transis.console.words import witness_lines
+from transis.sim.plan import plan_text
+from transis.sim.run import Outcome
+from transis.sim.run import simulate as simulate_plan
+from transis.sim.shrink import Shrunk
+from transis.sim.shrink import shrink as shrink_plan
+from transis.sim.swarm import draw
+
+TOLD_MAX: Final = 3
+"""Failing seeds that are explained in full; each of the others has its replay line."""
+
+VIOLATED: Final = 1
+UNABLE: Final = 2
+
+
+def simulate(
+    engine: Annotated[str, typer.Option(help="Ordering engine: totem.", autocompletion=arguments.complete_engine)] = "totem",
+    nodes: Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run one seed (0 if neither --seed nor --seeds is given).")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes for many seeds; one per processor if not given.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace of each run to DIR/seed-N.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    show: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a single run as a space-time diagram: FILE.html or FILE.svg.")
+    ] = None,
+    broken: Annotated[
+        str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=arguments.complete_broken)
+    ] = "",
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
+    ] = False,
+) -> None:
+    """Simulate clusters under faults and check every guarantee.
+
+    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. The verdict comes
+    with how wild the weather was: which faults struck, and which states and events were reached or never reached.
+    """
+    wish = Wish(
+        engine=arguments.engine_of(engine),
+        seeds=arguments.seeds_of(seed, seeds),
+        nodes=arguments.nodes_of(nodes),
+        jobs=arguments.jobs_of(jobs),
+        broken=arguments.broken_of(broken),
+        trace=arguments.trace_directory(trace),
+    )
+    file = arguments.picture_file(show, "--show")
+    if file is not None and not wish.is_single:
+        raise arguments.wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
+    try:
+        failed = _carry_out(wish, file, json, shrink)
+    except OSError as error:
+        Console(stderr=True).print(f"transis simulate: {error}", style="red", markup=False, highlight=False)
+        raise typer.Exit(UNABLE) from error
+    raise typer.Exit(VIOLATED if failed else 0)
+
+
+def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
+    """Run, tell, draw; True if a guarantee was broken."""
+    tally = run(wish)
+    small = _shrunk(wish, tally) if want_small else None
+    if file is not None:
+        write_diagram(file, _picture(wish, tally, small))
+    if json:
+        print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
+    else:
+        _tell(stdout(), wish, tally, small, file)
+    return bool(tally.failures)
+
+
+def _shrunk(wish: Wish, tally: Tally) -> Shrunk | None:
+    if not tally.failures:
+        return None
+    return shrink_plan(draw(tally.failures[0].seed, wish.nodes), wish.broken)
+
+
+def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
+    outcome = tally.outcome if small is None else simulate_plan(small.plan.seed, small.plan, wish.broken)
+    assert outcome is not None, "a single run keeps its outcome"
+    what = f"seed {outcome.seed}" + (", made small" if small is not None else "")
+    verdict = f"broken: {', '.join(outcome.report.broken)}" if outcome.report.broken else "every guarantee held"
+    counts = f"{len(outcome.plan.names)} nodes, {outcome.views:,} view installations, {outcome.deliveries:,} deliveries"
+    facts = (f"{counts}, {outcome.virtual_us / 1e6:.2f} s of virtual time · {verdict}",)
+    return picture_of(outcome.history, outcome.log, f"Transis, {wish.engine} engine, {what}", facts, outcome.violations)
+
+
+def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
+    if tally.outcome is not None:
+        _tell_plan(out, tally.outcome)
+    out.print(verdict_table(tally.summary.properties))
+    out.print()
+    out.print(fault_line(tally.summary.faults))
+    out.print()
+    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs))
+    out.print()
+    out.print(_totals(wish, tally))
+    _tell_failures(out, wish, tally)
+    if small is not None:
+        out.print(f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n", style="bold")
+        out.print(small.script())
+    if file is not None:
+        out.print(f"Drawn: {file}")
+    if wish.trace is not None:
+        where = trace_of(wish.trace, wish.seeds[0]) if wish.is_single else f"{wish.trace}, a directory per seed"
+        out.print(f"Traces: {where}")
+
+
+def _tell_plan(out: Console, outcome: Outcome) -> None:
+    """The plan and the budgets of a single run: what its seed drew."""
+    plan = outcome.plan
+    out.print(Text(f"Plan of seed {plan.seed}", style="bold"))
+    out.print(plan_text(plan))
+    out.print(f"\nEvent budget: {plan.turns_max:,} turns of nodes under faults; {outcome.turns:,} turns were taken in all.")
+    used = "it did not come to rest" if outcome.settled_us is None else f"{outcome.settled_us / 1e6:.3f} s were needed"
+    out.print(f"Liveness budget: {outcome.budget_us / 1e6:.3f} s of virtual time after the last fault; {used}.\n")
+
+
+def _totals(wish: Wish, tally: Tally) -> str:
+    summary = tally.summary
+    runs = f"{summary.runs:,} run{'s' if summary.runs != 1 else ''}"
+    lines = [
+        f"{runs}, {summary.violations:,} violations, {summary.views:,} view installations, {summary.deliveries:,} deliveries",
+        f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
+    ]
+    if wish.broken:
+        lines.append(f"The engine was broken on purpose: {wish.broken}")
+    return "\n".join(lines)
+
+
+def _tell_failures(out: Console, wish: Wish, tally: Tally) -> None:
+    if not tally.failures:
+        out.print(Text("Every guarantee that was exercised held.", style="green"))
+        return
+    out.print(Text(f"\n{len(tally.failures)} of {tally.summary.runs} runs broke a guarantee.", style="bold red"))
+    if tally.outcome is not None:
+        for line in witness_lines(tally.outcome.history, tally.outcome.violations):
+            out.print(line)
+        out.print(f"replay: {tally.failures[0].replay}")
+        return
+    for failure in tally.failures[:TOLD_MAX]:
+        sentences, _, _ = failure.explanation.partition(failure.replay)
+        out.print(f"{sentences}{failure.replay}")
+    for failure in tally.failures[TOLD_MAX:]:
+        out.print(f"seed {failure.seed}: {', '.join(failure.properties)}; replay: {failure.replay}")

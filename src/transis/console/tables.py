@@ -1,0 +1,124 @@
+"""A sweep in tables for a person: verdicts, what was done to the nodes, and how much of the protocol was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from transis.console.expected import EVENTS, FAULTS, event_names, never_reached, state_names
+from transis.console.meanings import MEANINGS
+from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.sim.coverage import Coverage, Pair
+from transis.sim.sweep import Property
+
+COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
+
+PLAIN_WIDTH: Final = 120
+"""Columns when stdout is no terminal: tables in a log file keep their words."""
+
+
+def stdout() -> Console:
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+
+
+def plain_table(*columns: str, title: str = "") -> Table:
+    """A table without walls; the first column is words, the others are numbers unless told otherwise."""
+    table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    return table
+
+
+def verdict_table(properties: Mapping[str, Property]) -> Table:
+    table = plain_table("guarantee", "verdict", "checks made", "violations", title="Verdict per guarantee")
+    table.add_column("in words")
+    for name, found in properties.items():
+        verdict = Text(found.verdict, style=COLOURS.get(found.verdict, ""))
+        violations = f"{found.violations:,}" if found.violations else ""
+        table.add_row(name, verdict, f"{found.checked:,}", violations, Text(MEANINGS.get(name, ""), style="dim"))
+    return table
+
+
+def fault_line(faults: Mapping[str, int]) -> str:
+    drawn = ", ".join(f"{kind} {count:,}" for kind, count in sorted(faults.items(), key=lambda item: (-item[1], item[0])))
+    return f"Faults drawn: {drawn or 'none'}"
+
+
+def coverage_tables(coverage: Coverage, runs: int) -> RenderableType:
+    """One run cannot reach much, and the tables show what it did not; after many runs, what is missing is named."""
+    parts: list[RenderableType] = [
+        _pair_table("States × events reached", event_names(), _turned(coverage.events), _turned_pairs(EVENTS)),
+        Text(),
+        _pair_table("Faults × states they met", _fault_names(coverage), coverage.faults, FAULTS),
+        Text(),
+        Text(_traps(coverage)),
+        Text(),
+        *(_missing_counts(never_reached(coverage)) if runs == 1 else _missing_names(never_reached(coverage))),
+    ]
+    return Group(*parts)
+
+
+def _turned(counts: Mapping[Pair, int]) -> dict[Pair, int]:
+    """(state, event) as (event, state): events make the rows, for there are more of them."""
+    return {(event, state): count for (state, event), count in counts.items()}
+
+
+def _turned_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
+    return frozenset((event, state) for state, event in pairs)
+
+
+def _fault_names(coverage: Coverage) -> list[str]:
+    return sorted({kind for kind, _ in coverage.faults} | {kind for kind, _ in FAULTS})
+
+
+def _pair_table(title: str, rows: Iterable[str], counts: Mapping[Pair, int], expected: frozenset[Pair]) -> Table:
+    """Counts; `never` where something was expected, nothing where nothing was."""
+    columns = [*state_names(), *sorted({column for _, column in counts} - set(state_names()))]
+    table = plain_table("", *columns, title=title)
+    for row in rows:
+        table.add_row(row, *(_cell(counts.get((row, column), 0), (row, column) in expected) for column in columns))
+    return table
+
+
+def _cell(count: int, expected: bool) -> Text:
+    if count:
+        return Text(f"{count:,}", style="" if expected else "dim")
+    return Text("never", style="yellow") if expected else Text("·", style="dim")
+
+
+def _traps(coverage: Coverage) -> str:
+    fired = ", ".join(f"{trap} ({count:,})" for trap, count in sorted(coverage.traps.items(), key=lambda item: _natural(item[0])))
+    return f"Traps whose trigger fired: {fired or 'none'}"
+
+
+def _natural(name: str) -> tuple[int, str]:
+    digits = "".join(letter for letter in name if letter.isdigit())
+    return (int(digits) if digits else 0, name)
+
+
+def _missing_counts(missing: Mapping[str, list[str]]) -> Iterator[Text]:
+    expected = {"events": len(EVENTS), "faults": len(FAULTS)}
+    told = (f"{len(missing[table])} of {count} expected pairs of states and {table}" for table, count in expected.items())
+    yield Text(f"Never reached in this run: {', '.join(told)}.")
+
+
+def _missing_names(missing: Mapping[str, list[str]]) -> Iterator[Text]:
+    if not any(missing.values()):
+        yield Text("Never reached: nothing that was expected is missing.")
+    for table, names in missing.items():
+        if names:
+            yield Text(f"Never reached, of {table}: ", style="bold").append(_grouped(names), style="not bold")
+
+
+def _grouped(names: Iterable[str]) -> str:
+    """`crash x Commit` and `crash x Gather` as `crash x Commit/Gather`."""
+    together: dict[str, list[str]] = {}
+    for name in names:
+        first, _, second = name.partition(" x ")
+        together.setdefault(first, []).append(second)
+    return ", ".join(f"{first} × {'/'.join(seconds)}" for first, seconds in together.items())

@@ -1,0 +1,149 @@
+"""Deliberately broken engines, a line or two each: what the simulator must catch, or it is too tame.
+
+A defect is a textual change of one source file. It is applied to the code objects of the running process, so that the
+engine itself carries no switch for it; the text must occur exactly once, or the defect is out of date and says so.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import CodeType, FunctionType
+from typing import Final, NamedTuple
+
+from transis.model.errors import UsageError
+
+
+class Change(NamedTuple):
+    """`module` by its name within the package: the stack has loaded it, and the simulator has no business importing it."""
+
+    module: str
+    old: str
+    new: str
+
+
+class Defect(NamedTuple):
+    why: str
+    changes: tuple[Change, ...]
+
+
+DEFECTS: Final[dict[str, Defect]] = {
+    "safe_one_rotation_early": Defect(
+        "a safe message is delivered after one rotation with aru above it instead of two (TOCS95 4.3)",
+        (Change("totem.visit", "min(ring.last_aru_sent, token.aru)", "token.aru"),),
+    ),
+    "after_gap_from_anyone": Defect(
+        "behind the first gap, messages of lost members are delivered too (1.8 step C)",
+        (Change("totem.recovery", "if not gap or old.members[burst.sender] in self._deliver_memb:", "if True:"),),
+    ),
+    "transitional_only_deliver_memb": Defect(
+        "after the transitional view only my_deliver_memb's messages are delivered, as the paper's text has it (F1)",
+        (Change("totem.recovery", "if not gap or old.members[burst.sender]", "if old.members[burst.sender]"),),
+    ),
+    "obligations_off": Defect(
+        "who acknowledged an exchange owes nothing later, and the fail set is cleared on re-entering Gather (F3)",
+        (
+            Change("totem.recovery", "self.obligation |= self._deliver_memb", "pass"),
+            Change(
+                "totem.gather", "        core.forming = None\n", "        core.forming = None\n        self.fail_set.clear()\n"
+            ),
+        ),
+    ),
+    "rotations_not_told_apart": Defect(
+        "a repeated first-rotation commit token is taken for the second rotation (F2)",
+        (
+            Change("totem.engine", "if packet.rotation == 1 else", "if self._core.state is State.GATHER else"),
+            Change("totem.forming", "return self._my_entry in commit.entries and", "return True or"),
+        ),
+    ),
+    "obligation_of_trans_memb": Defect(
+        "the obligation grows by my_trans_memb instead of my_deliver_memb (W3)",
+        (
+            Change(
+                "totem.recovery",
+                "self.obligation |= self._deliver_memb",
+                "self.obligation |= frozenset(entry.node for entry in self._trans_memb)",
+            ),
+        ),
+    ),
+    "incarnation_not_durable": Defect(
+        "the node runs before its incarnation is on disk (C4)",
+        (
+            Change(
+                "stack.node",
+                'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation))',
+                'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation)); self._identity.durable(now)',
+            ),
+        ),
+    ),
+    "floor_before_minimum": Defect(
+        "the floor of one datagram is applied to the share only, before the minimum with the window (W4)",
+        (Change("totem.flow", "return min(max(1, fair), hard_cap)", "return max(0, min(fair, hard_cap))"),),
+    ),
+    "fragments_kept_across_views": Defect(
+        "partial messages survive a regular view, at the sender and at the receivers (trap 1)",
+        (
+            Change("stack.node", "            self._assembler.reset()\n", ""),
+            Change("totem.recovery", "        core.outbox.restart()\n", ""),
+        ),
+    ),
+}
+
+
+@contextmanager
+def broken_engine(name: str) -> Iterator[None]:
+    """Run with the named defect; an empty name changes nothing. The sound engine is back afterwards."""
+    if not name:
+        yield
+        return
+    if name not in DEFECTS:
+        raise UsageError(f"no defect is called {name!r}; known are {', '.join(DEFECTS)}")
+    sound: list[tuple[FunctionType, CodeType]] = []
+    try:
+        for change in DEFECTS[name].changes:
+            sound += _apply(change)
+        yield
+    finally:
+        for function, code in reversed(sound):
+            function.__code__ = code
+
+
+def _apply(change: Change) -> list[tuple[FunctionType, CodeType]]:
+    """Swap the code of every function of the module that the changed text compiles differently."""
+    module = sys.modules[f"transis.{change.module}"]
+    source = inspect.getsource(module)
+    if source.count(change.old) != 1:
+        raise UsageError(f"the defect is out of date: {change.old!r} occurs {source.count(change.old)} times in {change.module}")
+    changed_line = source[: source.index(change.old)].count("\n") + 1
+    tree = ast.parse(source.replace(change.old, change.new))
+    qualname = _enclosing(tree, changed_line)
+    function = _lookup(vars(module), qualname)
+    namespace: dict[str, object] = dict(vars(module))
+    exec(compile(tree, inspect.getfile(module), "exec"), namespace)  # noqa: S102
+    broken = _lookup(namespace, qualname)
+    before = function.__code__
+    function.__code__ = broken.__code__
+    return [(function, before)]
+
+
+def _enclosing(tree: ast.Module, line: int) -> tuple[str, ...]:
+    """The qualified name of the function around a line: at most one class deep, as the engine is written."""
+    for outer in tree.body:
+        if isinstance(outer, ast.FunctionDef) and outer.lineno <= line <= (outer.end_lineno or 0):
+            return (outer.name,)
+        if isinstance(outer, ast.ClassDef):
+            for inner in outer.body:
+                if isinstance(inner, ast.FunctionDef) and inner.lineno <= line <= (inner.end_lineno or 0):
+                    return (outer.name, inner.name)
+    raise UsageError(f"line {line} is in no function")
+
+
+def _lookup(namespace: Mapping[str, object], qualname: tuple[str, ...]) -> FunctionType:
+    found = namespace[qualname[0]]
+    for part in qualname[1:]:
+        found = vars(found)[part]
+    assert isinstance(found, FunctionType)
+    return found

@@ -1,0 +1,18 @@
+"""Mutants: a good history with one wound, and the properties that must notice it.
+
+Each shows that a checker can see. `must` are the properties that it breaks always; `may` those that it breaks depending on
+where it struck, the reason stands beside it; anything else broken is a false alarm. A mutant that finds no place
+to strike in a history returns None. They start from closed histories, where nothing is pending.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.sim.mutants_of_messages import MESSAGES
+from transis.sim.mutants_of_views import VIEWS
+from transis.sim.mutation import Mutant
+
+__all__ = ["MUTANTS", "Mutant"]
+
+MUTANTS: Final[tuple[Mutant, ...]] = (*MESSAGES.mutants, *VIEWS.mutants)

@@ -1,0 +1,201 @@
+"""Readers: segments of a directory back into one history, with what is wrong with the evidence said first.
+
+Data quality comes before guarantees (traces 5), or a recorder's bug looks like a protocol's. What is missing becomes a Gap
+in the trace, so that obligations that touch it are pending. Two kinds of trouble are told apart: a cut or missing
+file is a finding, for a crash or a broken disk can cause it; a file that was never a segment is a TraceError.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+from zlib import crc32
+
+import msgspec
+
+from transis.model.errors import TraceError
+from transis.model.ids import NodeId
+from transis.trace.events import Event, Gap, History, NodeTrace
+from transis.trace.rows import decode_rows
+from transis.trace.segment import FRAME, KIND_BATCH, KIND_FOOTER, KIND_HEADER, MAGIC, SCHEMA, SUFFIX, Footer, Header
+
+CHAIN_BROKEN: Final = "chain broken"
+DENSITY: Final = "density"
+DROPPED: Final = "dropped"
+MISSING: Final = "missing segment"
+STILL_OPEN: Final = "still open"
+TRUNCATED: Final = "truncated tail"
+UNKNOWN_VERSION: Final = "unknown version"
+MIXED: Final = "mixed runs"
+
+ACCEPTED: Final = (SCHEMA - 1, SCHEMA)
+
+Body = TypeVar("Body")
+
+
+class Finding(NamedTuple):
+    """Something about the evidence, not about the protocol."""
+
+    what: str
+    file: str
+    detail: str
+
+
+class Segment(NamedTuple):
+    """One file, read up to its last whole frame."""
+
+    name: str
+    header: Header
+    events: list[Event]
+    footer: Footer | None
+    digest: str
+    torn_bytes: int
+
+
+class Reading(NamedTuple):
+    history: History
+    findings: list[Finding]
+
+
+def read_history(directory: Path) -> History:
+    """The history of a directory of segments; `read_trace` also says what is wrong with the evidence."""
+    return read_trace(directory).history
+
+
+def read_trace(directory: Path) -> Reading:
+    names = sorted(path for path in directory.glob(f"*{SUFFIX}") if path.is_file()) if directory.is_dir() else []
+    if not names:
+        raise TraceError(f"{directory}: holds no trace segment (*{SUFFIX})")
+    findings: list[Finding] = []
+    lives: dict[NodeId, list[Segment]] = {}
+    for path in names:
+        segment = read_segment(path)
+        if segment.header.schema in ACCEPTED:
+            lives.setdefault(segment.header.node, []).append(segment)
+        else:
+            detail = f"schema {segment.header.schema}, this reader knows {' and '.join(map(str, ACCEPTED))}"
+            findings.append(Finding(UNKNOWN_VERSION, path.name, detail))
+    nodes = [NodeTrace(node, _life(lives[node], findings)) for node in sorted(lives)]
+    return Reading(_history(nodes, lives, findings), findings)
+
+
+def read_segment(path: Path) -> Segment:
+    """One segment. A torn tail is fine and counted; anything else that is no frame is a TraceError with its place."""
+    content = path.read_bytes()
+    if not content.startswith(MAGIC):
+        raise TraceError(f"{path.name}: byte 0: not a trace segment")
+    header: Header | None = None
+    footer: Footer | None = None
+    events: list[Event] = []
+    place = digested = len(MAGIC)
+    while footer is None and (length := _whole_frame(path, content, place)):
+        kind, body = content[place + FRAME.size : place + FRAME.size + 1], content[place + FRAME.size + 1 : place + length]
+        if header is None:
+            header = _decode(path, place, kind == KIND_HEADER, body, Header)
+            if header.schema not in ACCEPTED:
+                break
+        elif kind == KIND_FOOTER:
+            footer = _decode(path, place, True, body, Footer)
+        else:
+            events += _batch(path, place, kind, body)
+        place += length
+        digested = digested if footer else place
+    if header is None:
+        raise TraceError(f"{path.name}: byte {place}: the header is cut off")
+    return Segment(path.name, header, events, footer, sha256(content[:digested]).hexdigest(), len(content) - place)
+
+
+def _whole_frame(path: Path, content: bytes, place: int) -> int:
+    """Size of the frame at `place`, or 0 if the file ends, or was cut, before it is whole."""
+
+    if place + FRAME.size > len(content):
+        return 0
+    length, checksum = FRAME.unpack_from(content, place)
+    end = place + FRAME.size + length
+    if end > len(content) or not any(content[place:]):
+        return 0
+    if length and crc32(content[place + FRAME.size : end]) == checksum:
+        return FRAME.size + int(length)
+    if end == len(content):
+        return 0  # The last frame, of which a power cut lost some pages.
+    raise TraceError(f"{path.name}: byte {place}: a damaged frame in the middle of the file")
+
+
+def _decode(path: Path, place: int, expected: bool, body: bytes, kind: type[Body]) -> Body:
+    if not expected:
+        raise TraceError(f"{path.name}: byte {place}: {kind.__name__.lower()} expected")
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise TraceError(f"{path.name}: byte {place}: no {kind.__name__.lower()}: {error}") from error
+
+
+def _batch(path: Path, place: int, kind: bytes, body: bytes) -> list[Event]:
+    if kind != KIND_BATCH:
+        return []  # A kind of frame that a later version added.
+    try:
+        return decode_rows(body)
+    except TraceError as error:
+        raise TraceError(f"{path.name}: byte {place}: {error}") from error
+
+
+def _life(segments: list[Segment], findings: list[Finding]) -> list[Event]:
+    """The events of one life, with a Gap wherever some are missing."""
+    segments.sort(key=lambda segment: segment.header.number)
+    before: Segment | None = None
+    events: list[Event] = []
+    for segment in segments:
+        findings += _link(before, segment)
+        findings += _seal(segment, last=segment is segments[-1])
+        events += segment.events
+        before = segment
+    return _with_gaps(events, segments[0].name, findings)
+
+
+def _link(before: Segment | None, segment: Segment) -> list[Finding]:
+    expected = 1 if before is None else before.header.number + 1
+    number = segment.header.number
+    if number != expected:
+        missing = f"segments {expected} to {number - 1} are not there" if number > expected else f"segment {number} twice"
+        return [Finding(MISSING, segment.name, missing)]
+    if segment.header.previous != ("" if before is None else before.digest):
+        return [Finding(CHAIN_BROKEN, segment.name, "it does not follow the segment before it")]
+    return []
+
+
+def _seal(segment: Segment, last: bool) -> list[Finding]:
+    found = []
+    if segment.torn_bytes:
+        found.append(Finding(TRUNCATED, segment.name, f"{segment.torn_bytes} bytes at its end are no whole frame"))
+    footer = segment.footer
+    if footer is None:
+        detail = "not sealed: its node is still writing, or was cut off" if last else "not sealed, but another follows"
+        found.append(Finding(STILL_OPEN if last else CHAIN_BROKEN, segment.name, detail))
+    elif footer.digest != segment.digest or footer.events != len(segment.events):
+        found.append(Finding(CHAIN_BROKEN, segment.name, "its content is not what its seal says"))
+    return found
+
+
+def _with_gaps(events: list[Event], name: str, findings: list[Finding]) -> list[Event]:
+    whole: list[Event] = []
+    expected = 1
+    for event in events:
+        if event.lseq != expected:
+            if isinstance(event, Gap) and (event.first_lseq, event.last_lseq) == (expected, event.lseq - 1):
+                findings.append(Finding(DROPPED, name, f"the recorder dropped events {expected} to {event.last_lseq}"))
+            else:
+                findings.append(Finding(DENSITY, name, f"event {expected} expected, {event.lseq} found"))
+                whole.append(Gap(expected, event.time_us, expected, max(expected, event.lseq - 1)))
+        whole.append(event)
+        expected = event.lseq + 1
+    return whole
+
+
+def _history(nodes: list[NodeTrace], lives: dict[NodeId, list[Segment]], findings: list[Finding]) -> History:
+    lasts = [segments[-1] for segments in lives.values()]
+    closed = bool(lasts) and all(last.footer is not None and last.footer.closed for last in lasts)
+    runs = sorted({(last.header.cluster, last.header.run, last.header.mode) for last in lasts})
+    if len(runs) > 1:
+        findings.append(Finding(MIXED, lasts[0].name, f"{len(runs)} runs or modes in one directory"))
+    return History(nodes, closed, runs[0][2] if runs else "evs")

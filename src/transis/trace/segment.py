@@ -1,0 +1,194 @@
+"""Segments: the append-only files a node writes its events into, chained so that nothing can be missing unseen.
+
+    segment = MAGIC, header frame, batch frames ..., footer frame when sealed
+    frame   = u32 length of payload | u32 crc32 of payload | payload = one byte for the kind, then msgpack
+
+Rules of this file:
+1. One flush of the recorder is one write of whole frames; what a crash cuts off is at most the last one.
+2. A segment is sealed by its footer and never touched again. The next one names its digest, so a reader can tell
+   missing, cut and still open segments apart (traces 3).
+3. The writer never stalls and never raises for a disk that fails: it takes nothing, says so, and the recorder writes a Gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from io import FileIO
+from pathlib import Path
+from struct import Struct
+from typing import Final
+from urllib.parse import quote
+from zlib import crc32
+
+import msgspec
+
+from transis.model.ids import NodeId
+from transis.trace.events import Event
+from transis.trace.rows import encode_rows
+
+MAGIC: Final = b"transis trace\n"
+SCHEMA: Final = 1
+"""Version of header, rows and footer. Readers accept this one and the one before."""
+
+SUFFIX: Final = ".trace"
+
+SEGMENT_BYTES: Final = 128 * 1024 * 1024
+"""A segment is sealed when it has grown beyond this: large enough for columnar conversion, small enough to move."""
+
+FRAME_EVENTS_MAX: Final = 16_384
+"""Events of one frame: bounds what a reader must hold to check one checksum."""
+
+FRAME: Final = Struct(">II")
+KIND_HEADER: Final = b"H"
+KIND_BATCH: Final = b"B"
+KIND_FOOTER: Final = b"F"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Who wrote a segment, and which one came before it."""
+
+    cluster: str
+    run: str
+    node: NodeId
+    schema: int = SCHEMA
+    number: int = 1
+    previous: str = ""
+    engine: str = "totem"
+    mode: str = "evs"
+    build: str = ""
+
+
+class Footer(msgspec.Struct, frozen=True):
+    """The seal: what the segment holds, and the digest of every byte before this frame."""
+
+    first_lseq: int
+    last_lseq: int
+    events: int
+    digest: str
+    closed: bool = False
+    """True on the last segment of a run that reached quiescence."""
+
+
+class SegmentWriter:
+    """A sink for the recorder that writes segments into a directory."""
+
+    def __init__(self, directory: Path, header: Header, limit_bytes: int = SEGMENT_BYTES) -> None:
+        self._directory = directory
+        self._header = header
+        self._limit_bytes = limit_bytes
+        self._file: FileIO | None = None
+        self._size = 0
+        self._sha = sha256()
+        self._first_lseq = self._last_lseq = self._events = 0
+        self._done = False
+
+    def write(self, events: Sequence[Event]) -> bool:
+        """Append one batch; False if the disk did not take it, and then nothing of it is there."""
+        if self._done or not events:
+            return not events
+        opening = b"" if self._file is not None else self._opening()
+        if self._file is None and not self._open():
+            return False
+        if not self._append(opening + b"".join(_frames(events))):
+            return False
+        self._first_lseq = self._first_lseq or events[0].lseq
+        self._last_lseq = events[-1].lseq
+        self._events += len(events)
+        if self._size >= self._limit_bytes:
+            self._seal(closed=False)
+        return True
+
+    def close(self, closed: bool = False) -> None:
+        """Seal the last segment; `closed` says that the run reached quiescence."""
+        if self._file is None and not self._done and self._open():
+            self._append(self._opening())
+        self._seal(closed)
+        self._done = True
+
+    def release(self) -> None:
+        """Close the file without sealing it, as the end of a process does."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._done = True
+
+    def _opening(self) -> bytes:
+        return MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(self._header))
+
+    def _open(self) -> bool:
+        """Segments are created, never opened again: an existing file of this name belongs to somebody else."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._file = FileIO(self._directory / segment_name(self._header), "x")
+        except OSError:
+            return False
+        self._size = self._first_lseq = self._last_lseq = self._events = 0
+        self._sha = sha256()
+        return True
+
+    def _append(self, content: bytes) -> bool:
+        assert self._file is not None
+        try:
+            written = self._file.write(content)
+        except OSError:
+            written = 0
+        if written == len(content):
+            self._size += written
+            self._sha.update(content)
+            return True
+        self._take_back()
+        return False
+
+    def _take_back(self) -> None:
+        """Cut off a frame of which only a part arrived; if that fails too, this segment ends here, torn."""
+        assert self._file is not None
+        try:
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            if self._size == 0:
+                self._discard_empty()
+        except OSError:
+            self._abandon()
+
+    def _discard_empty(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._file = None
+        (self._directory / segment_name(self._header)).unlink()
+
+    def _seal(self, closed: bool) -> None:
+        if self._file is None:
+            return
+        footer = Footer(self._first_lseq, self._last_lseq, self._events, self._sha.hexdigest(), closed)
+        digest = footer.digest
+        if self._append(frame(KIND_FOOTER, msgspec.msgpack.encode(footer))) and self._file is not None:
+            self._file.close()
+            self._next_segment(digest)
+
+    def _abandon(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._next_segment(self._sha.hexdigest())
+
+    def _next_segment(self, previous: str) -> None:
+        self._file = None
+        self._header = msgspec.structs.replace(self._header, number=self._header.number + 1, previous=previous)
+
+
+def segment_name(header: Header) -> str:
+    """Names sort in the order of segments; a node's name is quoted, for it may hold any printable character."""
+    node = header.node
+    return f"{quote(node.name, safe='')}-{node.incarnation}-{node.boot:016x}-{header.number:06d}{SUFFIX}"
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    payload = kind + body
+    return FRAME.pack(len(payload), crc32(payload)) + payload
+
+
+def _frames(events: Sequence[Event]) -> list[bytes]:
+    return [
+        frame(KIND_BATCH, encode_rows(events[start : start + FRAME_EVENTS_MAX]))
+        for start in range(0, len(events), FRAME_EVENTS_MAX)
+    ]

@@ -1,0 +1,56 @@
+"""Every mutant breaks what it must, and nothing outside what it may."""
+
+from functools import cache
+from itertools import islice
+from random import Random
+
+import pytest
+
+from transis.sim.abstract import good_history
+from transis.sim.checkers import PROPERTIES, check
+from transis.sim.mutants import MUTANTS, Mutant
+from transis.trace.events import History
+
+SEEDS = 60
+STRIKES = 4
+
+
+@cache
+def drawn(seed: int) -> History:
+    return good_history(seed, steps=300)
+
+
+def wounded(mutant: Mutant) -> list[History]:
+    """The first few drawn histories in which the mutant finds a place to strike."""
+    tries = (mutant(drawn(seed), Random(f"{seed}:{mutant.name}")) for seed in range(SEEDS))
+    return list(islice((history for history in tries if history is not None), STRIKES))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_breaks_its_set_and_nothing_else(mutant: Mutant) -> None:
+    histories = wounded(mutant)
+    assert histories, "it never found a place to strike"
+    for history in histories:
+        outcome = check(history)
+        broken = set(outcome.broken)
+        told = [violation.explanation for violation in outcome.violations]
+        assert mutant.must <= broken, told
+        assert broken <= mutant.must | mutant.may, told
+
+
+def test_every_property_is_broken_by_a_mutant() -> None:
+    assert set().union(*(mutant.must for mutant in MUTANTS)) == set(PROPERTIES)
+
+
+def test_names_are_unique_and_properties_exist() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 20
+    for mutant in MUTANTS:
+        assert mutant.must | mutant.may <= set(PROPERTIES)
+        assert not mutant.must & mutant.may
+
+
+def test_a_mutant_leaves_its_history_alone() -> None:
+    before = good_history(3, steps=300)
+    for mutant in MUTANTS:
+        mutant(drawn(3), Random(1))
+    assert drawn(3) == before

@@ -1,0 +1,183 @@
+"""A toy language for histories: one line per life of a node, so that a whole case is read at a glance.
+
+    a: R4{a,b} s1 s2! d1 d2 T6{a} R8{a}
+    b: R4{a,b} d1 x
+
+R4{a,b}   installs the regular configuration 4 with these members; the first of them represents it (R4@b{..}: b does)
+T6{a}     installs the transitional configuration 6 after the regular one in force
+s1 s1! s1~ s1?   submits and sends message 1 as agreed, safe, causal, basic; its place on its ring is 1
+u1        only submits it; o1 only sends it (with the same marks); r1 refuses it
+d1        delivers message 1; d1=7 claims that its place is 7; d9<b delivers one that b never sent
+x z ?     failed, stopped, ended nobody knows how;  g  a gap in the trace;  f(words)  a fault;  +500  time passes
+a2        as a name: the second incarnation of a
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.service import Service
+from transis.model.view import Cause, Member, View
+from transis.sim.checkers import Report, check
+from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
+
+MARKS = {"": Service.AGREED, "!": Service.SAFE, "~": Service.CAUSAL, "?": Service.BASIC}
+ENDS = {"x": "failed", "z": "stopped", "?": "unknown"}
+TOKEN = re.compile(r"f\([^)]*\)|\S+")
+
+
+class Message(NamedTuple):
+    id: MessageId
+    service: Service
+
+
+def node(name: str) -> NodeId:
+    incarnation = int(name[1:] or 1)
+    return NodeId(name[0], incarnation, 100 * incarnation + ord(name[0]))
+
+
+def view_id(token: str) -> ViewId:
+    kind = ViewKind.REGULAR if token[0] == "R" else ViewKind.TRANSITIONAL
+    rep = re.search(r"@(\w+)", token)
+    number = re.match(r"[RT](\d+)", token)
+    assert number is not None
+    return ViewId(kind, int(number[1]), node(rep[1]) if rep else node(members(token)[0]))
+
+
+def members(token: str) -> list[str]:
+    return token[token.index("{") + 1 : -1].split(",")
+
+
+class Toy:
+    """Compiles the lines of one history."""
+
+    def __init__(self, text: str) -> None:
+        lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+        self.scripts = {line.split(":")[0]: TOKEN.findall(line.split(":", 1)[1]) for line in lines}
+        self.messages = self._messages()
+
+    def history(self, closed: bool = True, promises: str = "evs") -> History:
+        nodes = [NodeTrace(node(name), self._events(name)) for name in self.scripts]
+        return History(nodes, closed, promises)
+
+    def _messages(self) -> dict[str, Message]:
+        found: dict[str, Message] = {}
+        for name, tokens in self.scripts.items():
+            counter = 0
+            for token in tokens:
+                sent = re.fullmatch(r"([suo])(\d+)([!~?]?)", token)
+                if sent and sent[2] not in found:
+                    counter += 1
+                    found[sent[2]] = Message(MessageId(ProcessId(node(name), 0), counter), MARKS[sent[3]])
+        return found
+
+    def _previous(self, member: str, ring: ViewId) -> ViewId | None:
+        """The regular configuration from which a member comes into `ring`, as its own line tells."""
+        before = None
+        for token in self.scripts.get(member, []):
+            if token[0] == "R":
+                if view_id(token) == ring or view_id(token).seq >= ring.seq:
+                    return before
+                before = view_id(token)
+        return before
+
+    def _view(self, token: str, regular: ViewId | None) -> View:
+        own = view_id(token)
+        if own.is_regular:
+            joined = [Member(node(name), "", self._previous(name, own)) for name in members(token)]
+            return View(own, own, tuple(joined), Cause("toy"), 0)
+        assert regular is not None
+        return View(own, regular, tuple(Member(node(name), "", regular) for name in members(token)), Cause("toy"), 0)
+
+    def _events(self, name: str) -> list[Event]:
+        return _Line(self, name).compile()
+
+
+class _Line:
+    def __init__(self, toy: Toy, name: str) -> None:
+        self.toy = toy
+        self.name = name
+        self.events: list[Event] = []
+        self.now = 0
+        self.conf = self.regular = ViewId(ViewKind.REGULAR, 0, node(name))
+        self.installed = False
+        self.tpos = 0
+
+    def compile(self) -> list[Event]:
+        for token in self.toy.scripts[self.name]:
+            self.now += 10
+            self._token(token)
+        return self.events
+
+    @property
+    def lseq(self) -> int:
+        return len(self.events) + 1
+
+    def _token(self, token: str) -> None:
+        if token[0] in "RT":
+            self._install(token)
+        elif token in ENDS:
+            self.events.append(End(self.lseq, self.now, ENDS[token]))
+        elif token == "g":
+            self.events.append(Gap(self.lseq, self.now, self.lseq, self.lseq))
+        elif token[0] == "f":
+            self.events.append(Fault(self.lseq, self.now, token[2:-1]))
+        elif token[0] == "+":
+            self.now += int(token[1:])
+        elif token[0] == "d":
+            self._deliver(token)
+        else:
+            self._send(token)
+
+    def _install(self, token: str) -> None:
+        view = self.toy._view(token, self.regular)
+        self.conf = view.id
+        if view.id.is_regular:
+            self.regular, self.tpos = view.id, 0
+        self.events.append(Conf(self.lseq, self.now, view))
+
+    def _send(self, token: str) -> None:
+        number = re.sub(r"\D", "", token)
+        message = self.toy.messages[number]
+        counter, service = message.id.counter, message.service
+        if token[0] in "su":
+            self.events.append(Submit(self.lseq, self.now, 0, counter, 1, service, b""))
+        if token[0] in "so":
+            place = Place(int(number), 0)
+            self.events.append(Sent(self.lseq, self.now, self.regular, 0, counter, 1, service, b"", place, 0))
+        if token[0] == "r":
+            self.events.append(Refuse(self.lseq, self.now, 0, counter, 1, "toy"))
+
+    def _deliver(self, token: str) -> None:
+        match = re.fullmatch(r"d(\d+)(?:=(\d+))?(?:<(\w+))?", token)
+        assert match is not None
+        number, place, stranger = match[1], int(match[2] or match[1]), match[3]
+        message = Message(MessageId(ProcessId(node(stranger), 0), 900 + int(number)), Service.AGREED) if stranger else None
+        (process, counter), service = message or self.toy.messages[number]
+        tpos = -1
+        if service is not Service.BASIC:
+            tpos, self.tpos = self.tpos, self.tpos + 1
+        self.events.append(
+            Delivery(
+                self.lseq, self.now, self.conf, self.regular, process, counter, 1, service, b"", Place(place, 0), tpos, 0, 0, 0
+            )
+        )
+
+
+def history(text: str, closed: bool = True, promises: str = "evs") -> History:
+    return Toy(text).history(closed, promises)
+
+
+def report(text: str, closed: bool = True) -> Report:
+    return check(history(text, closed))
+
+
+def broken(text: str, closed: bool = True) -> set[str]:
+    return set(report(text, closed).broken)
+
+
+def word(text: str, name: str, closed: bool = True) -> str:
+    """The verdict of one property."""
+    return report(text, closed).verdicts[name].verdict

@@ -1,0 +1,74 @@
+"""Time to x, and words into rows."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transis.console.diagram.labels import GAP_PX, Rows, fitting, shortened, width_of
+from transis.console.diagram.picture import Moment, Step
+from transis.console.diagram.scale import SILENCE_PX, TICK_PX, Scale, clock
+
+TIMES = st.lists(st.integers(0, 10_000_000), min_size=1, max_size=60)
+
+
+@given(TIMES, TIMES, st.lists(st.integers(0, 10_000_000), max_size=30))
+def test_time_never_runs_backwards(busy: list[int], rooms: list[int], asked: list[int]) -> None:
+    scale = Scale(busy, set(rooms), set(), 800.0, 20.0)
+    moments = sorted(Moment(time_us, step) for time_us in {*busy, *rooms, *asked} for step in Step)
+    places = [scale.x(moment) for moment in moments]
+    assert all(before <= after + 1e-6 for before, after in pairwise(places))
+    assert places[0] >= 0
+    assert max(scale.x(Moment(time_us, Step.AFTER)) for time_us in {*busy, *rooms}) <= scale.width + 1e-6
+
+
+@given(TIMES)
+def test_an_instant_with_a_room_is_that_wide(busy: list[int]) -> None:
+    scale = Scale(busy, {busy[0]}, set(), 800.0, 20.0)
+    assert round(scale.x(Moment(busy[0], Step.AFTER)) - scale.x(Moment(busy[0])), 6) == 20.0
+
+
+def test_a_long_silence_is_cut_short_and_said() -> None:
+    busy = [*range(0, 1_000, 10), 5_000_000]
+    scale = Scale(busy, set(), set(), 900.0, 20.0)
+    assert [(silence.start_us, silence.end_us) for silence in scale.silences] == [(990, 5_000_000)]
+    assert scale.at(5_000_000) - scale.at(990) <= SILENCE_PX
+
+
+def test_between_two_cuts_time_is_straight() -> None:
+    scale = Scale(range(0, 1_000, 10), set(), set(), 500.0, 20.0)
+    assert round(scale.at(200) - scale.at(100), 3) == round(scale.at(800) - scale.at(700), 3)
+
+
+@given(TIMES)
+def test_ticks_do_not_touch(busy: list[int]) -> None:
+    places = [x for _, x in Scale(busy, set(), set(), 800.0, 20.0).ticks()]
+    assert places[0] == 0
+    assert all(after - before >= TICK_PX for before, after in pairwise(places))
+
+
+def test_times_are_written_as_people_write_them() -> None:
+    shown = [clock(time_us) for time_us in (0, 350, 1_000, 12_500, 999_999, 1_250_000)]
+    assert shown == ["0", "350 µs", "1 ms", "12.5 ms", "999.999 ms", "1.25 s"]
+
+
+@given(st.lists(st.tuples(st.floats(0, 500), st.floats(1, 200)), max_size=40))
+def test_labels_of_a_row_do_not_overlap(wanted: list[tuple[float, float]]) -> None:
+    rows = Rows(3, 600.0)
+    taken: dict[int, float] = {}
+    for x, width in sorted(wanted):
+        place = rows.place(x, width)
+        if place is not None:
+            row, left = place
+            assert left >= taken.get(row, 0.0)
+            assert left + width <= 600.0 + 1e-6
+            taken[row] = left + width + GAP_PX
+    assert rows.used == len(taken)
+
+
+def test_the_longest_wording_that_fits_is_chosen() -> None:
+    wordings = ("R8{a,b,c}", "R8 3", "R8")
+    assert fitting(wordings, width_of("R8{a,b,c}")) == "R8{a,b,c}"
+    assert fitting(wordings, width_of("R8")) == "R8"
+    assert fitting(wordings, 1.0) == ""
+    assert shortened("partition a,b | c", 10) == "partition…"

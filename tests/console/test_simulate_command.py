@@ -1,0 +1,148 @@
+"""`transis simulate`: exit codes, what is printed, and what a machine reads."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from transis import __version__
+from transis.console.main import app
+from transis.console.meanings import MEANINGS
+from transis.trace.digest import digest
+from transis.trace.reader import read_trace
+
+RUNNER = CliRunner()
+SMALL = ["simulate", "--nodes", "2", "--jobs", "1"]
+
+
+def parsed(*arguments: str) -> dict[str, Any]:
+    outcome = RUNNER.invoke(app, [*SMALL, "--json", *arguments])
+    assert outcome.exit_code == 0, outcome.output
+    found = json.loads(outcome.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_version_is_one_line() -> None:
+    outcome = RUNNER.invoke(app, ["--version"])
+    assert outcome.exit_code == 0
+    assert outcome.stdout == f"transis {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+def test_help_has_an_example(command: str) -> None:
+    outcome = RUNNER.invoke(app, [command, "--help"])
+    assert outcome.exit_code == 0
+    assert f"transis {command} --" in outcome.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "allowed"),
+    [
+        (["--seeds", "5:2"], "--seeds", "A must be less than B"),
+        (["--seeds", "3:3"], "--seeds", "A must be less than B"),
+        (["--seeds", "ten"], "--seeds", "must be A:B"),
+        (["--seed", "-1"], "--seed", "must be 0 to"),
+        (["--seed", "1", "--seeds", "1:2"], "--seeds", "not both"),
+        (["--engine", "lansis"], "--engine", "not built yet"),
+        (["--engine", "paxos"], "--engine", "must be one of totem, lansis"),
+        (["--nodes", "0"], "--nodes", "must be 1 to"),
+        (["--jobs", "0"], "--jobs", "at least 1"),
+        (["--broken", "everything"], "--broken", "must be one of"),
+        (["--show", "run.png"], "--show", ".html or .svg"),
+        (["--show", "nowhere/at/all/run.svg"], "--show", "there is no directory"),
+        (["--seeds", "0:2", "--show", "run.html"], "--show", "single run"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: list[str], named: str, allowed: str) -> None:
+    outcome = RUNNER.invoke(app, ["simulate", *arguments], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert named in outcome.stderr
+    assert allowed in outcome.stderr
+    assert "Traceback" not in outcome.output
+
+
+def test_json_has_what_a_machine_needs_and_nothing_else_is_printed() -> None:
+    found = parsed("--seeds", "0:3")
+    assert found["runs"] == 3
+    assert found["violations"] == 0
+    assert found["engine"] == "totem"
+    assert found["seeds"] == {"first": 0, "last": 2, "count": 3}
+    assert found["deliveries"] > 0
+    assert found["views"] > 0
+    assert found["virtual_s"] > 0
+    assert found["wall_s"] > 0
+    assert found["failing"] == []
+    assert all(isinstance(count, int) for count in found["faults"].values())
+    assert set(found["coverage"]["never_reached"]) >= {"events", "faults", "traps"}
+
+
+def test_json_names_every_guarantee_exactly_once() -> None:
+    found = parsed("--seed", "1")
+    judged = list(found["properties"])
+    named = [*judged, *found["not_exercised"], *found["not_promised"]]
+    assert sorted(named) == sorted(MEANINGS)
+    for verdict in found["properties"].values():
+        assert verdict["verdict"] in ("held", "pending")
+        assert verdict["checked"] > 0
+        assert verdict["violations"] == 0
+
+
+def test_a_sweep_adds_up_its_runs() -> None:
+    together = parsed("--seeds", "0:2")
+    apart = [parsed("--seed", seed) for seed in ("0", "1")]
+    for key in ("deliveries", "views", "turns"):
+        assert together[key] == sum(one[key] for one in apart)
+    checks = [one["properties"]["no_creation"]["checked"] for one in apart if "no_creation" in one["properties"]]
+    assert together["properties"]["no_creation"]["checked"] == sum(checks)
+
+
+def test_a_single_run_tells_its_plan_its_budget_and_its_verdicts() -> None:
+    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "2"])
+    assert outcome.exit_code == 0, outcome.output
+    for words in (
+        "Plan of seed 2",
+        "Event budget",
+        "Liveness budget",
+        "total_order_6_1",
+        "Faults drawn",
+        "Never reached",
+        "runs a minute",
+    ):
+        assert words in outcome.stdout
+
+
+def test_a_broken_engine_is_caught_explained_and_replayable() -> None:
+    command = ["simulate", "--nodes", "3", "--jobs", "1", "--seeds", "0:4", "--broken", "rotations_not_told_apart"]
+    outcome = RUNNER.invoke(app, command)
+    assert outcome.exit_code == 1, outcome.output
+    replay = next(line for line in outcome.stdout.splitlines() if line.startswith("replay: "))
+    again = RUNNER.invoke(app, replay.removeprefix("replay: transis ").split())
+    assert again.exit_code == 1
+    assert replay in again.stdout
+
+
+def test_traces_are_written_and_read_back(tmp_path: Path) -> None:
+    parsed("--seeds", "0:2", "--trace", str(tmp_path / "traces"))
+    parsed("--seed", "0", "--trace", str(tmp_path / "again"))
+    first, second = read_trace(tmp_path / "traces" / "seed-0"), read_trace(tmp_path / "again" / "seed-0")
+    assert first.findings == []
+    assert digest(first.history) == digest(second.history)
+    assert (tmp_path / "traces" / "seed-1").is_dir()
+
+
+def test_traces_do_not_mix_with_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("else")
+    outcome = RUNNER.invoke(app, [*SMALL, "--trace", str(tmp_path)], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert "new or empty" in outcome.stderr
+
+
+@pytest.mark.parametrize("name", ["run.html", "run.svg"])
+def test_show_draws_the_run(tmp_path: Path, name: str) -> None:
+    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "1", "--show", str(tmp_path / name)])
+    assert outcome.exit_code == 0, outcome.output
+    assert "<svg" in (tmp_path / name).read_text()
+    assert name in outcome.stdout.replace("\n", "")

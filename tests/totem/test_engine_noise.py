@@ -1,0 +1,194 @@
+"""Packets that must change nothing: duplicates, strangers, the past, and commit tokens that come twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.totem.hand import Table, cut_off, is_commit, is_token, node_id
+from transis.model.contract import (
+    Output,
+    Port,
+    Send,
+)
+from transis.model.ids import RingId, RingTag
+from transis.model.service import DatagramClass, Service
+from transis.model.view import Cause
+from transis.totem.states import State
+from transis.wire.burst import Burst
+from transis.wire.header import DataHeader, encode_data
+from transis.wire.packets import Commit, CommitEntry, Join, Wake
+from transis.wire.token import NOBODY, Token
+
+SECOND = 1_000_000
+
+
+def sends(outputs: list[Output], port: Port) -> list[Send]:
+    return [output for output in outputs if isinstance(output, Send) and output.port is port]
+
+
+# --- what changes nothing (traps 5, 12, 13, 14; F2, W9) -------------------------------------------------------------
+
+
+def _unmoved(table: Table, name: str, *packets: Burst | Token | Commit | Join | Wake) -> None:
+    """Handing over these packets puts nothing out and moves no timer, no state, no ring."""
+    engine = table[name].engine
+    before = (engine.state, engine.ring_id, engine.deadline())
+    for packet in packets:
+        assert table.hand(name, packet) == []
+        assert (engine.state, engine.ring_id, engine.deadline()) == before
+
+
+def _token(ring: RingTag, **changes: object) -> Token:
+    token = Token(ring, 0, 1, 1 << 40, 0, 0, 0, NOBODY, 0, 0, False, 0, [])
+    return replace(token, **changes)  # type: ignore[arg-type]
+
+
+def test_tokens_of_another_ring_target_or_sender_change_nothing() -> None:
+    table = Table("abc")
+    ring = table.form("abc").tag
+    for name, rank in zip("abc", range(3), strict=True):
+        before, after = (rank - 1) % 3, (rank + 1) % 3
+        _unmoved(
+            table,
+            name,
+            _token(RingTag(ring.seq + 4, ring.boot), sender=before, target=rank),
+            _token(RingTag(ring.seq, ring.boot + 1), sender=before, target=rank),
+            _token(ring, sender=before, target=after),
+            _token(ring, sender=after, target=rank),
+            _token(ring, sender=rank, target=rank),
+            _token(ring, sender=100, target=rank),
+            _token(ring, sender=before, target=rank, token_seq=0),
+            _token(ring, sender=before, target=rank, token_seq=1),
+        )
+
+
+def test_a_token_that_forgot_what_i_sent_is_no_token_of_mine() -> None:
+    table = Table("ab")
+    ring = table.form("ab").tag
+    table.submit("b", Service.AGREED, "kept")
+    table.run_until(lambda: table.texts("b") == ["kept"])
+    _unmoved(table, "b", _token(ring, sender=0, target=1, seq=0))
+
+
+def test_duplicated_tokens_change_nothing_but_their_count() -> None:
+    """Every token arrives three times: the same messages in the same order, at the same virtual time."""
+    results = []
+    for after in ([], [0, 250]):
+        table = Table("abc")
+        table.copies += [(is_token, delay) for delay in after]
+        table.form("abc")
+        for turn in range(6):
+            table.submit("abc"[turn % 3], Service.SAFE, str(turn))
+        table.run_until(lambda table=table: all(len(table[name].heard) == 6 for name in "abc"))  # type: ignore[misc]
+        results.append((table.now, [table[name].history for name in "abc"]))
+    assert results[0] == results[1]
+
+
+def test_a_duplicated_token_does_not_hide_that_a_member_died() -> None:
+    """Trap 13: the predecessor lives and repeats its token, but the ring is dead all the same."""
+    table = Table("abc")
+    table.form("abc")
+    table.drops.append(cut_off("c"))
+    table.copies += [(is_token, 500 * copy) for copy in range(1, 60)]
+    table.run_until(lambda: table.all_in("ab"))
+    assert table["a"].history[-2:] == ["transitional ab", "regular ab"]
+
+
+def _entry(name: str, *, filled: bool, ring: RingId) -> CommitEntry:
+    return CommitEntry(node_id(name), "", b"", filled, ring if filled else None, b"", 0, 0, False, frozenset({node_id(name)}), 0)
+
+
+@pytest.mark.parametrize("rotation", [1, 2])
+@pytest.mark.parametrize("members", ["ab", "abc", "xb", "bz"])
+def test_commit_tokens_do_not_touch_a_healthy_ring(members: str, rotation: int) -> None:
+    table = Table("ab")
+    ring = table.form("ab")
+    entries = tuple(_entry(name, filled=True, ring=ring) for name in members)
+    commit = Commit(RingId(ring.seq + 400, node_id(members[0])), rotation, 9, 0, 1, 0, Cause("forged"), entries)
+    _unmoved(table, "b", commit, commit._replace(target=0), commit._replace(ring=RingId(ring.seq, node_id(members[0]))))
+
+
+def _gathering(members: str) -> Table:
+    """`b` has lost the token and gathers with whoever it had; nothing it sends arrives."""
+    table = Table(members)
+    table.form(members)
+    table.drops.append(lambda _: True)
+    table.run_until(lambda: table["b"].engine.state is State.GATHER)
+    return table
+
+
+def test_in_gather_only_a_commit_token_of_my_own_proposal_above_all_rings_is_taken() -> None:
+    table = _gathering("abc")
+    old = table["b"].engine.ring_id
+    full = tuple(_entry(name, filled=name == "a", ring=old) for name in "abc")
+    fresh = Commit(RingId(old.seq + 4, node_id("a")), 1, 1, 0, 1, 0, Cause("token lost"), full)
+    _unmoved(
+        table,
+        "b",
+        fresh._replace(ring=old),
+        fresh._replace(ring=RingId(old.seq - 4, node_id("a"))),
+        fresh._replace(target=2),
+        fresh._replace(entries=full[:2]),
+        fresh._replace(entries=(*full, _entry("d", filled=False, ring=old))),
+        fresh._replace(rotation=2),
+    )
+    assert table.hand("b", fresh) != []
+    assert table["b"].engine.state is State.COMMIT
+    # W9: what was accepted once is never accepted again, not even after going back to Gather.
+    table.run_until(lambda: table["b"].engine.state is State.GATHER)
+    assert table.hand("b", fresh) == []
+    assert table["b"].engine.state.value == "Gather"
+
+
+def test_data_of_unknown_ranks_and_other_rings_changes_nothing() -> None:
+    table = Table("ab")
+    ring = table.form("ab").tag
+    header = DataHeader(DatagramClass.ORDERED, ring, 77, 1, 1, 1, 1, 0, True, False)
+    strange = header._replace(ring=RingTag(ring.seq + 4, ring.boot), sender=0)
+    left = header._replace(ring=RingId(0, node_id("b")).tag, sender=0)
+    _unmoved(table, "b", *(Burst(each, [encode_data(each, b"?")]) for each in (header, strange, left)))
+
+
+def test_a_wake_of_another_ring_changes_nothing() -> None:
+    table = Table("ab")
+    ring = table.form("ab").tag
+    table.run(SECOND)
+    _unmoved(table, "a", Wake(RingTag(ring.seq + 4, ring.boot), 1), Wake(RingTag(ring.seq, ring.boot + 1), 1))
+
+
+def test_a_stopped_engine_ignores_everything() -> None:
+    table = Table("ab")
+    ring = table.form("ab").tag
+    table["b"].engine.stop(table.now, "over")
+    table.carry("b")
+    _unmoved(table, "b", _token(ring, sender=0, target=1), Wake(ring, 1))
+
+
+# --- the commit token, twice (T2, F2) -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rotations", [(1,), (2,), (1, 2)])
+@pytest.mark.parametrize("after_us", [0, 150, 350, 5_000])
+def test_duplicated_commit_tokens_install_one_ring_once(rotations: tuple[int, ...], after_us: int) -> None:
+    table = Table("abc")
+    table.copies.append((lambda j: isinstance(j.packet, Commit) and j.packet.rotation in rotations, after_us))
+    table.form("abc")
+    table.submit("c", Service.SAFE, "after")
+    table.run_until(lambda: all(table.texts(name) == ["after"] for name in "abc"))
+    for name in "abc":
+        assert [word for word in table[name].history if "abc" in word] == ["regular abc"]
+        assert not table[name].notes("token lost")
+
+
+def test_the_representative_makes_one_regular_token_of_one_commit_token() -> None:
+    table = Table("ab")
+    table.copies += [(is_commit, 20), (is_commit, 180)]
+    ring = table.form("ab").tag
+    table.run(SECOND // 10)
+    tokens = [
+        j.packet.token_seq for j in table.journeys if isinstance(j.packet, Token) and j.packet.ring == ring and j.source == "a"
+    ]
+    assert len(tokens) > 3
+    assert tokens == sorted(set(tokens)), "a second regular token would repeat the numbers of the first"

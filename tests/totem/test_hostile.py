@@ -1,0 +1,209 @@
+"""Peers cannot raise: whatever a well-formed packet claims, an engine answers with outputs or with nothing.
+
+Every packet here passes the decoders of the wire room. Some claims no honest member makes; a member that is broken,
+or whose key was stolen, might.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.totem.hand import Table, config, cut_off, node_id
+from transis.model.contract import Persist
+from transis.model.ids import NodeId, RingId, RingTag
+from transis.model.service import DatagramClass
+from transis.model.view import Cause
+from transis.stack.node import Node
+from transis.totem.engine import Packet
+from transis.totem.states import State
+from transis.wire.burst import Burst
+from transis.wire.control import config_digest
+from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
+from transis.wire.packets import Beacon, Commit, CommitEntry, Join, Row, Wake
+from transis.wire.token import NOBODY, Token
+
+DIGEST = config_digest(config("a").digest_fields())
+NODES = [*(node_id(name) for name in "acxyz"), NodeId("c", 2, 7), NodeId("c", 1, 7), NodeId("c", 0, 7)]
+
+nodes = st.sampled_from(NODES)
+node_sets = st.frozensets(st.sampled_from([*NODES, node_id("b")]))
+ranks = st.integers(0, 3)
+numbers = st.one_of(st.integers(0, 8), st.integers(0, 1 << 30))
+
+
+def bursts(ring: RingId) -> st.SearchStrategy[Burst]:
+    """One datagram of any class: bodies are junk, which an engine never looks at."""
+    seqs = st.integers(1, 1 << 20)
+    index, last, round_ = st.just(0), st.just(True), st.just(0)
+    klasses, tags = st.sampled_from(DatagramClass), st.just(ring.tag)
+    headers = st.builds(DataHeader, klasses, tags, ranks, seqs, round_, numbers, numbers, index, last, st.booleans())
+    return st.builds(lambda header, body: Burst(header, [encode_data(header, body)]), headers, st.binary(max_size=80))
+
+
+@st.composite
+def tokens(draw: st.DrawFn, ring: RingId) -> Token:
+    seq = draw(st.integers(1, 1 << 20))
+    aru, aru_id = draw(st.integers(0, seq)), draw(st.sampled_from((0, 1, NOBODY)))
+    asked = sorted(draw(st.frozensets(st.integers(max(1, seq - 50), seq), max_size=3)))
+    fcc, backlog, timestamp, token_seq = (draw(numbers) for _ in range(4))
+    ranges = [(number, number) for number in asked]
+    flag = draw(st.booleans())
+    return Token(ring.tag, draw(ranks), draw(ranks), token_seq, 0, seq, aru, aru_id, fcc, backlog, flag, timestamp, ranges)
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> Join:
+    rows = tuple(Row(node, draw(numbers), draw(numbers), draw(node_sets)) for node in sorted(draw(node_sets)))
+    proc, fail, proposal = (draw(node_sets) for _ in range(3))
+    ring_seq, attempt, index, timestamp = (draw(numbers) for _ in range(4))
+    leaving = draw(st.booleans())
+    sender = draw(nodes)
+    return Join(sender, "", b"", ring_seq, proc, fail, proposal, rows, attempt, index, leaving, timestamp, DIGEST, (1, 1))
+
+
+@st.composite
+def entries(draw: st.DrawFn, node: NodeId, ring: RingId) -> CommitEntry:
+    filled, received = draw(st.booleans()), draw(st.booleans())
+    return CommitEntry(node, "", b"", filled, ring, b"", draw(numbers), draw(numbers), received, draw(node_sets), 1)
+
+
+@st.composite
+def commits(draw: st.DrawFn, ring: RingId) -> Commit:
+    members = draw(st.lists(st.sampled_from([*NODES, node_id("b")]), min_size=1, max_size=4, unique=True))
+    index = st.integers(0, len(members) - 1)
+    ring_id = RingId(ring.seq + draw(st.integers(0, 8)), members[0])
+    listed = tuple(draw(entries(node, ring)) for node in members)
+    return Commit(ring_id, draw(st.sampled_from((1, 2))), 1, draw(index), draw(index), 0, Cause("?"), listed)
+
+
+@st.composite
+def beacons(draw: st.DrawFn, ring: RingId) -> Beacon:
+    return Beacon(draw(nodes), "", ring, draw(node_sets), draw(node_sets), draw(numbers), DIGEST, (1, 1))
+
+
+def packets(ring: RingId) -> st.SearchStrategy[Packet]:
+    wakes = st.builds(Wake, st.just(ring.tag), numbers)
+    return st.one_of(bursts(ring), tokens(ring), joins(), commits(ring), beacons(ring), wakes)
+
+
+def brought_to(state: State) -> Table:
+    """Three engines, `b` in the state asked for because `c` was cut off."""
+    table = Table("abc")
+    table.form("abc")
+    table.drops.append(cut_off("c"))
+    table.run_until(lambda: table["b"].engine.state is state)
+    return table
+
+
+@pytest.mark.parametrize("state", [State.OPERATIONAL, State.GATHER, State.COMMIT, State.RECOVERY])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, data: st.DataObject) -> None:
+    table = brought_to(state)
+    engine = table["b"].engine
+    for _ in range(3):
+        ring = data.draw(st.sampled_from([engine.ring_id, RingId(engine.ring_id.seq + 4, node_id("a"))]))
+        table.hand("b", data.draw(packets(ring)))
+        table.now += data.draw(st.sampled_from((0, 2_000, 50_000, 200_000)))
+        engine.wake(table.now)
+        table.carry("b")
+
+
+# --- claims that only an adversary makes ----------------------------------------------------------------------------
+
+
+def _next_token(table: Table, **claims: int) -> Token:
+    """The token that `b` waits for in a ring of two, with some fields falsified."""
+    engine = table["b"].engine
+    seen = [journey.packet for journey in table.journeys if isinstance(journey.packet, Token) and journey.target == "b"]
+    honest = Token(engine.ring_id.tag, 0, 1, seen[-1].token_seq + 1, 0, 0, 0, NOBODY, 0, 0, False, 0, [])
+    return replace(honest, **claims)  # type: ignore[arg-type]
+
+
+def test_basic_datagrams_that_claim_to_be_one_visit() -> None:
+    table = Table("ab")
+    ring = table.form("ab")
+    header = DataHeader(DatagramClass.BASIC, ring.tag, 0, 1, 0, 1, 1, 0, False, False)
+    table.hand("b", Burst(header, [encode_data(header, b"x"), encode_data(header._replace(seq=2, index=1), b"y")]))
+
+
+def test_a_token_held_back_by_a_rank_that_does_not_exist() -> None:
+    table = Table("ab")
+    table.form("ab")
+    for turn in range(100):
+        table.now += 5_000
+        token = _next_token(table, seq=5, aru_id=100)
+        table.hand("b", replace(token, token_seq=token.token_seq + turn))
+
+
+def test_a_token_whose_sequence_jumps() -> None:
+    table = Table("ab")
+    table.form("ab")
+    for turn in range(3):
+        token = _next_token(table, seq=1 << 40)
+        table.hand("b", replace(token, token_seq=token.token_seq + turn))
+
+
+def _second_rotation() -> tuple[Table, Commit]:
+    """`b` waits in Commit for the second rotation, which is here but was not handed over yet."""
+    table = Table("abc")
+    table.form("abc")
+    known = len(table.journeys)
+    table.drops += [cut_off("c"), lambda journey: isinstance(journey.packet, Commit) and journey.packet.rotation == 2]
+    second: list[Commit] = []
+    while not second:
+        table.step()
+        second = [j.packet for j in table.journeys[known:] if isinstance(j.packet, Commit) and j.packet.rotation == 2]
+    table.drops.pop()
+    return table, second[0]
+
+
+def test_an_honest_second_rotation_is_taken() -> None:
+    table, commit = _second_rotation()
+    table.hand("b", commit)
+    assert table["b"].engine.state is State.RECOVERY
+
+
+def test_a_second_rotation_that_falsifies_my_own_entry() -> None:
+    table, commit = _second_rotation()
+    first, mine = commit.entries
+    table.hand("b", commit._replace(entries=(first, mine._replace(old_ring=RingId(1, node_id("z"))))))
+
+
+def test_a_filled_entry_that_comes_from_nowhere() -> None:
+    table, commit = _second_rotation()
+    first, mine = commit.entries
+    table.hand("b", commit._replace(entries=(first._replace(old_ring=None), mine)))
+    table.run_until(lambda: table.all_in("ab"))
+
+
+def _stranger(node: NodeId, known: frozenset[NodeId], ring_seq: int = 0) -> Join:
+    return Join(node, "", b"", ring_seq, known, frozenset(), known, (), 0, 0, False, 0, DIGEST, (1, 1))
+
+
+def test_joins_that_name_more_nodes_than_a_join_can() -> None:
+    table = Table("ab")
+    table.form("ab")
+    crowd = [NodeId(f"n{number:03}", 1, number) for number in range(600)]
+    for start in range(0, 600, 100):
+        table.hand("b", _stranger(crowd[start], frozenset(crowd[start : start + 100])))
+        table.run(3_000)
+
+
+def test_a_join_of_an_impossible_ring_sequence_does_not_spoil_the_state_directory() -> None:
+    table = Table("ab")
+    table.start()
+    outputs = table.hand("b", _stranger(node_id("x"), frozenset({node_id("x")}), COUNTER_MAX))
+    written = {output.key: output.value for output in outputs if isinstance(output, Persist)}
+    Node(config("b"), written, boot=9)
+
+
+def test_tags_of_rings_are_only_compared() -> None:
+    table = Table("ab")
+    table.form("ab")
+    for tag in (RingTag(0, 0), RingTag(COUNTER_MAX, (1 << 64) - 1)):
+        assert table.hand("b", Wake(tag, COUNTER_MAX)) == []

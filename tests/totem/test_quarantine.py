@@ -1,0 +1,68 @@
+"""Back-off for peers with whom no ring could be formed (W7)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.totem.hand import node_id
+from transis.model.config import LAN
+from transis.totem.quarantine import Quarantine
+
+A, B, X = (node_id(name) for name in "abx")
+FIRST, LONGEST = LAN.quarantine_us, LAN.quarantine_max_us
+
+
+def sentence(quarantine: Quarantine, now: int) -> int:
+    """How long X is held from now on, by bisection."""
+    low, high = 0, 4 * LONGEST
+    while low < high:
+        middle = (low + high) // 2
+        if quarantine.holds(X, now + middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def test_whoever_was_left_out_waits_and_nobody_else() -> None:
+    quarantine = Quarantine(LAN)
+    assert not quarantine.holds(X, 0)
+    quarantine.installed([A, B], [X], 10)
+    assert quarantine.holds(X, 10 + FIRST - 1)
+    assert not quarantine.holds(X, 10 + FIRST)
+    assert not quarantine.holds(A, 11)
+
+
+@given(st.integers(1, 12))
+def test_each_time_twice_as_long_up_to_the_longest(times: int) -> None:
+    quarantine = Quarantine(LAN)
+    now = 0
+    for turn in range(times):
+        quarantine.installed([A], [X], now)
+        assert sentence(quarantine, now) == min(FIRST << turn, LONGEST)
+        now += 10 * LONGEST
+
+
+def test_a_ring_with_the_peer_in_it_ends_all_that() -> None:
+    quarantine = Quarantine(LAN)
+    quarantine.installed([A], [X], 0)
+    quarantine.installed([A], [X], 1)
+    quarantine.installed([A, X], [], 2)
+    assert not quarantine.holds(X, 2)
+    quarantine.installed([A], [X], 3)
+    assert sentence(quarantine, 3) == FIRST
+
+
+def test_a_pardon_lets_the_peer_come_at_once() -> None:
+    quarantine = Quarantine(LAN)
+    quarantine.installed([A], [X], 0)
+    quarantine.pardon(X)
+    assert not quarantine.holds(X, 1)
+    quarantine.pardon(X)
+
+
+def test_another_life_of_the_same_name_is_somebody_else() -> None:
+    quarantine = Quarantine(LAN)
+    quarantine.installed([A], [X], 0)
+    assert not quarantine.holds(node_id("x", 2), 1)
