@@ -137,7 +137,8 @@ def test_witnesses_of_a_violation_are_ringed() -> None:
     violation = Violation("fifo", "it is <wrong>", ((trace.node, trace.events[0].lseq), (trace.node, 1 << 40)), ())
     drawn = picture_of(history, violations=[violation])
     root = ElementTree.fromstring(draw_svg(drawn))
-    rings = [found for found in root.iter(f"{SVG}circle") if found.get("class") == "ring"]
+    proofs = next(found for found in root.iter(f"{SVG}g") if found.get("id") == "proofs")
+    rings = proofs.findall(f"{SVG}circle")
     assert [ring.findtext(f"{SVG}title") for ring in rings] == ["fifo: it is <wrong>"]
 
 

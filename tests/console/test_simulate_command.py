@@ -145,4 +145,4 @@ def test_show_draws_the_run(tmp_path: Path, name: str) -> None:
     outcome = RUNNER.invoke(app, [*SMALL, "--seed", "1", "--show", str(tmp_path / name)])
     assert outcome.exit_code == 0, outcome.output
     assert "<svg" in (tmp_path / name).read_text()
-    assert name in outcome.stdout.replace("\n", "")
+    assert f"Drawn: {tmp_path / name}\n" in outcome.stdout

@@ -9,23 +9,15 @@ from dataclasses import replace
 
 import pytest
 
-from transis.sim.faults import parse
 from transis.sim.plan import Plan, Traffic
 from transis.sim.run import describe, simulate
+from transis.sim.scripts import parse_script
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw
 from transis.sim.sweep import sweep
 
-PLAIN = Plan(5, ("a", "b", "c"), traffic=Traffic(messages=60), safety_us=600_000)
+PLAIN = Plan(5, ("a", "b", "c"), traffic=Traffic(messages=60, batch=3), safety_us=600_000)
 BROKEN = "safe_one_rotation_early"
-STORMY = replace(
-    PLAIN,
-    traffic=Traffic(messages=300, services=(0, 0, 0, 1), interval_us=2_000),
-    schedule=tuple((time_us, parse(line)) for time_us, line in (
-        (200_000, "weather loss 30%"), (260_000, "partition a | b,c"), (300_000, "heal"),
-        (360_000, "partition a,b | c"), (400_000, "heal"), (450_000, "partition b | a,c"), (500_000, "weather loss 0%"),
-    )),
-)  # fmt: skip
 
 
 def test_a_run_without_faults_holds_everything_and_settles() -> None:
@@ -54,30 +46,35 @@ def test_sealed_and_foreign_runs_hold() -> None:
     assert all(trace.node.name in PLAIN.names for trace in outcome.history.nodes)
 
 
-DIGEST = "from transis.sim.run import simulate; print(simulate(3).digest())"
+SEED = 11
+DIGEST = f"from transis.sim.run import simulate; print(simulate({SEED}).digest())"
 
 
 def test_the_same_seed_gives_the_same_digest_under_any_hash_seed() -> None:
-    here = simulate(3).digest()
-    for hash_seed in ("0", "1", "4711"):
+    here = simulate(SEED).digest()
+    for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         there = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)
         assert there.stdout.strip() == here
 
 
 def test_different_seeds_differ() -> None:
-    assert simulate(3).digest() != simulate(4).digest()
+    assert simulate(5, PLAIN).digest() != simulate(6, replace(PLAIN, seed=6)).digest()
 
 
+@pytest.mark.slow
 def test_a_broken_engine_is_caught_explained_and_shrunk() -> None:
-    outcome = simulate(5, STORMY, BROKEN)
-    assert "safe_7_1" in outcome.report.broken
-    assert "transis simulate --engine totem" in describe(outcome)
-    small = shrink(STORMY, BROKEN, runs_max=40)
-    assert "safe_7_1" in small.properties
-    assert len(small.plan.schedule) < len(STORMY.schedule)
-    assert simulate(5, small.plan, BROKEN).report.broken != ()
-    assert "simulate\nseed 5" in small.script()
+    caught = sweep(range(50), broken=BROKEN, nodes=3, stop_at_first=True)
+    seed, properties, explanation = caught.failing[0]
+    assert not {"safe_7_1", "failure_atomicity_4"}.isdisjoint(properties)
+    assert "replay: transis simulate --engine totem" in explanation
+    assert f"--seed {seed}" in explanation
+    plan = draw(seed, nodes=3)
+    assert simulate(seed, plan).report.broken == ()
+    small = shrink(plan, BROKEN, runs_max=20)
+    assert len(small.plan.schedule) < len(plan.schedule)
+    assert simulate(seed, small.plan, BROKEN).report.broken != ()
+    assert parse_script(small.script())[0].expected == "held"
 
 
 def test_a_sound_plan_is_not_shrunk() -> None:
@@ -85,17 +82,9 @@ def test_a_sound_plan_is_not_shrunk() -> None:
 
 
 def test_a_sweep_adds_up_the_same_on_one_processor_and_on_two() -> None:
-    seeds = [seed for seed in range(40) if len(draw(seed).names) <= 3][:4]
+    seeds = [seed for seed in range(40) if len(draw(seed).names) <= 2][:4]
     alone, together = sweep(seeds, jobs=1, digests=True), sweep(seeds, jobs=2, digests=True)
     assert alone.digests == together.digests
     assert alone.coverage.as_dict() == together.coverage.as_dict()
     assert (alone.runs, alone.violations) == (4, 0)
     assert {name: found.verdict for name, found in alone.properties.items()}["no_creation"] == "held"
-
-
-def test_a_sweep_names_the_seeds_that_failed() -> None:
-    summary = sweep([5], broken=BROKEN, nodes=5)
-    caught = sweep(range(20), broken=BROKEN, nodes=4, stop_at_first=True)
-    assert summary.runs == 1
-    assert caught.failing[0][1] == ("safe_7_1",)
-    assert f"--seed {caught.failing[0][0]}" in caught.failing[0][2]

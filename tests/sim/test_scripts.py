@@ -36,7 +36,12 @@ def test_a_wrong_outcome_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"), [("views", "starts with a cluster"), ("cluster a\nfly", "'fly' is no fault"), ("cluster a\ndrop a->b fog", "no kind")]
+    ("line", "complaint"),
+    [
+        ("views", "starts with a cluster"),
+        ("cluster a\nfly", "'fly' is no fault"),
+        ("cluster a\ndrop a->b fog", "no kind"),
+    ],
 )
 def test_what_is_not_understood_is_named(line: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):

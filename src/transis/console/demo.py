@@ -18,7 +18,7 @@ from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import picture_of
 from transis.console.diagram.scale import clock
 from transis.console.story import STEPS, Step, plan
-from transis.console.tables import plain_table, stdout, verdict_table
+from transis.console.tables import plain_table, say, stdout, verdict_table
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
 from transis.sim.checkers.verdict import Findings, Verdict
@@ -53,7 +53,7 @@ def demo(
     except OSError as error:
         Console(stderr=True).print(f"transis demo: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(UNABLE) from error
-    console.print(f"\nThe whole run as a space-time diagram: {file} (open it in a browser).")
+    say(console, f"\nThe whole run as a space-time diagram: {file} (open it in a browser).")
     raise typer.Exit(VIOLATED if any(verdict.count for verdict in verdicts) else 0)
 
 

@@ -43,22 +43,22 @@ def root(
 
 SIMULATE_EXAMPLES = """Examples:
 
-  transis simulate --seed 7                      one run, told in full
+transis simulate --seed 7 [dim]# one run, told in full[/dim]
 
-  transis simulate --seed 7 --show run.html      the same run as a space-time diagram
+transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
 
-  transis simulate --seeds 0:2000 --jobs 2       two thousand runs: seeds 0 to 1999
+transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
 
-  transis simulate --seeds 0:500 --json > out.json
+transis simulate --seeds 0:500 --json > out.json
 
-  transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
+transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
 """
 
 DEMO_EXAMPLES = """Examples:
 
-  transis demo
+transis demo
 
-  transis demo --out /tmp/demo.svg
+transis demo --out story.svg
 """
 
 app.command(epilog=SIMULATE_EXAMPLES)(simulate)

@@ -7,15 +7,15 @@ from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from transis.console import arguments
 from transis.console.as_json import written
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
 from transis.console.runs import Tally, Wish, run, trace_of
-from transis.console.tables import coverage_tables, fault_line, stdout, verdict_table
+from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
+from transis.model.errors import TransisError
 from transis.sim.plan import plan_text
 from transis.sim.run import Outcome
 from transis.sim.run import simulate as simulate_plan
@@ -50,8 +50,9 @@ def simulate(
 ) -> None:
     """Simulate clusters under faults and check every guarantee.
 
-    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. The verdict comes
-    with how wild the weather was: which faults struck, and which states and events were reached or never reached.
+    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run.
+
+    The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
     wish = Wish(
         engine=arguments.engine_of(engine),
@@ -66,7 +67,7 @@ def simulate(
         raise arguments.wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
     try:
         failed = _carry_out(wish, file, json, shrink)
-    except OSError as error:
+    except (OSError, TransisError) as error:
         Console(stderr=True).print(f"transis simulate: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(UNABLE) from error
     raise typer.Exit(VIOLATED if failed else 0)
@@ -106,30 +107,30 @@ def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Pa
         _tell_plan(out, tally.outcome)
     out.print(verdict_table(tally.summary.properties))
     out.print()
-    out.print(fault_line(tally.summary.faults))
+    say(out, fault_line(tally.summary.faults))
     out.print()
     out.print(coverage_tables(tally.summary.coverage, tally.summary.runs))
     out.print()
-    out.print(_totals(wish, tally))
-    _tell_failures(out, wish, tally)
+    say(out, _totals(wish, tally))
+    _tell_failures(out, tally)
     if small is not None:
-        out.print(f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n", style="bold")
-        out.print(small.script())
+        say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
+        say(out, small.script())
     if file is not None:
-        out.print(f"Drawn: {file}")
+        say(out, f"Drawn: {file}")
     if wish.trace is not None:
         where = trace_of(wish.trace, wish.seeds[0]) if wish.is_single else f"{wish.trace}, a directory per seed"
-        out.print(f"Traces: {where}")
+        say(out, f"Traces: {where}")
 
 
 def _tell_plan(out: Console, outcome: Outcome) -> None:
     """The plan and the budgets of a single run: what its seed drew."""
     plan = outcome.plan
-    out.print(Text(f"Plan of seed {plan.seed}", style="bold"))
-    out.print(plan_text(plan))
-    out.print(f"\nEvent budget: {plan.turns_max:,} turns of nodes under faults; {outcome.turns:,} turns were taken in all.")
+    say(out, f"Plan of seed {plan.seed}", "bold")
+    say(out, plan_text(plan))
+    say(out, f"\nEvent budget: {plan.turns_max:,} turns of nodes under faults; {outcome.turns:,} turns were taken in all.")
     used = "it did not come to rest" if outcome.settled_us is None else f"{outcome.settled_us / 1e6:.3f} s were needed"
-    out.print(f"Liveness budget: {outcome.budget_us / 1e6:.3f} s of virtual time after the last fault; {used}.\n")
+    say(out, f"Liveness budget: {outcome.budget_us / 1e6:.3f} s of virtual time after the last fault; {used}.\n")
 
 
 def _totals(wish: Wish, tally: Tally) -> str:
@@ -144,18 +145,18 @@ def _totals(wish: Wish, tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def _tell_failures(out: Console, wish: Wish, tally: Tally) -> None:
+def _tell_failures(out: Console, tally: Tally) -> None:
     if not tally.failures:
-        out.print(Text("Every guarantee that was exercised held.", style="green"))
+        say(out, "Every guarantee that was exercised held.", "green")
         return
-    out.print(Text(f"\n{len(tally.failures)} of {tally.summary.runs} runs broke a guarantee.", style="bold red"))
+    say(out, f"\n{len(tally.failures)} of {tally.summary.runs} runs broke a guarantee.", "bold red")
     if tally.outcome is not None:
         for line in witness_lines(tally.outcome.history, tally.outcome.violations):
-            out.print(line)
-        out.print(f"replay: {tally.failures[0].replay}")
+            say(out, line)
+        say(out, f"replay: {tally.failures[0].replay}")
         return
     for failure in tally.failures[:TOLD_MAX]:
         sentences, _, _ = failure.explanation.partition(failure.replay)
-        out.print(f"{sentences}{failure.replay}")
+        say(out, f"{sentences}{failure.replay}")
     for failure in tally.failures[TOLD_MAX:]:
-        out.print(f"seed {failure.seed}: {', '.join(failure.properties)}; replay: {failure.replay}")
+        say(out, f"seed {failure.seed}: {', '.join(failure.properties)}; replay: {failure.replay}")

@@ -26,6 +26,11 @@ def stdout() -> Console:
     return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
 
 
+def say(console: Console, words: str, style: str = "") -> None:
+    """Words that somebody may copy, such as a path or the line that replays a run: never cut into lines."""
+    console.print(Text(words, style=style), soft_wrap=True)
+
+
 def plain_table(*columns: str, title: str = "") -> Table:
     """A table without walls; the first column is words, the others are numbers unless told otherwise."""
     table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")

@@ -122,7 +122,7 @@ def _apply(change: Change) -> list[tuple[FunctionType, CodeType]]:
     qualname = _enclosing(tree, changed_line)
     function = _lookup(vars(module), qualname)
     namespace: dict[str, object] = dict(vars(module))
-    exec(compile(tree, inspect.getfile(module), "exec"), namespace)  # noqa: S102
+    exec(compile(tree, inspect.getfile(module), "exec"), namespace)
     broken = _lookup(namespace, qualname)
     before = function.__code__
     function.__code__ = broken.__code__

@@ -6,25 +6,29 @@ What it prints is made to be read: nodes without their incarnation as long as th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from transis.model.config import SECOND
 from transis.model.ids import MessageId, NodeId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
-from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume
+from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume, Send
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
-from transis.sim.network import Fate
+from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
 from transis.sim.run import build_world
-from transis.sim.sniff import KINDS, Filter
+from transis.sim.sniff import KINDS, Caught, Filter, Tally
 from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, History, NodeTrace
 
 ALWAYS: Final = 1 << 62
+
+WAIT_MAX_US: Final = 60 * SECOND
+"""How long `until` waits for something that may never come."""
 
 
 class Cluster:
@@ -37,11 +41,23 @@ class Cluster:
         self.world = build_world(plan, make_node, set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
+        self._kept: list[Caught] = []
+        self.tally = Tally()
 
     # -- doing ---------------------------------------------------------------------------------------------------
 
     def run(self, time_us: int) -> None:
         self.world.run(self.world.now + time_us)
+
+    def until(self, reached: Callable[[], bool]) -> bool:
+        """Let time pass, instant by instant, until something holds; False if it does not come."""
+        world = self.world
+        latest = world.now + WAIT_MAX_US
+        while not reached():
+            if not world.events or world.events[0][0] > latest:
+                return False
+            world.run(world.events[0][0])
+        return True
 
     def settle(self) -> str:
         """Let time pass until the cluster is at rest; what keeps it from it when the time allowed is over."""
@@ -85,20 +101,43 @@ class Cluster:
     def mend(self, source: str, target: str) -> None:
         self.strike(Mend(source, target))
 
-    def drop_next(self, kind: str, source: str = "*", target: str = "*", count: int = 1) -> None:
-        self._filter(Fate.DROP, kind, source, target, count)
+    def drop_next(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
+        self._filter(Filter(Fate.DROP, source, target, kind, count, skip))
 
-    def duplicate(self, kind: str, source: str = "*", target: str = "*", count: int = ALWAYS) -> None:
-        self._filter(Fate.TWICE, kind, source, target, count)
+    def duplicate(self, kind: str, source: str = "*", target: str = "*", count: int = ALWAYS, skip: int = 0) -> None:
+        self._filter(Filter(Fate.TWICE, source, target, kind, count, skip))
+
+    def keep(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
+        """Hold packets back until `release`."""
+        self._filter(Filter(Fate.DROP, source, target, kind, count, skip, self._kept))
+
+    def copy(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
+        """Let packets pass, and arrive once more at `release`."""
+        self._filter(Filter(Fate.PASS, source, target, kind, count, skip, self._kept))
+
+    def release(self) -> int:
+        """What was kept or copied arrives now, in its order; how many packets that were."""
+        world = self.world
+        kept, self._kept[:] = list(self._kept), []
+        for source, target, port, datagram in kept:
+            world.at(world.now, world.hosts[target].arrive, Journey(world.now, source, port, (datagram,)))
+        return len(kept)
+
+    def watch(self) -> None:
+        """Start to count packets afresh."""
+        self.tally.seen.clear()
+        if self.tally not in self.world.network.interceptors:
+            self.world.network.interceptors.append(self.tally)
 
     def let_pass(self) -> None:
-        """Nothing is dropped or doubled any more."""
-        self.world.network.interceptors.clear()
+        """Nothing is dropped, doubled or kept any more."""
+        interceptors = self.world.network.interceptors
+        interceptors[:] = [interceptor for interceptor in interceptors if interceptor is self.tally]
 
-    def _filter(self, fate: Fate, kind: str, source: str, target: str, count: int) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"{kind!r} is no kind of packet; known are {', '.join(KINDS)}")
-        self.world.network.interceptors.append(Filter(fate, source, target, kind, count))
+    def _filter(self, chosen: Filter) -> None:
+        if chosen.kind not in KINDS:
+            raise ValueError(f"{chosen.kind!r} is no kind of packet; known are {', '.join(KINDS)}")
+        self.world.network.interceptors.append(chosen)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -114,7 +153,7 @@ class Cluster:
 
     def states(self) -> str:
         lines = [(show_node(life.id), life.node.state) for life in judged(self.world)]
-        return _grouped(lines)
+        return grouped(lines)
 
     def views(self) -> str:
         """New configurations of each life, in order, each with its cause."""
@@ -125,7 +164,7 @@ class Cluster:
             self._shown_views[life.id] = len(confs)
             if new:
                 lines.append((show_node(life.id), " ".join(show_view(conf.view) for conf in new)))
-        return _grouped(lines)
+        return grouped(lines)
 
     def deliveries(self) -> str:
         """New deliveries of each life, by the configuration in which they were delivered."""
@@ -136,7 +175,7 @@ class Cluster:
             self._shown_deliveries[life.id] = len(seen)
             if new:
                 lines.append((show_node(life.id), _show_deliveries(new)))
-        return _grouped(lines)
+        return grouped(lines)
 
 
 def show_node(node: NodeId) -> str:
@@ -166,7 +205,7 @@ def _show_deliveries(deliveries: Sequence[Delivery]) -> str:
     return "; ".join(f"{show_view_id(conf)}: {' '.join(names)}" for conf, names in parts.items())
 
 
-def _grouped(lines: Sequence[tuple[str, str]]) -> str:
+def grouped(lines: Sequence[tuple[str, str]]) -> str:
     """Nodes that say the same share a line, in the order of the first of them."""
     together: dict[str, list[str]] = {}
     for name, text in lines:

@@ -16,12 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from transis.model.config import profile
 from transis.sim.checkers.verdict import HELD, PENDING, Report
 from transis.sim.cluster import ALWAYS, Cluster, show_view
 from transis.sim.durations import parse_duration
 from transis.sim.faults import parse as parse_fault
 from transis.sim.liveness import judged
 from transis.sim.plan import Plan, parse_plan, with_setting
+from transis.sim.reading import came_to, causes, delivered, endings, notes, packets, refused, sent, totals
 from transis.sim.run import simulate
 
 SEPARATOR: Final = "----"
@@ -80,7 +82,7 @@ class Player:
 
 
 def _cluster(words: list[str]) -> Cluster:
-    """cluster a b c later=c seed=7 config.window.window=10"""
+    """cluster a b c later=c seed=7 profile=wan config.window.window=10"""
     names = tuple(word for word in words if "=" not in word)
     plan = replace(Plan(0, names), stagger_us=0)
     later: list[str] = []
@@ -88,6 +90,8 @@ def _cluster(words: list[str]) -> Cluster:
         setting, equals, value = word.partition("=")
         if setting == "later":
             later = value.split(",")
+        elif setting == "profile":
+            plan = replace(plan, config=replace(plan.config, timing=profile(value)))
         elif equals:
             plan = with_setting(plan, setting, value)
     return Cluster(plan, later)
@@ -106,22 +110,60 @@ def _start(cluster: Cluster, words: list[str]) -> str:
     return ""
 
 
-def _drop(cluster: Cluster, words: list[str]) -> str:
-    """drop a->b data 2, without a number all of them"""
+def _until(cluster: Cluster, words: list[str]) -> str:
+    """until b Recovery, or: until b delivers a3, or: until b R8"""
+    name, what = words[0], words[-1]
+    reached = {"delivers": delivered}.get(words[1], came_to)
+    return "" if cluster.until(lambda: reached(cluster, name, what)) else f"{name} never came to {what}"
+
+
+Selection = tuple[str, str, str, int, int]
+
+
+def _packets(words: list[str]) -> Selection:
+    """a->b data 2 after=3: of the data from a to b three pass, then two are meant; without a number all of them."""
     source, _, target = words[0].partition("->")
-    cluster.drop_next(words[1], source, target, int(words[2]) if len(words) > 2 else ALWAYS)
+    counts = [word for word in words[2:] if "=" not in word]
+    skips = [word.removeprefix("after=") for word in words[2:] if "=" in word]
+    return words[1], source, target, int(counts[0]) if counts else ALWAYS, int(skips[0]) if skips else 0
+
+
+def _drop(cluster: Cluster, words: list[str]) -> str:
+    """drop a->b data 2"""
+    cluster.drop_next(*_packets(words))
     return ""
 
 
 def _duplicate(cluster: Cluster, words: list[str]) -> str:
     """duplicate *->* commit"""
-    source, _, target = words[0].partition("->")
-    cluster.duplicate(words[1], source, target, int(words[2]) if len(words) > 2 else ALWAYS)
+    cluster.duplicate(*_packets(words))
     return ""
+
+
+def _keep(cluster: Cluster, words: list[str]) -> str:
+    """keep a->b data 1: it arrives at `release` and not before"""
+    cluster.keep(*_packets(words))
+    return ""
+
+
+def _record(cluster: Cluster, words: list[str]) -> str:
+    """record a->b commit1 1: it arrives, and once more at `release`"""
+    cluster.copy(*_packets(words))
+    return ""
+
+
+def _release(cluster: Cluster, words: list[str]) -> str:
+    count = cluster.release()
+    return f"released {count}"
 
 
 def _pass(cluster: Cluster, words: list[str]) -> str:
     cluster.let_pass()
+    return ""
+
+
+def _watch(cluster: Cluster, words: list[str]) -> str:
+    cluster.watch()
     return ""
 
 
@@ -156,12 +198,24 @@ def _simulate(text: str) -> str:
 COMMANDS: Final[dict[str, Callable[[Cluster, list[str]], str]]] = {
     "run": _run,
     "start": _start,
+    "until": _until,
     "drop": _drop,
     "duplicate": _duplicate,
+    "keep": _keep,
+    "record": _record,
+    "release": _release,
     "pass": _pass,
+    "watch": _watch,
     "settle": _settle,
     "views": lambda cluster, words: cluster.views(),
     "deliveries": lambda cluster, words: cluster.deliveries(),
     "states": lambda cluster, words: cluster.states(),
+    "causes": lambda cluster, words: causes(cluster),
+    "totals": lambda cluster, words: totals(cluster),
+    "sent": lambda cluster, words: sent(cluster),
+    "refused": lambda cluster, words: refused(cluster),
+    "endings": lambda cluster, words: endings(cluster),
+    "notes": lambda cluster, words: notes(cluster, " ".join(words)),
+    "packets": packets,
     "check": _check,
 }

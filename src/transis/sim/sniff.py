@@ -5,8 +5,9 @@ Works on plaintext only: under a seal every packet is of kind `sealed`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from transis.model.contract import Port
 from transis.sim.network import Fate
@@ -57,20 +58,47 @@ def kinds_of(datagram: bytes) -> tuple[str, ...]:
     return ("any", name)
 
 
+class Caught(NamedTuple):
+    """A packet that somebody kept, to let it arrive later."""
+
+    source: str
+    target: str
+    port: Port
+    datagram: bytes
+
+
 @dataclass(slots=True)
 class Filter:
-    """Drops or doubles packets of one kind on some links, the next `count` of them."""
+    """Drops, doubles or keeps packets of one kind on some links: `skip` of them pass, then it takes the next `count`."""
 
     fate: Fate
     source: str
     target: str
     kind: str
     count: int
+    skip: int = 0
+    kept: list[Caught] | None = None
 
     def __call__(self, source: str, target: str, port: Port, datagram: bytes) -> Fate:
         if self.count <= 0 or self.source not in ("*", source) or self.target not in ("*", target):
             return Fate.PASS
         if self.kind not in kinds_of(datagram):
             return Fate.PASS
+        if self.skip:
+            self.skip -= 1
+            return Fate.PASS
         self.count -= 1
+        if self.kept is not None:
+            self.kept.append(Caught(source, target, port, datagram))
         return self.fate
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts what passes, by kind; a multicast counts once for each host that it is carried to."""
+
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, source: str, target: str, port: Port, datagram: bytes) -> Fate:
+        self.seen.update(kind for kind in kinds_of(datagram) if kind != "any")
+        return Fate.PASS

@@ -7,12 +7,16 @@ batches. What a node does not take is not tried again: the next call brings new 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from transis.model.service import Service
 from transis.sim.life import Submission
 from transis.sim.plan import Traffic
 from transis.sim.streams import Stream
 from transis.sim.world import World
+
+NOT_YET: Final = ("down", "Starting", "Stopped")
+"""States of a host in which its application has nobody to call: messages are saved for better times."""
 
 
 class Workload:
@@ -43,10 +47,11 @@ class Workload:
     def _call(self, address: str) -> None:
         if not self._open:
             return
-        if self.left > 0:
+        host = self._world.hosts[address]
+        if self.left > 0 and host.state not in NOT_YET:
             submission = self._submission()
             self.left -= len(submission.sizes)
-            self._world.hosts[address].submit(submission)
+            host.submit(submission)
         self._world.at(self._world.now + self._pause(), self._call, address)
 
     def _submission(self) -> Submission:

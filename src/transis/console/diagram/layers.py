@@ -33,14 +33,14 @@ def draw_svg(picture: Picture) -> str:
         element("style", style()),
         _definitions(),
         rect(0, 0, layout.width, layout.height, class_="paper"),
-        group(_heading(layout)),
+        group(_heading(layout), id="heading"),
         group(_grid(layout)),
         group(_bands(layout, numbers)),
         group(fault_marks(layout)),
         group(_messages(layout)),
         group(life_marks(layout)),
         group(_band_words(layout)),
-        group(proof_marks(layout)),
+        group(proof_marks(layout), id="proofs"),
         group(_lane_names(layout), id="lanes"),
     )
     size = {"width": number(layout.width), "height": number(layout.height)}
@@ -57,7 +57,7 @@ def _heading(layout: Layout) -> Iterator[str]:
     yield text(14, 23, layout.picture.title, class_="title")
     for index, fact in enumerate(layout.picture.facts):
         yield text(14, 42 + 17 * index, fact, class_="faint")
-    yield from legend(14, layout.head + 12)
+    yield from legend(14, layout.head + 12, bool(layout.picture.proofs))
 
 
 def _grid(layout: Layout) -> Iterator[str]:

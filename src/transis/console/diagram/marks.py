@@ -73,9 +73,9 @@ def proof_marks(layout: Layout) -> Iterator[str]:
         yield element("circle", title(proof.text), cx=layout.x(proof.moment), cy=layout.line_y(proof.lane), r=9.0, class_="ring")
 
 
-def legend(x: float, y: float) -> Iterator[str]:
+def legend(x: float, y: float, broken: bool) -> Iterator[str]:
     """One row of signs, each with its meaning."""
-    for sign, width, words in _LEGEND:
+    for sign, width, words in (*_LEGEND, _BROKEN) if broken else _LEGEND:
         yield element("g", sign, transform=f"translate({number(x)} {number(y)})")
         yield text(x + width + 5, y + 4, words, class_="faint")
         x += width + 5 + len(words) * 5.9 + 18
@@ -95,3 +95,5 @@ _LEGEND: Final = (
     (line(0, 0, 18, 0, class_="blow wide"), 18.0, "fault"),
     (path("M4 -5 l-4 10 M9 -5 l-4 10", class_="life", fill="none"), 9.0, "silence, cut short"),
 )
+
+_BROKEN: Final = (element("circle", cx=6, cy=0, r=6, class_="ring"), 12.0, "part of a violation")

@@ -32,7 +32,8 @@ li{{font-variant-numeric:tabular-nums}} ul{{margin:6px 0;padding-left:22px}}
 @media print{{#scroll{{overflow:visible}} svg{{width:100%;height:auto}} @page{{size:landscape;margin:10mm}}}}
 """
 
-# Titles become tips that show at once; what shares a `data-k` with the element under the pointer lights up with it.
+# Titles become tips that show at once; what shares a `data-k` with the element under the pointer lights up with it; the
+# heading and the names of the lanes stay in sight; and a violation is what one sees first.
 _SCRIPT: Final = """
 const svg=document.querySelector('svg'),tip=document.getElementById('tip'),scroll=document.getElementById('scroll');
 svg.querySelectorAll('title').forEach(t=>{t.parentNode.dataset.tip=t.textContent;t.remove()});
@@ -53,8 +54,9 @@ svg.addEventListener('pointermove',event=>{
   if(found.classList.contains('m'))svg.classList.add('hot');
 });
 svg.addEventListener('pointerleave',dark);
-const lanes=document.getElementById('lanes');
-scroll.addEventListener('scroll',()=>lanes.setAttribute('transform',`translate(${scroll.scrollLeft} 0)`));
+const still=[document.getElementById('lanes'),document.getElementById('heading')],ring=svg.querySelector('#proofs .ring');
+scroll.addEventListener('scroll',()=>still.forEach(e=>e.setAttribute('transform',`translate(${scroll.scrollLeft} 0)`)));
+if(ring)scroll.scrollLeft=ring.cx.baseVal.value-innerWidth/2;
 """
 
 

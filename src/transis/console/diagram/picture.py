@@ -257,9 +257,11 @@ def _parsed(words: str) -> Fault | None:
 
 
 def _proofs(readings: Sequence[_Reading], violations: Sequence[Violation]) -> tuple[Proof, ...]:
+    """The events of the first violation of each property: more rings would hide what they point at."""
     by_node = {reading.node: reading for reading in readings}
+    first = {violation.property: violation for violation in reversed(violations)}
     proofs = []
-    for violation in violations:
+    for violation in first.values():
         words = f"{violation.property}: {violation.explanation[:EXPLANATION_MAX]}"
         for node, lseq in violation.witness:
             reading = by_node.get(node)
