@@ -66,7 +66,10 @@ def test_a_view_knows_its_nodes_and_its_kind() -> None:
 def test_a_cause_is_a_sentence() -> None:
     bob = NodeId("bob", 1, 1)
     assert str(Cause("start")) == "start"
-    assert str(Cause("token lost", ANN, (bob,), "token loss timer")) == "token lost accused bob/1 by ann/3 on token loss timer"
+    assert (
+        str(Cause("token lost", ANN, (bob,), "token loss timer"))
+        == "token lost, without bob/1, noticed by ann/3 (token loss timer)"
+    )
 
 
 def test_services_and_classes_order_from_weak_to_strong() -> None:

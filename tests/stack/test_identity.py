@@ -229,10 +229,17 @@ def test_an_answer_about_somebody_else_changes_nothing(verdict: str) -> None:
 
 
 @pytest.mark.parametrize("verdict", ["taken", "copied"])
-def test_a_late_answer_to_a_question_of_the_past_changes_nothing(verdict: str) -> None:
+def test_a_namesake_s_late_answer_to_a_question_of_the_past_changes_nothing(verdict: str) -> None:
     identity = running(ANN)
-    identity.inspect(ProbeAnswer(ANN, BOB, verdict, 3))
+    identity.inspect(ProbeAnswer(ANN, EARLIER, verdict, 3))
     assert identity.stage is Stage.RUNNING
+
+
+def test_a_witness_who_knows_the_copy_that_goes_on_stops_the_other() -> None:
+    identity = running(ANN)
+    identity.inspect(ProbeAnswer(ANN, BOB, "copied", ANN.incarnation))
+    assert identity.stage is Stage.REFUSED
+    assert "copy of this state directory" in identity.refusal
 
 
 def test_a_refused_node_stays_refused_and_answers_nobody() -> None:

@@ -337,6 +337,21 @@ class Table:
         return [heard.text for heard in self.seats[name].heard]
 
 
+def in_commit(members: str) -> tuple[Table, Commit]:
+    """The first two of three members on their way to a ring of two: the second waits for the rotation that is returned."""
+    table = Table(members)
+    table.form(members)
+    known = len(table.journeys)
+    table.drops += [cut_off(members[2]), lambda journey: isinstance(journey.packet, Commit) and journey.packet.rotation == 2]
+    second: list[Commit] = []
+    while not second:
+        table.step()
+        packets = [journey.packet for journey in table.journeys[known:]]
+        second = [packet for packet in packets if isinstance(packet, Commit) and packet.rotation == 2]
+    table.drops.pop()
+    return table, second[0]
+
+
 def names(view: View) -> str:
     return "".join(node.name for node in view.nodes)
 

@@ -6,32 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from tests.totem.hand import Table, cut_off, is_commit, is_token, node_id
-from transis.model.contract import (
-    Output,
-    Port,
-    Send,
-)
-from transis.model.ids import RingId, RingTag
+from tests.totem.hand import Table, config, cut_off, in_commit, is_commit, is_token, node_id
+from transis.model.contract import Deliver, Note, Phase
+from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass, Service
 from transis.model.view import Cause
+from transis.totem.engine import Packet
 from transis.totem.states import State
 from transis.wire.burst import Burst
+from transis.wire.control import config_digest
 from transis.wire.header import DataHeader, encode_data
-from transis.wire.packets import Commit, CommitEntry, Join, Wake
+from transis.wire.packets import Beacon, Commit, CommitEntry, Join, Wake
 from transis.wire.token import NOBODY, Token
 
 SECOND = 1_000_000
-
-
-def sends(outputs: list[Output], port: Port) -> list[Send]:
-    return [output for output in outputs if isinstance(output, Send) and output.port is port]
+DIGEST = config_digest(config("a").digest_fields())
 
 
 # --- what changes nothing (traps 5, 12, 13, 14; F2, W9) -------------------------------------------------------------
 
 
-def _unmoved(table: Table, name: str, *packets: Burst | Token | Commit | Join | Wake) -> None:
+def _unmoved(table: Table, name: str, *packets: Packet) -> None:
     """Handing over these packets puts nothing out and moves no timer, no state, no ring."""
     engine = table[name].engine
     before = (engine.state, engine.ring_id, engine.deadline())
@@ -166,6 +161,64 @@ def test_a_stopped_engine_ignores_everything() -> None:
     _unmoved(table, "b", _token(ring, sender=0, target=1), Wake(ring, 1))
 
 
+def _join(sender: NodeId, ring: RingId, **changes: object) -> Join:
+    both = frozenset({node_id("a"), node_id("b"), sender})
+    join = Join(sender, "", b"", ring.seq, both, frozenset(), both, (), 0, 0, False, 1, DIGEST, (1, 1))
+    return join._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_joins_that_must_not_bounce_a_healthy_ring() -> None:
+    """Trap 17: from members who are behind or who fail me, from strangers who fail me, who leave, or who are the past."""
+    table = Table("ab")
+    ring = table.form("ab")
+    failed = frozenset({node_id("b")})
+    stranger = node_id("x")
+    _unmoved(
+        table,
+        "b",
+        _join(node_id("b"), ring),
+        _join(node_id("a"), ring, ring_seq=ring.seq - 1),
+        _join(node_id("a"), ring, fail_set=failed),
+        _join(stranger, ring, fail_set=failed),
+        _join(stranger, ring, leaving=True),
+        _join(NodeId("a", 0, 5), ring),
+    )
+    table.hand("b", _join(stranger, ring))
+    assert table["b"].engine.state is State.GATHER, "an ordinary stranger is welcome"
+
+
+def test_beacons_of_members_and_of_their_earlier_lives_are_no_foreign_rings() -> None:
+    table = Table("ab")
+    ring = table.form("ab")
+    own = Beacon(node_id("a"), "", RingId(0, node_id("a")), frozenset({node_id("a")}), frozenset(), 1, DIGEST, (1, 1))
+    _unmoved(table, "b", own, own._replace(sender=NodeId("a", 0, 5)), own._replace(sender=node_id("b"), ring=ring))
+    table.hand("b", own._replace(sender=node_id("x")))
+    assert table["b"].engine.state is State.GATHER
+
+
+@pytest.mark.parametrize("change", [{"digest": b"another!"}, {"versions": (2, 9)}, {"versions": (0, 0)}])
+def test_a_stranger_that_could_not_read_us_is_refused_loudly(change: dict[str, object]) -> None:
+    table = Table("ab")
+    ring = table.form("ab")
+    (note,) = table.hand("b", _join(node_id("x"), ring, **change))
+    assert isinstance(note, Note)
+    assert (note.what, dict(note.detail)["node"]) == ("refused", "x/1")
+    assert table["b"].engine.state is State.OPERATIONAL
+
+
+def test_old_ring_data_counts_in_gather_and_no_more_once_my_entry_is_written() -> None:
+    """W12: delivery stays eager until the commit entry says what was delivered, and is frozen from there."""
+    late = DataHeader(DatagramClass.ORDERED, RingTag(0, 0), 0, 1, 1, 1, 1, 0, True, False)
+    table = _gathering("abc")
+    header = late._replace(ring=table["b"].engine.ring_id.tag)
+    (deliver,) = table.hand("b", Burst(header, [encode_data(header, b"late")]))
+    assert isinstance(deliver, Deliver)
+    assert (deliver.phase, deliver.sender) == (Phase.REGULAR, node_id("a"))
+    table, _ = in_commit("abc")
+    header = late._replace(ring=table["b"].engine.ring_id.tag)
+    _unmoved(table, "b", Burst(header, [encode_data(header, b"too late")]))
+
+
 # --- the commit token, twice (T2, F2) -------------------------------------------------------------------------------
 
 
@@ -192,3 +245,31 @@ def test_the_representative_makes_one_regular_token_of_one_commit_token() -> Non
     ]
     assert len(tokens) > 3
     assert tokens == sorted(set(tokens)), "a second regular token would repeat the numbers of the first"
+
+
+def _blank(commit: Commit, rank: int) -> Commit:
+    entries = list(commit.entries)
+    entries[rank] = _entry(entries[rank].node.name, filled=False, ring=commit.ring)
+    return commit._replace(entries=tuple(entries))
+
+
+def test_in_commit_only_the_full_list_of_the_second_rotation_leads_on() -> None:
+    """F2: a repeated first rotation, even one that looks full, and a second one with a hole in it change nothing."""
+    table, second = in_commit("abc")
+    strange = RingId(second.ring.seq + 4, node_id("a"))
+    again = second._replace(rotation=1)
+    _unmoved(table, "b", again, _blank(again, 1), _blank(second, 0), second._replace(ring=strange), second._replace(target=0))
+    table.hand("b", second)
+    assert table["b"].engine.state is State.RECOVERY
+    _unmoved(table, "b", second, again)
+
+
+def test_the_representative_starts_the_second_rotation_only_from_a_full_list_of_its_predecessor() -> None:
+    table = Table("ab")
+    table.drops.append(lambda journey: is_commit(journey) and journey.target == "a")
+    table.start()
+    table.run_until(lambda: any(is_commit(journey) and journey.target == "a" for journey in table.journeys))
+    (returned,) = [journey.packet for journey in table.journeys if isinstance(journey.packet, Commit) and journey.target == "a"]
+    _unmoved(table, "a", _blank(returned, 1), returned._replace(sender=0), returned._replace(rotation=2))
+    table.hand("a", returned)
+    assert table["a"].engine.state is State.RECOVERY

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.totem.hand import Table, config, cut_off, node_id
+from tests.totem.hand import Table, config, cut_off, in_commit, node_id
 from transis.model.contract import Persist
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass
@@ -148,34 +148,20 @@ def test_a_token_whose_sequence_jumps() -> None:
         table.hand("b", replace(token, token_seq=token.token_seq + turn))
 
 
-def _second_rotation() -> tuple[Table, Commit]:
-    """`b` waits in Commit for the second rotation, which is here but was not handed over yet."""
-    table = Table("abc")
-    table.form("abc")
-    known = len(table.journeys)
-    table.drops += [cut_off("c"), lambda journey: isinstance(journey.packet, Commit) and journey.packet.rotation == 2]
-    second: list[Commit] = []
-    while not second:
-        table.step()
-        second = [j.packet for j in table.journeys[known:] if isinstance(j.packet, Commit) and j.packet.rotation == 2]
-    table.drops.pop()
-    return table, second[0]
-
-
 def test_an_honest_second_rotation_is_taken() -> None:
-    table, commit = _second_rotation()
+    table, commit = in_commit("abc")
     table.hand("b", commit)
     assert table["b"].engine.state is State.RECOVERY
 
 
 def test_a_second_rotation_that_falsifies_my_own_entry() -> None:
-    table, commit = _second_rotation()
+    table, commit = in_commit("abc")
     first, mine = commit.entries
     table.hand("b", commit._replace(entries=(first, mine._replace(old_ring=RingId(1, node_id("z"))))))
 
 
 def test_a_filled_entry_that_comes_from_nowhere() -> None:
-    table, commit = _second_rotation()
+    table, commit = in_commit("abc")
     first, mine = commit.entries
     table.hand("b", commit._replace(entries=(first._replace(old_ring=None), mine)))
     table.run_until(lambda: table.all_in("ab"))

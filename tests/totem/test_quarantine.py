@@ -40,8 +40,18 @@ def test_each_time_twice_as_long_up_to_the_longest(times: int) -> None:
     now = 0
     for turn in range(times):
         quarantine.installed([A], [X], now)
-        assert sentence(quarantine, now) == min(FIRST << turn, LONGEST)
-        now += 10 * LONGEST
+        length = min(FIRST << turn, LONGEST)
+        assert sentence(quarantine, now) == length
+        now += length + LONGEST
+
+
+def test_a_peer_that_was_long_at_peace_is_forgotten() -> None:
+    quarantine = Quarantine(LAN)
+    for turn in range(3):
+        quarantine.installed([A], [X], turn)
+    much_later = 3 * LONGEST
+    quarantine.installed([A], [X], much_later)
+    assert sentence(quarantine, much_later) == FIRST
 
 
 def test_a_ring_with_the_peer_in_it_ends_all_that() -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.totem.hand import Heard, Journey, Table, cut_off
+from tests.totem.hand import Heard, Journey, Table, cut_off, first, in_commit, is_token
 from transis.model.contract import Port
+from transis.model.ids import RingId
 from transis.model.service import Service
+from transis.totem.states import State
 from transis.wire.burst import Burst
 
 
@@ -108,14 +110,28 @@ def test_nobody_asks_for_an_unfillable_gap_after_the_installation() -> None:
     assert table["q"].heard[-1] == Heard("new", "qr", "regular")
 
 
-def test_more_than_a_window_is_recovered() -> None:
-    """Trap 10: r missed everything of a long stretch, q has it all, and p is gone."""
+def _missed_by_r(count: int) -> tuple[Table, list[str]]:
+    """p sent so many messages that q has and r has not, and p is gone."""
     table = _ring()
     table.drops.append(lambda journey: journey.port is Port.DATA and journey.target == "r")
-    texts = [f"{number:04}" + "x" * 1000 for number in range(400)]
+    texts = [f"{number:04}" + "x" * 1000 for number in range(count)]
     table.submit("p", Service.AGREED, *texts)
     table.run_until(lambda: len(table["q"].heard) == len(texts))
     table.drops[:] = [cut_off("p")]
+    return table, texts
+
+
+def test_more_than_a_window_is_recovered() -> None:
+    """Traps 10, W11: the exchange takes many visits, and nobody who has nothing to send may declare it over."""
+    table, texts = _missed_by_r(1200)
+    table.run_until(lambda: table.all_in("qr"))
+    assert table.texts("r") == table.texts("q") == texts
+
+
+def test_nobody_installs_before_the_exchange_reached_everybody() -> None:
+    """The last recovered datagram is lost on its way to r."""
+    table, texts = _missed_by_r(3)
+    table.drops.append(first(1, lambda j: isinstance(j.packet, Burst) and j.packet.encapsulated and j.target == "r"))
     table.run_until(lambda: table.all_in("qr"))
     assert table.texts("r") == table.texts("q") == texts
 
@@ -143,3 +159,81 @@ def test_p_alone_delivers_its_own_messages_in_its_own_transitional() -> None:
     assert table["p"].heard == [Heard("mine", "pqr", "transitional")]
     assert table["p"].history[-3:] == ["transitional p", "deliver 1..1 transitional", "regular p"]
     assert table.texts("q") == table.texts("r") == []
+
+
+# --- obligations (F3, W3) -------------------------------------------------------------------------------------------
+
+
+def _owing(members: str) -> Table:
+    """The last member's datagram 1 reached nobody; p's safe message follows as datagram 2; then the last one is gone."""
+    table = Table(members)
+    table.form(members)
+    gone = members[-1]
+    table.drops.append(lambda journey: isinstance(journey.packet, Burst) and journey.source == gone)
+    table.submit(gone, Service.SAFE, "lost")
+    table.run_until(lambda: _carries(1, table))
+    table.submit("p", Service.SAFE, "m")
+    table.run_until(lambda: _carries(2, table))
+    table.run(150)
+    table.drops.append(cut_off(gone))
+    return table
+
+
+def _acknowledged(table: Table, name: str) -> bool:
+    """Has this node promised that it has everything of the exchange?"""
+    return table[name].engine._recovering.received_flg
+
+
+def test_who_acknowledged_an_exchange_keeps_the_promise_alone() -> None:
+    """p installed {p, q} and delivered m behind the gap; q had acknowledged, never installed, and ends up alone."""
+    table = _owing("pqr")
+    table.run_until(lambda: table.all_in("pq", of="p"))
+    assert _acknowledged(table, "q")
+    table.lose_all()
+    table.drops.append(cut_off("p"))
+    table.run_until(lambda: table.all_in("q"))
+    assert table["p"].heard == table["q"].heard == [Heard("m", "pqr", "transitional")]
+    assert table["q"].history[-3:] == ["transitional q", "deliver 2..2 transitional", "regular q"]
+
+
+def test_who_acknowledged_nothing_owes_nothing() -> None:
+    """The same, but the exchange ended before q acknowledged: nobody can have delivered m, so q discards it."""
+    table = _owing("pqr")
+    table.run_until(lambda: table["q"].engine.state is State.RECOVERY)
+    assert not _acknowledged(table, "q")
+    table.lose_all()
+    table.drops.append(cut_off("p"))
+    table.run_until(lambda: table.all_in("p") and table.all_in("q"))
+    assert table.texts("q") == []
+    assert table.texts("p") == ["m"]
+
+
+def test_a_promise_is_inherited_through_a_second_failed_exchange() -> None:
+    """W3: q owes p's messages after the first exchange; in the second, with r, they become r's debt as well.
+
+    s is gone with datagram 1. In {p, q, r} only q acknowledged. Then p is gone; in {q, r} r acknowledges and q installs.
+    With `obligation |= my_trans_memb`, r alone would forget that p's message is owed.
+    """
+    table = _owing("pqrs")
+    table.run_until(lambda: _acknowledged(table, "q"))
+    table.lose_all()
+    table.drops += [cut_off("p"), is_token]
+    table.run_until(lambda: all(table[name].engine.state is State.GATHER for name in "qr"))
+    assert not _acknowledged(table, "r"), "a token that is sent again does not count"
+    table.drops.remove(is_token)
+    table.run_until(lambda: table.all_in("qr", of="q"))
+    assert _acknowledged(table, "r")
+    table.lose_all()
+    table.drops.append(cut_off("q"))
+    table.run_until(lambda: table.all_in("r"))
+    assert table["q"].heard == table["r"].heard == [Heard("m", "pqrs", "transitional")]
+    assert table["r"].history[-3:] == ["transitional r", "deliver 2..2 transitional", "regular r"]
+
+
+def test_only_those_who_come_from_the_same_ring_are_companions() -> None:
+    """Trap 4: q was in p's old ring, but has been elsewhere since; what counts is the ring that its entry names."""
+    table, commit = in_commit("pqr")
+    elsewhere = commit.entries[0]._replace(old_ring=RingId(1, commit.entries[0].node))
+    table.hand("q", commit._replace(entries=(elsewhere, commit.entries[1])))
+    table.run_until(lambda: table.all_in("pq", of="q"))
+    assert table["q"].history[-2:] == ["transitional q", "regular pq"]

@@ -16,14 +16,9 @@ class Cause(NamedTuple):
     timer: str = ""
 
     def __str__(self) -> str:
-        parts = [self.what]
-        if self.accused:
-            parts.append("accused " + ", ".join(map(str, self.accused)))
-        if self.accuser is not None:
-            parts.append(f"by {self.accuser}")
-        if self.timer:
-            parts.append(f"on {self.timer}")
-        return " ".join(parts)
+        without = f", without {' '.join(map(str, self.accused))}" if self.accused else ""
+        noticed = f", noticed by {self.accuser}" if self.accuser is not None else ""
+        return self.what + without + noticed + (f" ({self.timer})" if self.timer else "")
 
 
 class Member(NamedTuple):

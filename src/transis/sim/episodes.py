@@ -121,6 +121,17 @@ def _crash(draft: Draft) -> None:
         draft.add(time + draft.while_us(), Restart(name))
 
 
+def _crash_loop(draft: Draft) -> None:
+    """A node that dies again soon after every start, now and then before its disk has written anything."""
+    name = draft.name()
+    time = draft.moment()
+    for _ in range(draft.stream.between(2, 5)):
+        draft.add(time, Crash(name, draft.stream.pick((0, 0, 1, 2))))
+        time += draft.stream.stretched(500, 20 * MS)
+        draft.add(time, Restart(name))
+        time += draft.stream.stretched(1 * MS, 4 * (draft.timing.gather_min_us + draft.timing.token_loss_us))
+
+
 def _crash_together(draft: Draft) -> None:
     """Neighbours die within a moment: the holder of the token and its successor among them, some day."""
     if len(draft.names) < 2:
@@ -277,6 +288,7 @@ def _lost_directory(draft: Draft) -> None:
 
 EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
     "crash": _crash,
+    "crash loop": _crash_loop,
     "crash together": _crash_together,
     "pause": _pause,
     "partition": _partition,
@@ -299,8 +311,8 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
 }
 
 KINDS: Final = (
-    ("crash", 600), ("crash together", 150), ("pause", 350), ("partition", 600), ("storm", 500), ("cascade", 300),
-    ("cut", 350), ("loss", 400), ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250),
+    ("crash", 600), ("crash loop", 200), ("crash together", 150), ("pause", 350), ("partition", 600), ("storm", 500),
+    ("cascade", 300), ("cut", 350), ("loss", 400), ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250),
     ("corrupt", 500), ("junk", 150), ("replay", 200), ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80),
     ("lost directory", 80),
 )  # fmt: skip

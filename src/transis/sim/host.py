@@ -99,7 +99,7 @@ class Host:
         except IdentityError as refusal:
             world.note_refusal(self, str(refusal))
             return
-        self.life = Life(self.address, node, world.now)
+        self.life = Life(self.address, node, world.now, memory)
         self.paused = False
         world.lives[node.id] = self.life
         if memory:

@@ -64,8 +64,9 @@ class Life:
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
     """
 
-    def __init__(self, host: str, node: NodeLike, started_us: int) -> None:
+    def __init__(self, host: str, node: NodeLike, started_us: int, memory: str = "") -> None:
         self.host = host
+        self.memory = memory
         self.node = node
         self.id = node.id
         self.started_us = started_us

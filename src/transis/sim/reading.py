@@ -7,32 +7,59 @@ says otherwise, and are in sorted order.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from transis.model.ids import MessageId
 from transis.model.view import Cause
 from transis.sim.cluster import Cluster, grouped, show_message, show_node, show_view_id
 from transis.sim.life import Life
-from transis.trace.events import Conf, Delivery, NoteEvent, Refuse, Sent
+from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
 
 
-def came_to(cluster: Cluster, name: str, what: str) -> bool:
-    """Is the node of a host in a protocol state, or in a view such as R8?"""
-    host = cluster.world.hosts[name]
-    if host.state == what:
-        return True
-    return host.life is not None and host.life.view is not None and show_view_id(host.life.view.id) == what
+def awaited(cluster: Cluster, name: str, what: str) -> Callable[[], bool]:
+    """Tells whether the node of a host came to a protocol state, or to a view such as R8, since now or is there now.
+
+    A node may pass through a state within one turn, so being there is not enough to go by.
+    """
+    before = _arrivals(cluster, name, what)
+
+    def came() -> bool:
+        host = cluster.world.hosts[name]
+        return host.state == what or _arrivals(cluster, name, what) > before
+
+    return came
 
 
-def delivered(cluster: Cluster, name: str, message: str) -> bool:
-    """Did the node of a host deliver a message such as a3?"""
+def _arrivals(cluster: Cluster, name: str, what: str) -> int:
     life = cluster.world.hosts[name].life
-    return life is not None and any(
-        show_message(MessageId(event.process, event.first + i)) == message
-        for event in reversed(life.recorder.events)
-        if isinstance(event, Delivery)
-        for i in range(event.count)
-    )
+    events = life.recorder.events if life is not None else []
+    return sum(_arrival(event) == what for event in events)
+
+
+def _arrival(event: Event) -> str:
+    """The state or the view to which an event brought its node."""
+    match event:
+        case NoteEvent(what="state"):
+            return str(dict(event.detail)["to"])
+        case Conf():
+            return show_view_id(event.view.id)
+        case _:
+            return ""
+
+
+def delivering(cluster: Cluster, name: str, message: str) -> Callable[[], bool]:
+    """Tells whether the node of a host has delivered a message such as a3."""
+
+    def delivered() -> bool:
+        life = cluster.world.hosts[name].life
+        return life is not None and any(
+            show_message(MessageId(event.process, event.first + i)) == message
+            for event in life.recorder.events
+            if isinstance(event, Delivery)
+            for i in range(event.count)
+        )
+
+    return delivered
 
 
 def causes(cluster: Cluster) -> str:
@@ -92,11 +119,16 @@ def endings(cluster: Cluster) -> str:
 
 
 def notes(cluster: Cluster, what: str) -> str:
-    """How often each life noted something, such as `token retransmitted`; without a name, everything but states."""
+    """What each life noted and how often, such as `retransmitted`; without a name, everything but states.
+
+    A note with a count of its own, as of datagrams sent again, counts as that many.
+    """
     lines = []
     for life in cluster.lives():
-        events = [event for event in life.recorder.events if isinstance(event, NoteEvent) and event.what != "state"]
-        count = Counter(event.what for event in events if what in ("", event.what))
+        count: Counter[str] = Counter()
+        for event in life.recorder.events:
+            if isinstance(event, NoteEvent) and event.what != "state" and what in ("", event.what):
+                count[event.what] += int(dict(event.detail).get("count", 1))
         if count:
             lines.append((show_node(life.id), _counted(count)))
     return grouped(lines) or f"nobody noted {what or 'anything'}"

@@ -16,7 +16,7 @@ from transis.sim.checkers.verdict import Findings, Report, Violation
 from transis.sim.coverage import Coverage
 from transis.sim.fairness import compete
 from transis.sim.faults import Fault
-from transis.sim.life import NodeFactory
+from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.plan import Plan, plan_text
 from transis.sim.swarm import draw
@@ -141,7 +141,7 @@ class Run:
             world.coverage.node(life.node.coverage)
         history = self._history()
         report = check(history)
-        for findings in (self._liveness, self._fairness, *self._mishaps()):
+        for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
             report.verdicts[findings.name] = findings.verdict()
         return Outcome(
             plan=self._plan,
@@ -158,6 +158,20 @@ class Run:
             settled_us=self._settled_us,
             budget_us=self._budget_us,
         )
+
+    def _incarnations(self) -> Findings:
+        """No two lives that took part share name and incarnation, unless somebody copied or lost the directory (C4)."""
+        findings = Findings("incarnations_are_new")
+        lives = list(self.world.lives.values())
+        tampered = {life.id.name for life in lives if life.memory}
+        seen: dict[tuple[str, int], Life] = {}
+        for life in lives:
+            if life.views and life.host in self._plan.names and life.id.name not in tampered:
+                findings.checked += 1
+                earlier = seen.setdefault((life.id.name, life.id.incarnation), life)
+                if earlier is not life:
+                    findings.broken(f"{life.id} lived twice: from {earlier.started_us} us and from {life.started_us} us on")
+        return findings
 
     def _mishaps(self) -> list[Findings]:
         no_crash, integrity = Findings("no_crash"), Findings("integrity")

@@ -23,7 +23,7 @@ from transis.sim.durations import parse_duration
 from transis.sim.faults import parse as parse_fault
 from transis.sim.liveness import judged
 from transis.sim.plan import Plan, parse_plan, with_setting
-from transis.sim.reading import came_to, causes, delivered, endings, notes, packets, refused, sent, totals
+from transis.sim.reading import awaited, causes, delivering, endings, notes, packets, refused, sent, totals
 from transis.sim.run import simulate
 
 SEPARATOR: Final = "----"
@@ -111,10 +111,10 @@ def _start(cluster: Cluster, words: list[str]) -> str:
 
 
 def _until(cluster: Cluster, words: list[str]) -> str:
-    """until b Recovery, or: until b delivers a3, or: until b R8"""
+    """until b Recovery, until b R8, until b delivers a3"""
     name, what = words[0], words[-1]
-    reached = {"delivers": delivered}.get(words[1], came_to)
-    return "" if cluster.until(lambda: reached(cluster, name, what)) else f"{name} never came to {what}"
+    reached = delivering(cluster, name, what) if "delivers" in words else awaited(cluster, name, what)
+    return "" if cluster.until(reached) else f"{name} never came to {what}"
 
 
 Selection = tuple[str, str, str, int, int]

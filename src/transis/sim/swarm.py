@@ -79,7 +79,7 @@ def _conditions(stream: Stream, nodes: int) -> Conditions:
         machine=machine,
         offset_us=stream.pick((0, 1 * SECOND, 1_000 * SECOND)),
         drift_ppm=stream.pick((0, 50, 500, 20_000)),
-        sync_us=stream.pick(((100, 500), (500, 10_000), (5_000, 80_000))),
+        sync_us=stream.pick(((100, 500), (500, 10_000), (5_000, 80_000), (20_000, 300_000))),
         kept_permille=stream.pick((0, 500, 1000)),
     )
 

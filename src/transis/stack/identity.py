@@ -99,7 +99,8 @@ class Identity:
             return self._judge_namesake(sender, probing=probing)
         known = self._known.get(sender.name, sender) if probing else self._remember(sender)
         if _outranks(known, sender) or (probing and known.incarnation == sender.incarnation and known != sender):
-            return ProbeAnswer(sender, self.me, "stale", known.incarnation)
+            verdict = "copied" if known.incarnation == sender.incarnation else "stale"
+            return ProbeAnswer(sender, self.me, verdict, known.incarnation)
         return None
 
     def _judge_namesake(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
@@ -125,7 +126,8 @@ class Identity:
     def _answered(self, answer: ProbeAnswer) -> None:
         if answer.about != self.me or self.stage not in (Stage.PROBING, Stage.RUNNING):
             return
-        if answer.verdict == "stale" or self.stage is Stage.PROBING:
+        from_witness = answer.by.name != self.me.name and answer.verdict != "taken"
+        if from_witness or self.stage is Stage.PROBING:
             self._refuse(_REMEDY[answer.verdict])
 
     def _remember(self, sender: NodeId) -> NodeId:

@@ -91,6 +91,10 @@ class Core:
     def broadcast(self, packet: ControlPacket, to: Audience = Audience.WORLD) -> None:
         self.emit(Send(to, Port.CONTROL, self.packet(packet)))
 
+    def forget_strangers(self) -> None:
+        """After an installation only the members' addresses matter; others introduce themselves again."""
+        self.addresses = {node: self.addresses.get(node, "") for node in self.ring.members}
+
     def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
         for ids in dropped:
             self.emit(Refused(ids, why))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from transis.model.config import Config
-from transis.model.contract import Configure, Lane, OutboundRun, Output
+from transis.model.contract import NEVER, Configure, Lane, OutboundRun, Output
 from transis.model.ids import NodeId, RingId, ViewId
 from transis.model.view import Cause, Member, View
 from transis.totem.core import Core
@@ -210,7 +210,7 @@ class Engine:
         core.ring.check()
         self._recovering.check()
         assert (core.forming is not None) == (core.state in (State.COMMIT, State.RECOVERY))
-        assert core.state in (State.GATHER, State.STOPPED) or core.timers.deadline() is not None
+        assert core.state is State.STOPPED or core.timers.deadline() < NEVER, "something always happens next"
         if core.forming is not None:
             core.forming.store.check()
             assert core.forming.id.seq > core.ring.id.seq

@@ -2,7 +2,8 @@
 
 Deviations: (D4) my own contribution of the last rotation is taken out of fcc, or a lone sender alternates between
 full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the fairness terms but below the hard
-caps, or a slow sender beside a saturated one starves (L5b, W4); one datagram per member of the window is kept for it.
+caps, or a slow sender beside a saturated one starves (L5b, W4); one datagram per member of the window is kept for it, and a
+growing gap leaves it too.
 """
 
 from __future__ import annotations

@@ -15,13 +15,15 @@ from transis.model.ids import NodeId, RingId
 from transis.model.limits import RING_SEQ_MAX
 from transis.model.view import Cause
 from transis.totem.core import Core
-from transis.totem.gather import Gathering
+from transis.totem.gather import MEMBER_GATHERS, Gathering
 from transis.totem.passing import Passing
 from transis.totem.recovery import Recovering
 from transis.totem.ring import Ring
-from transis.totem.states import State
+from transis.totem.states import Event, State
 from transis.wire.packets import Commit, CommitEntry, Join
 
+CAUSE_ACCUSED_MAX = 16
+"""Lost members that a cause names: after a large partition the list would only repeat the view."""
 RING_SEQ_STEP = 4
 """New rings go up by four: transitional configurations use the number two below, odd ones stay free for many rings."""
 
@@ -45,8 +47,15 @@ class Forming:
         order = _ring_order(members, attempt)
         seq = max(core.ring_seq, core.ring_seq_seen) + RING_SEQ_STEP
         entries = tuple(self._empty_entry(node) for node in order)
-        commit = Commit(RingId(seq, core.me), 1, 1, 0, 0, attempt, core.cause, entries)
+        commit = Commit(RingId(seq, core.me), 1, 1, 0, 0, attempt, self._cause(members), entries)
         self._enter(commit, 0)
+
+    def _cause(self, members: frozenset[NodeId]) -> Cause:
+        """Why this ring is formed: what started my Gather, and whom the old ring loses by it."""
+        cause = self._core.cause
+        lost = tuple(sorted(self._core.ring.member_set - members))[:CAUSE_ACCUSED_MAX]
+        what = "members lost" if lost and cause.what == MEMBER_GATHERS else cause.what
+        return cause._replace(what=what, accused=lost)
 
     def _empty_entry(self, node: NodeId) -> CommitEntry:
         address = self._core.addresses.get(node, "")
@@ -121,6 +130,7 @@ class Forming:
         if commit.ring.seq > self._core.durable_seq:
             self._core.note("commit waits for disk", seq=commit.ring.seq)
             self._waiting = commit
+            self._core.arm(Event.TOKEN_LOSS, self._core.pace.token_loss_us)
             return
         self._waiting = None
         ring = self._core.forming

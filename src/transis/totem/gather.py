@@ -29,6 +29,8 @@ from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Join, Row
 
+MEMBER_GATHERS = "member gathers"
+"""The cause of a Gather that another member of the ring began."""
 STRIKES = 2
 """Consensus timeouts that a member may spend heard but of another opinion before I give it up."""
 REPEATS_PER_BEAT = 3

@@ -11,7 +11,7 @@ from typing import Final
 from transis.model.ids import NodeId
 from transis.model.view import Cause
 from transis.totem.core import Core
-from transis.totem.gather import Gathering
+from transis.totem.gather import MEMBER_GATHERS, Gathering
 from transis.totem.quarantine import Quarantine
 from transis.totem.states import Event
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
@@ -66,16 +66,16 @@ class Presence:
             self._gathering.shift(Cause("leave", sender, (sender,)), fail=(sender,))
             return
         stranger = sender not in core.ring.member_set
-        self._gathering.shift(Cause("foreign join" if stranger else "join", sender), proc=(sender,), join=join)
+        self._gathering.shift(Cause("foreign join" if stranger else MEMBER_GATHERS, sender), proc=(sender,), join=join)
 
     def _is_noise(self, join: Join) -> bool:
-        """Joins that must not bounce a healthy ring (trap 17): from those who fail me, stale, superseded, in quarantine."""
+        """Joins that must not bounce a healthy ring (trap 17): stale, superseded, in quarantine, or from strangers who fail
+        one of us: they finish their own Gather first and meet us by their beacon."""
         core, sender = self._core, join.sender
         if sender in core.ring.member_set:
             return join.ring_seq < core.ring.id.seq or (core.me in join.fail_set and not join.leaving)
-        return (
-            join.leaving or core.me in join.fail_set or self._was_superseded(sender) or self._quarantine.holds(sender, core.now)
-        )
+        fails_us = not join.fail_set.isdisjoint(core.ring.member_set)
+        return join.leaving or fails_us or self._was_superseded(sender) or self._quarantine.holds(sender, core.now)
 
     def _was_superseded(self, node: NodeId) -> bool:
         return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.ring.members)

@@ -26,7 +26,12 @@ class Quarantine:
         return sentence is not None and now < sentence.until
 
     def installed(self, members: Iterable[NodeId], left_out: Iterable[NodeId], now: int) -> None:
-        """After an installation: members are free again, those left out wait, each time twice as long."""
+        """After an installation: members are free again, those left out wait, each time twice as long.
+
+        A sentence that ended long ago is forgotten: every life of every node would stay here otherwise.
+        """
+        remembered = now - self._timing.quarantine_max_us
+        self._sentences = {node: it for node, it in self._sentences.items() if it.until >= remembered}
         for node in members:
             self._sentences.pop(node, None)
         for node in left_out:

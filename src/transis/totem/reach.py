@@ -1,8 +1,8 @@
 """Who hears whom, as common knowledge, and the membership that follows from it (L3, W7). Pure.
 
 A row says whom a node does *not* hear. Within one Gather rows only grow, so they can be merged by union, relayed by
-anybody, and every change brings the end nearer. A row's version is the number of its node's Gather: a later Gather starts
-from an empty row.
+anybody, and every change brings the end nearer. A row's version is the number of its node's Gather; its beat counts the
+node's Joins in it, so that a relayed row also shows that somebody hears the node.
 """
 
 from __future__ import annotations
@@ -23,30 +23,26 @@ class Reachability:
         self._floor: dict[NodeId, int] = {}
 
     def merge(self, row: Row, now: int) -> bool:
-        """Take a row that somebody relayed; True if it taught anything about who hears whom."""
+        """Take a row that somebody relayed; True if it taught anything about who hears whom.
+
+        What a node once did not hear stays unheard until my Gather ends, even if the node began a newer one: a row that
+        could shrink would let two neighbours who form ring after ring keep me in Gather for ever.
+        """
         if row.version < self._floor.get(row.node, 0):
             return False
-        known = self.rows.get(row.node)
-        if known is None or row.version > known.version:
-            self.rows[row.node] = row
+        known = self.rows.get(row.node, Row(row.node, 0, -1, frozenset()))
+        if (row.version, row.beat) > (known.version, known.beat):
             self.beat_at[row.node] = now
-            return bool(row.unheard) or known is not None
-        if row.version < known.version:
-            return False
-        if row.beat > known.beat:
-            self.beat_at[row.node] = now
-        union = known.unheard | row.unheard
-        self.rows[row.node] = known._replace(beat=max(known.beat, row.beat), unheard=union)
-        return union != known.unheard
+        newest = max(known, row, key=lambda seen: (seen.version, seen.beat))
+        self.rows[row.node] = newest._replace(unheard=known.unheard | row.unheard)
+        return not row.unheard <= known.unheard
 
     def unheard(self) -> dict[NodeId, frozenset[NodeId]]:
         return {node: row.unheard for node, row in self.rows.items()}
 
     def reset(self, installed: Iterable[NodeId]) -> None:
         """A ring was installed: rows of its members' ended Gathers must not come back by a late relay."""
-        for node in installed:
-            if node in self.rows:
-                self._floor[node] = self.rows[node].version + 1
+        self._floor = {node: self.rows[node].version + 1 for node in installed if node in self.rows}
         self.rows.clear()
         self.beat_at.clear()
 
