@@ -49,7 +49,7 @@ PLAIN: st.SearchStrategy[Fault] = st.one_of(
     st.builds(Weather, st.sampled_from(WEATHERS), st.integers(0, 1000)),
     st.builds(Delay, st.sampled_from(Port), TIMES),
 )
-FAULTS = PLAIN | st.builds(Ambush, NAMES, st.sampled_from(MOMENTS), PLAIN)
+FAULTS = PLAIN | st.builds(Ambush, NAMES, st.sampled_from(MOMENTS), PLAIN, TIMES)
 
 
 @given(FAULTS)

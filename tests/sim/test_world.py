@@ -131,6 +131,18 @@ def test_an_ambush_waits_for_its_moment() -> None:
     assert world.coverage.faults["crash", "Starting"] == 1
 
 
+def test_an_ambush_may_strike_later_but_not_in_peace() -> None:
+    world, _ = world_of("a", "b")
+    strike(world, "on a Operational+3ms crash a", "on b Operational+9ms crash b")
+    world.run(3_900)
+    assert world.hosts["a"].state == "Operational"
+    world.run(4_100)
+    assert world.hosts["a"].state == "down"
+    world.at_peace = True
+    world.run(20_000)
+    assert world.hosts["b"].state == "Operational"
+
+
 def test_a_copy_starts_beside_its_original_with_the_same_memory() -> None:
     world, made = world_of("a")
     world.run(5_000)

@@ -254,7 +254,7 @@ class Table:
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     def carry(self, name: str) -> list[Output]:
-        """Carry out what an engine wants, in order; opening a lane may produce more."""
+        """Carry out what an engine wants, in order; opening a lane may produce more. Counts of traps are left out."""
         seat = self.seats[name]
         seat.engine.check()
         carried: list[Output] = []
@@ -262,7 +262,7 @@ class Table:
             carried += outputs
             for output in outputs:
                 self._carry_one(seat, output)
-        return carried
+        return [output for output in carried if not (isinstance(output, Note) and output.what == "trap")]
 
     def _carry_one(self, seat: Seat, output: Output) -> None:
         seat.log.append(output)

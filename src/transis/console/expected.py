@@ -10,6 +10,7 @@ from typing import Final
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
 from transis.totem.states import IGNORED, TABLE, Event, State
+from transis.totem.traps import Trap
 
 LIVING: Final = (State.OPERATIONAL, State.GATHER, State.COMMIT, State.RECOVERY)
 
@@ -25,9 +26,12 @@ FAULTS: Final[frozenset[Pair]] = frozenset(
 ) | {("restart", "down")}
 
 
+TRAPS: Final = frozenset(trap.value for trap in Trap)
+
+
 def never_reached(coverage: Coverage) -> dict[str, list[str]]:
     """By table, what was expected and never seen."""
-    return coverage.never_reached(EVENTS, FAULTS)
+    return coverage.never_reached(EVENTS, FAULTS, TRAPS)
 
 
 def event_names() -> list[str]:

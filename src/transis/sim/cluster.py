@@ -191,8 +191,10 @@ def show_view(view: View) -> str:
 
 
 def show_message(message: MessageId) -> str:
-    process = f"#{message.process.number}." if message.process.number else ""
-    return f"{show_node(message.process.node)}{process}{message.counter}"
+    """`a1`; `c/2:1` where the name itself ends in a digit."""
+    node = show_node(message.process.node)
+    process = f"#{message.process.number}." if message.process.number else ":" if node[-1].isdigit() else ""
+    return f"{node}{process}{message.counter}"
 
 
 def _show_deliveries(deliveries: Sequence[Delivery]) -> str:

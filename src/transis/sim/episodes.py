@@ -76,8 +76,12 @@ class Draft:
 
     def add_perhaps_in_ambush(self, time_us: int, watched: str, fault: Fault) -> None:
         if self.stream.chance(400):
-            fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS), fault)
+            fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS), fault, self.some_hops_us())
         self.add(time_us, fault)
+
+    def some_hops_us(self) -> int:
+        """At once, or within the few rotations that forming a ring takes."""
+        return self.stream.pick((0, self.stream.between(0, 6 * len(self.names) * self.timing.hop_us)))
 
 
 def draw_schedule(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool) -> Schedule:
@@ -198,8 +202,8 @@ def _cascade(draft: Draft) -> None:
         watched = stream.pick(rest)
         cut = stream.between(1, len(rest) - 1)
         apart = (tuple(rest[:cut]), tuple(rest[cut:]))
-        moment = stream.pick(("Operational", "Operational", "Recovery", "Commit"))
-        draft.add(time, Ambush(watched, moment, Partition((*apart, tuple(gone)))))
+        moment = stream.pick(("Operational", "Operational", "Recovery", "Recovery", "Commit"))
+        draft.add(time, Ambush(watched, moment, Partition((*apart, tuple(gone))), draft.some_hops_us()))
         time += stream.stretched(max(1, draft.timing.token_loss_us // 4), 2 * draft.timing.token_loss_us)
         gone, rest = gone + rest[cut:], rest[:cut]
     draft.add(time + draft.while_us(), Heal())

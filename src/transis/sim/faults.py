@@ -186,14 +186,16 @@ HEAL: Final = Heal()
 
 @dataclass(frozen=True, slots=True)
 class Ambush(OfNode):
-    """`fault` strikes when `node` next comes to `moment`."""
+    """`fault` strikes when `node` next comes to `moment`, or so much later."""
 
     kind: ClassVar[str] = "on"
     moment: str = "Recovery"
     fault: Fault = HEAL
+    later_us: int = 0
 
     def __str__(self) -> str:
-        return f"on {self.node} {self.moment} {self.fault}"
+        later = f"+{format_duration(self.later_us)}" if self.later_us else ""
+        return f"on {self.node} {self.moment}{later} {self.fault}"
 
 
 Schedule = tuple[tuple[int, Fault], ...]
@@ -285,10 +287,11 @@ def _delay(rest: str) -> Fault:
 
 
 def _ambush(rest: str) -> Fault:
-    node, moment, line = rest.split(None, 2)
+    node, when, line = rest.split(None, 2)
+    moment, _, later = when.partition("+")
     if moment not in MOMENTS:
         raise ValueError(f"{moment!r} is no moment; known are {', '.join(MOMENTS)}")
-    return Ambush(node, moment, parse(line))
+    return Ambush(node, moment, parse(line), parse_duration(later) if later else 0)
 
 
 _READERS: Final[dict[str, Callable[[str], Fault]]] = {

@@ -29,6 +29,7 @@ QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
 
 def end_faults(world: World, plan: Plan) -> None:
     """The network is whole, the paused resume, the slow are quick, and the dead may be started again."""
+    world.at_peace = True
     world.network.calm()
     for host in list(world.hosts.values()):
         host.ambushes.clear()

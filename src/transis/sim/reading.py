@@ -12,28 +12,19 @@ from collections.abc import Callable, Sequence
 from transis.model.ids import MessageId
 from transis.model.view import Cause
 from transis.sim.cluster import Cluster, grouped, show_message, show_node, show_view_id
+from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
 
 
 def awaited(cluster: Cluster, name: str, what: str) -> Callable[[], bool]:
-    """Tells whether the node of a host came to a protocol state, or to a view such as R8, since now or is there now.
+    """Tells whether the node of a host is in a protocol state, or came to it or to a view such as R8 since it was first asked.
 
     A node may pass through a state within one turn, so being there is not enough to go by.
     """
-    before = _arrivals(cluster, name, what)
-
-    def came() -> bool:
-        host = cluster.world.hosts[name]
-        return host.state == what or _arrivals(cluster, name, what) > before
-
-    return came
-
-
-def _arrivals(cluster: Cluster, name: str, what: str) -> int:
-    life = cluster.world.hosts[name].life
-    events = life.recorder.events if life is not None else []
-    return sum(_arrival(event) == what for event in events)
+    host = cluster.world.hosts[name]
+    fresh = _Fresh(host, skip=True)
+    return lambda: host.state == what or any(_arrival(event) == what for event in fresh.events())
 
 
 def _arrival(event: Event) -> str:
@@ -49,17 +40,31 @@ def _arrival(event: Event) -> str:
 
 def delivering(cluster: Cluster, name: str, message: str) -> Callable[[], bool]:
     """Tells whether the node of a host has delivered a message such as a3."""
+    fresh = _Fresh(cluster.world.hosts[name], skip=False)
+    return lambda: any(message in _delivered_in(event) for event in fresh.events() if isinstance(event, Delivery))
 
-    def delivered() -> bool:
-        life = cluster.world.hosts[name].life
-        return life is not None and any(
-            show_message(MessageId(event.process, event.first + i)) == message
-            for event in life.recorder.events
-            if isinstance(event, Delivery)
-            for i in range(event.count)
-        )
 
-    return delivered
+def _delivered_in(event: Delivery) -> list[str]:
+    return [show_message(MessageId(event.process, event.first + i)) for i in range(event.count)]
+
+
+class _Fresh:
+    """The events of a host's present life that nobody has asked for yet: asked at every instant, so each is given once."""
+
+    def __init__(self, host: Host, *, skip: bool) -> None:
+        self._host = host
+        self._life = host.life
+        self._given = len(host.life.recorder.events) if skip and host.life is not None else 0
+
+    def events(self) -> Sequence[Event]:
+        life = self._host.life
+        if life is not self._life:
+            self._life, self._given = life, 0
+        if life is None:
+            return ()
+        fresh = life.recorder.events[self._given :]
+        self._given += len(fresh)
+        return fresh
 
 
 def causes(cluster: Cluster) -> str:
@@ -77,8 +82,8 @@ def _by_number(line: str) -> tuple[int, str]:
 
 
 def _sentence(cause: Cause) -> str:
-    accused = f", accused {' '.join(map(show_node, cause.accused))}" if cause.accused else ""
-    return cause.what + accused + (f", said {show_node(cause.accuser)}" if cause.accuser is not None else "")
+    without = f", without {' '.join(map(show_node, cause.accused))}" if cause.accused else ""
+    return cause.what + without + (f", noticed by {show_node(cause.accuser)}" if cause.accuser is not None else "")
 
 
 def totals(cluster: Cluster) -> str:

@@ -15,7 +15,6 @@ from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Findings, Report, Violation
 from transis.sim.coverage import Coverage
 from transis.sim.fairness import compete
-from transis.sim.faults import Fault
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.plan import Plan, plan_text
@@ -101,7 +100,6 @@ class Run:
     def __init__(self, plan: Plan, make_node: NodeFactory) -> None:
         self._plan = plan
         self.world = build_world(plan, make_node)
-        self._faults_on = True
         self._settled_us: int | None = None
         self._budget_us = 0
         self._liveness = Findings("liveness")
@@ -112,14 +110,8 @@ class Run:
 
     def safety(self) -> None:
         for time_us, fault in self._plan.schedule:
-            self.world.at(time_us, self._strike, fault, FAULT)
+            self.world.at(time_us, self.world.strike_unless_at_peace, fault, FAULT)
         self.world.run(self._plan.safety_us, self._plan.turns_max)
-        self._faults_on = False
-
-    def _strike(self, fault: Fault) -> None:
-        """Ends of episodes may lie behind the end of all faults."""
-        if self._faults_on:
-            self.world.strike(fault)
 
     def liveness(self) -> None:
         world, plan = self.world, self._plan

@@ -93,7 +93,7 @@ def _cluster(words: list[str]) -> Cluster:
         elif setting == "profile":
             plan = replace(plan, config=replace(plan.config, timing=profile(value)))
         elif equals:
-            plan = with_setting(plan, setting, value)
+            plan = with_setting(plan, setting, value.replace(",", " "))
     return Cluster(plan, later)
 
 

@@ -81,6 +81,7 @@ class World:
         self.log: list[tuple[int, str]] = []
         self.struck: dict[str, int] = {}
         self.verified = 0
+        self.at_peace = False
         self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
         self._serial = 0
 
@@ -154,7 +155,10 @@ class World:
         due = [ambush for ambush in host.ambushes if ambush.moment == moment]
         host.ambushes = [ambush for ambush in host.ambushes if ambush.moment != moment]
         for ambush in due:
-            self.strike(ambush.fault)
+            if ambush.later_us:
+                self.at(self.now + ambush.later_us, self.strike_unless_at_peace, ambush.fault, FAULT)
+            else:
+                self.strike(ambush.fault)
 
     # -- faults and mishaps --------------------------------------------------------------------------------------
 
@@ -164,6 +168,11 @@ class World:
         if not isinstance(fault, Ambush | Send):
             self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
         strike(self, fault)
+
+    def strike_unless_at_peace(self, fault: Fault) -> None:
+        """What was arranged for later does not happen once the faults have ended."""
+        if not self.at_peace:
+            self.strike(fault)
 
     def verify(self, life: Life, output: Delivered) -> None:
         """Delivered bytes are the submitted bytes."""

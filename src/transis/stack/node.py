@@ -235,7 +235,8 @@ class Node:
         return self._engine.coverage
 
     def check(self) -> None:
-        self._engine.check()
+        if self._running:
+            self._engine.check()
 
 
 _DATA = bytes([KIND_DATA])

@@ -33,6 +33,11 @@ class Attempts:
     def failed(self, ring: Ring) -> None:
         self._failures[ring.member_set] = self._failures.get(ring.member_set, 0) + 1
 
+    @property
+    def total(self) -> int:
+        """Failed attempts of this Gather, whatever the membership."""
+        return sum(self._failures.values())
+
     def count(self, members: frozenset[NodeId]) -> int:
         return self._failures.get(members, 0)
 

@@ -14,6 +14,7 @@ from transis.totem.pace import Pace
 from transis.totem.ring import Ring
 from transis.totem.states import TRANSITIONS, Event, State
 from transis.totem.timers import Timers
+from transis.totem.traps import Trap
 from transis.wire.control import ControlPacket, config_digest, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.header import body_max
@@ -57,6 +58,9 @@ class Core:
 
     def note(self, what: str, **detail: str | int) -> None:
         self.out.append(Note(what, tuple(detail.items())))
+
+    def trap(self, trap: Trap) -> None:
+        self.out.append(Note("trap", (("number", trap.value),)))
 
     def shift(self, state: State, why: str) -> None:
         """Change the state, if figure 2 of the paper allows it."""

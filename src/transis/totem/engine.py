@@ -28,6 +28,7 @@ from transis.totem.presence import Presence
 from transis.totem.quarantine import Quarantine
 from transis.totem.recovery import Recovering
 from transis.totem.states import IGNORED, TABLE, Event, State
+from transis.totem.traps import Trap
 from transis.totem.visit import Visit
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
@@ -85,6 +86,8 @@ class Engine:
         if core.state is State.STOPPED or self._operational.is_leaving:
             return 0
         taken = core.outbox.submit(lane, run, bound_to)
+        if core.state is not State.OPERATIONAL:
+            core.trap(Trap.QUEUED)
         if core.outbox.has_work():
             self._operational.submitted()
         return taken
@@ -148,6 +151,8 @@ class Engine:
             case Token():
                 self._on_token(packet)
             case Commit():
+                if packet.ring == self._core.ring.id:
+                    self._core.trap(Trap.LATE_COMMIT)
                 self._handle(Event.COMMIT_FIRST if packet.rotation == 1 else Event.COMMIT_SECOND, packet)
             case Join():
                 self._on_hello(Event.JOIN, packet)
@@ -162,13 +167,18 @@ class Engine:
         if burst.ring == in_use.tag:
             if burst.sender < len(in_use.members):
                 self._handle(Event.RING_DATA, burst)
+        elif burst.ring == core.ring.tag:
+            core.trap(Trap.FROZEN)
+            self._handle(Event.OLD_DATA, burst)
         else:
-            self._handle(Event.OLD_DATA if burst.ring == core.ring.tag else Event.FOREIGN_DATA, burst)
+            self._handle(Event.FOREIGN_DATA, burst)
 
     def _on_token(self, token: Token) -> None:
         core = self._core
         if token.ring == (core.forming or core.ring).tag:
             self._handle(Event.TOKEN, token)
+        else:
+            core.trap(Trap.FOREIGN_TOKEN)
 
     def _on_hello(self, event: Event, packet: Join | Beacon) -> None:
         """Joins and Beacons introduce their senders; one that cannot read our datagrams is refused loudly."""

@@ -25,6 +25,7 @@ from transis.totem.passing import Passing
 from transis.totem.quarantine import Quarantine
 from transis.totem.reach import Reachability, clique_of
 from transis.totem.states import Event, State
+from transis.totem.traps import Trap
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Join, Row
@@ -142,6 +143,8 @@ class Gathering:
             return {sender}
         if sender in self._core.ring.member_set:
             return set(join.fail_set)
+        if not join.fail_set.isdisjoint(self._core.ring.member_set):
+            self._core.trap(Trap.STRANGER_FAILS_US)
         return set(join.fail_set - self._core.ring.member_set)
 
     def _is_outdated(self, node: NodeId) -> bool:
@@ -152,7 +155,10 @@ class Gathering:
         newest: dict[str, int] = {}
         for node in sorted(self.proc_set):
             newest[node.name] = node.incarnation
-        self.fail_set.update(node for node in sorted(self.proc_set) if node.incarnation < newest[node.name])
+        outdated = {node for node in self.proc_set if node.incarnation < newest[node.name]}
+        if self._core.ring.id.rep in outdated - self.fail_set:
+            self._core.trap(Trap.REBORN_REPRESENTATIVE)
+        self.fail_set.update(outdated)
         self.fail_set.discard(self._core.me)
 
     def repeat_join(self) -> None:
@@ -285,6 +291,8 @@ class Gathering:
 
     def installed(self, members: tuple[NodeId, ...]) -> None:
         """A ring was installed: everything that only grew during the Gather starts afresh."""
+        if self.attempts.total >= 3:
+            self._core.trap(Trap.MANY_ATTEMPTS)
         left_out = (self.proc_set - self.fail_set - self._left).difference(members)
         self._quarantine.installed(members, sorted(left_out), self._core.now)
         self._reach.reset(members)

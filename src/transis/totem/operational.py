@@ -17,6 +17,7 @@ from transis.totem.gather import Gathering
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
+from transis.totem.traps import Trap
 from transis.totem.visit import Visit, is_idle
 from transis.wire.burst import Burst
 from transis.wire.packets import Wake
@@ -64,6 +65,8 @@ class Operational:
             return timing.token_hold_us if ring.idle_visits >= IDLE_VISITS and not woken else 0
         ring.idle_visits = 0
         waiting = token.aru < token.seq and token.aru == ring.last_aru_sent and token.backlog == 0
+        if waiting:
+            self._core.trap(Trap.PACED)
         return timing.retransmission_pace_us if waiting else 0
 
     def release_token(self) -> None:

@@ -14,6 +14,7 @@ from transis.totem.core import Core
 from transis.totem.gather import MEMBER_GATHERS, Gathering
 from transis.totem.quarantine import Quarantine
 from transis.totem.states import Event
+from transis.totem.traps import Trap
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Beacon, Join
 
@@ -73,7 +74,10 @@ class Presence:
         one of us: they finish their own Gather first and meet us by their beacon."""
         core, sender = self._core, join.sender
         if sender in core.ring.member_set:
-            return join.ring_seq < core.ring.id.seq or (core.me in join.fail_set and not join.leaving)
+            fails_me = core.me in join.fail_set and not join.leaving
+            if fails_me:
+                core.trap(Trap.FAILS_ME)
+            return join.ring_seq < core.ring.id.seq or fails_me
         fails_us = not join.fail_set.isdisjoint(core.ring.member_set)
         return join.leaving or fails_us or self._was_superseded(sender) or self._quarantine.holds(sender, core.now)
 

@@ -21,6 +21,7 @@ from transis.totem.gather import Gathering
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
+from transis.totem.traps import Trap
 from transis.totem.visit import Visit
 from transis.wire.burst import Burst, decapsulate
 from transis.wire.outbox import FilledDatagram
@@ -112,6 +113,8 @@ class Recovering:
         low_ring_aru = min(entry.aru for entry in self._trans_memb)
         self._high_ring_delivered = max(entry.high_delivered for entry in self._trans_memb)
         self._queue = Queue(old, low_ring_aru, core.config.datagram)
+        if len(self._queue) > core.config.window.window:
+            core.trap(Trap.LARGE_RECOVERY)
         self._own_flag = False
         self._calm_rotations = 0
         self._install_seq = 0
@@ -211,7 +214,11 @@ class Recovering:
         expected = old.high_delivered + 1
         gap = False
         for burst in old.store.after(old.high_delivered):
-            gap = gap or burst.first_seq != expected
+            if burst.first_seq != expected and not gap:
+                gap = True
+                self._core.trap(Trap.LASTING_GAP)
+            if burst.klass is DatagramClass.SAFE:
+                self._core.trap(Trap.SAFE_IN_TRANSITIONAL)
             if not gap or old.members[burst.sender] in self._deliver_memb:
                 self._delivery.at_place(old, burst, Phase.TRANSITIONAL)
             expected = burst.last_seq + 1
@@ -219,7 +226,8 @@ class Recovering:
     def _configure(self, view: View) -> None:
         """A regular view: nothing bound to another view may be sent in it, and the application lane waits for the stack."""
         core = self._core
-        core.outbox.restart()
+        if core.outbox.restart():
+            core.trap(Trap.HALF_SENT)
         core.outbox.hold(Lane.APPLICATION)
         core.emit(Configure(view))
         core.refuse(core.outbox.drop_bound(view.id), "the view changed first")

@@ -22,6 +22,7 @@ from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
+from transis.totem.traps import Trap
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data
 from transis.wire.outbox import FilledDatagram
@@ -53,10 +54,15 @@ class Visit:
 
     def accept(self, ring: Ring, token: Token) -> bool:
         """Is this token mine, from my predecessor, and newer than the last? (F6, traps 5, 12, 14)"""
-        if token.target != ring.rank or token.sender != ring.predecessor or token.token_seq <= ring.token_seq:
+        if token.target != ring.rank or token.sender != ring.predecessor:
+            return False
+        if token.token_seq <= ring.token_seq:
+            self._core.trap(Trap.TOKEN_TWICE)
             return False
         if not _is_plausible(ring, token):
             return False
+        if token.seq > ring.store.highest:
+            self._core.trap(Trap.OVERTAKEN)
         self._core.observe(token.timestamp)
         if not ring.forwarded_idle and ring.token_at:
             self._core.pace.saw_rotation(self._core.now - ring.token_at)
@@ -198,6 +204,8 @@ class Visit:
     def _request_missing(self, ring: Ring, token: Token) -> None:
         room = RTR_RANGES_MAX - len(token.rtr)
         mine = ring.store.missing(min(ring.seq_seen, token.seq), RTR_RANGES_MAX)
+        if mine and mine[-1][1] == token.seq:
+            self._core.trap(Trap.TAIL_LOST)
         token.rtr = _merge(token.rtr, mine) if room > 0 else token.rtr
         ring.seq_seen = token.seq
 

@@ -56,8 +56,18 @@ from transis.wire.parts import CONTROL_MAX
 from transis.wire.rejection import Rejection
 
 __all__ = [
-    "Beacon", "Commit", "CommitEntry", "ControlPacket", "Join", "Probe", "ProbeAnswer", "Row", "Wake",
-    "config_digest", "decode_control", "encode_control",
+    "Beacon",
+    "Commit",
+    "CommitEntry",
+    "ControlPacket",
+    "Join",
+    "Probe",
+    "ProbeAnswer",
+    "Row",
+    "Wake",
+    "config_digest",
+    "decode_control",
+    "encode_control",
 ]
 
 KIND_JOIN: Final = 3
@@ -116,9 +126,21 @@ def _join_layout(join: Join) -> JoinLayout:
     table = NodeTable.of((join.sender,), join.proc_set, join.fail_set, join.proposal, known, *unheard)
     rows = tuple(RowLayout(table.rank(row.node), row.version, row.beat, table.bitmap(row.unheard)) for row in join.rows)
     return JoinLayout(
-        table.nodes, table.rank(join.sender), join.address, join.info, join.ring_seq, table.bitmap(join.proc_set),
-        table.bitmap(join.fail_set), table.bitmap(join.proposal), rows, join.attempt_seq, join.attempt_index, join.leaving,
-        join.timestamp, join.digest, join.versions,
+        table.nodes,
+        table.rank(join.sender),
+        join.address,
+        join.info,
+        join.ring_seq,
+        table.bitmap(join.proc_set),
+        table.bitmap(join.fail_set),
+        table.bitmap(join.proposal),
+        rows,
+        join.attempt_seq,
+        join.attempt_index,
+        join.leaving,
+        join.timestamp,
+        join.digest,
+        join.versions,
     )
 
 
@@ -133,7 +155,14 @@ def _commit_layout(commit: Commit) -> CommitLayout:
     said = CauseLayout(cause.what, by, tuple(map(table.rank, cause.accused)), cause.timer)
     entries = tuple(_entry_layout(entry, table) for entry in commit.entries)
     return CommitLayout(
-        table.nodes, commit.ring.seq, commit.rotation, commit.token_seq, commit.sender, commit.target, commit.attempt, said,
+        table.nodes,
+        commit.ring.seq,
+        commit.rotation,
+        commit.token_seq,
+        commit.sender,
+        commit.target,
+        commit.attempt,
+        said,
         entries,
     )
 
@@ -141,8 +170,16 @@ def _commit_layout(commit: Commit) -> CommitLayout:
 def _entry_layout(entry: CommitEntry, table: NodeTable) -> EntryLayout:
     old = entry.old_ring
     return EntryLayout(
-        table.rank(entry.node), entry.address, entry.info, entry.filled, None if old is None else (old.seq, table.rank(old.rep)),
-        entry.old_members_digest, entry.aru, entry.high_delivered, entry.received_flg, table.bitmap(entry.obligation),
+        table.rank(entry.node),
+        entry.address,
+        entry.info,
+        entry.filled,
+        None if old is None else (old.seq, table.rank(old.rep)),
+        entry.old_members_digest,
+        entry.aru,
+        entry.high_delivered,
+        entry.received_flg,
+        table.bitmap(entry.obligation),
         entry.timestamp,
     )
 
@@ -150,8 +187,16 @@ def _entry_layout(entry: CommitEntry, table: NodeTable) -> EntryLayout:
 def _beacon_layout(beacon: Beacon) -> BeaconLayout:
     table = NodeTable.of((beacon.sender, beacon.ring.rep), beacon.members, beacon.heard)
     return BeaconLayout(
-        table.nodes, table.rank(beacon.sender), beacon.address, beacon.ring.seq, table.rank(beacon.ring.rep),
-        table.bitmap(beacon.members), table.bitmap(beacon.heard), beacon.timestamp, beacon.digest, beacon.versions,
+        table.nodes,
+        table.rank(beacon.sender),
+        beacon.address,
+        beacon.ring.seq,
+        table.rank(beacon.ring.rep),
+        table.bitmap(beacon.members),
+        table.bitmap(beacon.heard),
+        beacon.timestamp,
+        beacon.digest,
+        beacon.versions,
     )
 
 
@@ -165,9 +210,20 @@ def _decode_join(body: bytes) -> Join:
     ranks = [row.node for row in layout.rows]
     require(all(map(int.__lt__, ranks, ranks[1:])), "rows", "rows are not sorted by node")
     return Join(
-        table.node(layout.sender), layout.address, layout.info, layout.ring_seq, table.members(layout.proc_set),
-        table.members(layout.fail_set), table.members(layout.proposal), rows, layout.attempt_seq, layout.attempt_index,
-        layout.leaving, layout.timestamp, layout.digest, layout.versions,
+        table.node(layout.sender),
+        layout.address,
+        layout.info,
+        layout.ring_seq,
+        table.members(layout.proc_set),
+        table.members(layout.fail_set),
+        table.members(layout.proposal),
+        rows,
+        layout.attempt_seq,
+        layout.attempt_index,
+        layout.leaving,
+        layout.timestamp,
+        layout.digest,
+        layout.versions,
     )
 
 
@@ -200,8 +256,16 @@ def _entry(entry: EntryLayout, table: NodeTable) -> CommitEntry:
     require_counters(entry.aru, entry.high_delivered, entry.timestamp)
     require(len(entry.old_members_digest) in (0, DIGEST_SIZE), "digest", f"a digest of {len(entry.old_members_digest)} bytes")
     return CommitEntry(
-        table.node(entry.node), entry.address, entry.info, entry.filled, _old_ring(entry.old_ring, table),
-        entry.old_members_digest, entry.aru, entry.high_delivered, entry.received_flg, table.members(entry.obligation),
+        table.node(entry.node),
+        entry.address,
+        entry.info,
+        entry.filled,
+        _old_ring(entry.old_ring, table),
+        entry.old_members_digest,
+        entry.aru,
+        entry.high_delivered,
+        entry.received_flg,
+        table.members(entry.obligation),
         entry.timestamp,
     )
 
@@ -227,8 +291,14 @@ def _decode_beacon(body: bytes) -> Beacon:
     require_counters(layout.ring_seq, layout.timestamp)
     _require_signature(layout.digest, layout.versions)
     return Beacon(
-        table.node(layout.sender), layout.address, RingId(layout.ring_seq, table.node(layout.ring_rep)),
-        table.members(layout.members), table.members(layout.heard), layout.timestamp, layout.digest, layout.versions,
+        table.node(layout.sender),
+        layout.address,
+        RingId(layout.ring_seq, table.node(layout.ring_rep)),
+        table.members(layout.members),
+        table.members(layout.heard),
+        layout.timestamp,
+        layout.digest,
+        layout.versions,
     )
 
 

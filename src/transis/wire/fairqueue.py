@@ -38,7 +38,17 @@ class QueuedRun:
     """
 
     __slots__ = (
-        "address", "base", "bound_to", "bytes", "ends", "first_counter", "length", "payloads", "placed", "process", "service",
+        "address",
+        "base",
+        "bound_to",
+        "bytes",
+        "ends",
+        "first_counter",
+        "length",
+        "payloads",
+        "placed",
+        "process",
+        "service",
     )
 
     def __init__(self, run: OutboundRun, payloads: Sequence[bytes], first_counter: int, bound_to: ViewId | None) -> None:
@@ -238,11 +248,12 @@ class FairQueue:
         """Another message's fragments would be one too many for the receivers."""
         return self._is_large(head) and head.placed == 0 and self._partials >= PARTIALS_MAX
 
-    def restart(self) -> None:
-        """A new view: receivers forgot what was partial, so it starts again from its first byte."""
-        for queue in self._queues.values():
-            self.bytes += queue[0].restart()
+    def restart(self) -> int:
+        """A new view: receivers forgot what was partial, so it starts again; how many bytes are to be sent again."""
+        again = sum(queue[0].restart() for queue in self._queues.values())
+        self.bytes += again
         self._partials = 0
+        return again
 
     def drop(self, unwanted: Callable[[QueuedRun], bool]) -> list[RunIds]:
         """Remove what is unwanted, by process and in order."""

@@ -62,9 +62,10 @@ def body_max(datagram: int) -> int:
 
 def encode_data(header: DataHeader, body: bytes) -> bytes:
     klass, ring, sender, seq, round_, timestamp, time_us, index, last, encapsulated = header
-    return _LAYOUT.pack(
-        KIND_DATA, klass, encapsulated, sender, ring[0], ring[1], round_, timestamp, time_us, seq, index, last
-    ) + body
+    return (
+        _LAYOUT.pack(KIND_DATA, klass, encapsulated, sender, ring[0], ring[1], round_, timestamp, time_us, seq, index, last)
+        + body
+    )
 
 
 def decode_data_header(datagram: bytes) -> DataHeader | Rejection:

@@ -49,8 +49,16 @@ class Run:
 
     __slots__ = ("address", "count", "ends", "first_counter", "length", "process", "service")
 
-    def __init__(self, process: int, service: Service, address: bytes, first_counter: int, count: int, length: int | None,
-                 ends: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        process: int,
+        service: Service,
+        address: bytes,
+        first_counter: int,
+        count: int,
+        length: int | None,
+        ends: Sequence[int] = (),
+    ) -> None:
         self.process = process
         self.service = service
         self.address = address

@@ -157,10 +157,9 @@ class Outbox:
             filled.append(writer.basic())
         return filled
 
-    def restart(self) -> None:
-        """A new view: messages that were partly placed start again from their first byte."""
-        for queues in self._lanes.values():
-            queues.ordered.restart()
+    def restart(self) -> int:
+        """A new view: messages that were partly placed start again from their first byte; how many bytes that is."""
+        return sum(queues.ordered.restart() for queues in self._lanes.values())
 
     def drop_bound(self, view: ViewId) -> list[RunIds]:
         """Remove messages that only made sense in another view."""

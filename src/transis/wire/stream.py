@@ -159,8 +159,17 @@ class _Placer:
         self._rank += len(payloads)
         self.delivered.append(
             Delivered(
-                ProcessId(sender, run.process), run.address, run.service, run.first_counter + first, payloads, view, phase,
-                place, early, burst.header.time_us, burst.header.timestamp,
+                ProcessId(sender, run.process),
+                run.address,
+                run.service,
+                run.first_counter + first,
+                payloads,
+                view,
+                phase,
+                place,
+                early,
+                burst.header.time_us,
+                burst.header.timestamp,
             )
         )
 

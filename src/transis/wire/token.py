@@ -56,8 +56,21 @@ def encode_token(token: Token) -> bytes:
     assert token.aru <= token.seq, f"aru {token.aru} is beyond seq {token.seq}"
     ring_seq, boot = token.ring
     head = _LAYOUT.pack(
-        KIND_TOKEN, token.retrans_flg, token.sender, token.target, ring_seq, boot, token.token_seq, token.round, token.seq,
-        token.aru, token.aru_id, token.fcc, token.backlog, token.timestamp, len(token.rtr),
+        KIND_TOKEN,
+        token.retrans_flg,
+        token.sender,
+        token.target,
+        ring_seq,
+        boot,
+        token.token_seq,
+        token.round,
+        token.seq,
+        token.aru,
+        token.aru_id,
+        token.fcc,
+        token.backlog,
+        token.timestamp,
+        len(token.rtr),
     )
     return head + _encode_ranges(token.seq, token.rtr) if token.rtr else head
 
@@ -79,8 +92,9 @@ def _encode_ranges(seq: int, ranges: list[tuple[int, int]]) -> bytes:
 def decode_token(body: bytes) -> Token | Rejection:
     if len(body) < _LAYOUT.size:
         return Rejection("length", f"{len(body)} bytes are shorter than a token")
-    (kind, flags, sender, target, ring_seq, boot, token_seq, round_, seq, aru, aru_id, fcc, backlog, timestamp,
-     count) = _LAYOUT.unpack_from(body)
+    (kind, flags, sender, target, ring_seq, boot, token_seq, round_, seq, aru, aru_id, fcc, backlog, timestamp, count) = (
+        _LAYOUT.unpack_from(body)
+    )
     if kind != KIND_TOKEN or flags > 1:
         return Rejection("kind", f"kind {kind} with flags {flags:#04x} is not a token")
     if sender >= MEMBERS_MAX or target >= MEMBERS_MAX or (aru_id >= MEMBERS_MAX and aru_id != NOBODY):
