@@ -46,3 +46,32 @@ def test_a_wrong_outcome_is_seen() -> None:
 def test_what_is_not_understood_is_named(line: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         run_script(line)
+
+
+def outcome_of(commands: str) -> str:
+    return run_script(f"{commands}\n----\n").split("----\n", 1)[1]
+
+
+def test_until_stops_at_a_state_a_view_or_a_delivery() -> None:
+    assert outcome_of("cluster a b\nuntil b Commit\nstates") == "a b: Commit\n"
+    assert outcome_of("cluster a b\nuntil b R4\nviews").endswith("b: R0{b} T2{b} R4{a,b}\n")
+    assert outcome_of("cluster a\nsettle\nsend a agreed 2\nuntil a delivers a2\ntotals") == "at rest in R0{a}\na: a 2\n"
+
+
+def test_until_says_that_it_waited_in_vain() -> None:
+    assert outcome_of("cluster a\nuntil a R8") == "a never came to R8\n"
+
+
+def test_what_is_kept_arrives_when_it_is_released_and_not_before() -> None:
+    kept = "cluster a b\nsettle\nkeep a->b data\nsend a agreed 1\nuntil a delivers a1\nrun 500us\ndeliveries"
+    assert outcome_of(kept).endswith("}\na: R4: a1\n")
+    assert outcome_of(f"{kept}\nrelease\nrun 10us\ndeliveries").endswith("\nreleased 1\nb: R4: a1\n")
+
+
+def test_a_filter_lets_some_pass_first() -> None:
+    lost = "cluster a b config.datagram=512\nsettle\ndrop a->b data 1 after=2\nsend a agreed 4 300\nsettle\nnotes retransmitted"
+    assert outcome_of(lost).endswith("\na: retransmitted 1\n")
+
+
+def test_packets_are_counted_from_watch_on() -> None:
+    assert outcome_of("cluster a b\nsettle\nwatch\nsend a agreed 1\nrun 1ms\npackets data join").endswith("data 1, join 0\n")

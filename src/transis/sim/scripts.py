@@ -7,7 +7,9 @@
 
 1. Blocks are separated by an empty line; lines that start with # are prose and stay where they are.
 2. A block's commands run one after the other in the same cluster; what they print is its outcome.
-3. Every fault's line (faults.py) is a command. The others are in COMMANDS, each with an example.
+3. Every fault's line (faults.py) is a command. The others are in COMMANDS: what they do is at their functions, here or in
+   reading.py. Some let time pass (run, until, settle), some lay hands on packets (drop, duplicate, keep, record, release,
+   pass, watch), and the rest tell what happened.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from transis.sim.world import Conditions
 SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)
 """How many nodes 90 % of the runs have; three to five meet every case soonest."""
 
-TURNS_MAX: Final = 24_000
+TURNS_MAX: Final = 18_000
 """The event budget of the safety phase."""
 
 
@@ -134,7 +134,7 @@ def _window(stream: Stream) -> Window:
 
 def _safety_us(stream: Stream, nodes: int, timing: Timing) -> int:
     """So many token losses long, because faults are paced by them."""
-    losses = stream.between(60, 240) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
+    losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
     return min(10 * SECOND, losses * (timing.token_loss_us + timing.consensus_us) // 2)
 
 

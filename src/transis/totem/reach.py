@@ -28,9 +28,11 @@ class Reachability:
         What a node once did not hear stays unheard until my Gather ends, even if the node began a newer one: a row that
         could shrink would let two neighbours who form ring after ring keep me in Gather for ever.
         """
-        if row.version < self._floor.get(row.node, 0):
+        known = self.rows.get(row.node)
+        if row == known or row.version < self._floor.get(row.node, 0):
             return False
-        known = self.rows.get(row.node, Row(row.node, 0, -1, frozenset()))
+        if known is None:
+            known = Row(row.node, 0, -1, frozenset())
         if (row.version, row.beat) > (known.version, known.beat):
             self.beat_at[row.node] = now
         newest = max(known, row, key=lambda seen: (seen.version, seen.beat))

@@ -1,0 +1,61 @@
+"""The page of claims is true: every test it names exists, every worked example is on it, and no numbered item is forgotten."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.house.sources import ROOT
+from transis.sim.scripts import parse_script
+
+PAGE = (ROOT / "docs" / "claims.md").read_text()
+SCRIPTS = sorted(path.name for path in (ROOT / "tests" / "scripts").glob("*.txt"))
+NAMED_SCRIPTS = sorted(set(re.findall(r"`(\w+\.txt)`", PAGE)))
+NAMED_TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)))
+
+TRAPS = 46
+SCENARIOS = 57
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def numbers(table: str, kind: str = "") -> set[int]:
+    """The numbers in the first column of a table, of the rows that start with a kind."""
+    rows = re.findall(rf"^\| {kind}([\d, ]+) \|", table, re.MULTILINE)
+    return {int(number) for row in rows for number in row.split(",")}
+
+
+@pytest.mark.parametrize("name", NAMED_SCRIPTS)
+def test_a_named_example_exists(name: str) -> None:
+    assert name in SCRIPTS
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_example_is_on_the_page(name: str) -> None:
+    assert name in NAMED_SCRIPTS
+
+
+@pytest.mark.parametrize(("path", "function"), NAMED_TESTS, ids=lambda part: part)
+def test_a_named_test_exists(path: str, function: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert function in functions if function else any(name.startswith("test_") for name in functions)
+
+
+@pytest.mark.parametrize(("title", "count"), [("Traps", TRAPS), ("Scenarios", SCENARIOS)])
+def test_every_number_is_either_covered_or_said_not_to_be(title: str, count: int) -> None:
+    covered = numbers(section(title))
+    left_out = numbers(section("Not covered yet, and why"), f"{title.lower()} ")
+    assert covered | left_out == set(range(1, count + 1))
+    assert not covered & left_out
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_ends_with_all_guarantees_held(name: str) -> None:
+    last = parse_script((ROOT / "tests" / "scripts" / name).read_text())[-1]
+    assert last.commands[-1] == "check"
+    assert last.expected.splitlines()[-1] == "held"
