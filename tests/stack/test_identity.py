@@ -107,7 +107,7 @@ def test_a_copied_state_directory_stops_the_later_starter(copy: NodeId) -> None:
     assert answer is not None
     late.inspect(answer)
     assert (holder.stage, late.stage) == (Stage.RUNNING, Stage.REFUSED)
-    assert "copy of this state directory" in late.refusal
+    assert "state directory is a copy" in late.refusal
 
 
 def test_of_two_running_copies_the_one_with_the_lower_boot_id_goes_on() -> None:
@@ -239,7 +239,7 @@ def test_a_witness_who_knows_the_copy_that_goes_on_stops_the_other() -> None:
     identity = running(ANN)
     identity.inspect(ProbeAnswer(ANN, BOB, "copied", ANN.incarnation))
     assert identity.stage is Stage.REFUSED
-    assert "copy of this state directory" in identity.refusal
+    assert "state directory is a copy" in identity.refusal
 
 
 def test_a_refused_node_stays_refused_and_answers_nobody() -> None:

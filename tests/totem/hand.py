@@ -181,6 +181,7 @@ class Table:
 
     def start(self, *names: str) -> None:
         for name in names or self.seats:
+            self.seats[name].engine.prepare(self.now)
             self.seats[name].engine.start(self.now)
             self.carry(name)
 

@@ -97,7 +97,8 @@ def feed(assembler: Assembler, bursts: Iterable[Burst]) -> list[Delivered]:
 def flattened(deliveries: Iterable[Delivered]) -> list[Placed]:
     return [
         Placed(
-            one.place.seq, one.place.index + step,
+            one.place.seq,
+            one.place.index + step,
             Message(one.process.number, one.first_counter + step, one.service, one.address, bytes(payload)),
         )
         for one in deliveries

@@ -24,11 +24,29 @@ KEY = bytes(range(32))
 DATA_HEADER = DataHeader(DatagramClass.SAFE, RING.tag, 2, 258, 5, 77, 1_000_000, 4, True, False)
 TOKEN = Token(RING.tag, 1, 2, 99, 5, 300, 250, 2, 12, 4096, True, 78, [(251, 251), (260, 299)])
 JOIN = Join(
-    ANN, "10.0.0.1:7000", b"info", 8, frozenset({ANN, BOB, CID}), frozenset({CID}), frozenset({ANN, BOB}),
-    (Row(ANN, 2, 1, frozenset({CID})), Row(BOB, 1, 1, frozenset())), 12, 1, False, 79, b"digest!!", (1, 1),
+    ANN,
+    "10.0.0.1:7000",
+    b"info",
+    8,
+    frozenset({ANN, BOB, CID}),
+    frozenset({CID}),
+    frozenset({ANN, BOB}),
+    (Row(ANN, 2, 1, frozenset({CID})), Row(BOB, 1, 1, frozenset())),
+    12,
+    1,
+    False,
+    79,
+    b"digest!!",
+    (1, 1),
 )
 COMMIT = Commit(
-    RingId(12, ANN), 1, 5, 0, 1, 1, Cause("token lost", ANN, (CID,), "token_loss"),
+    RingId(12, ANN),
+    1,
+    5,
+    0,
+    1,
+    1,
+    Cause("token lost", ANN, (CID,), "token_loss"),
     (
         CommitEntry(ANN, "10.0.0.1:7000", b"", True, RING, b"members!", 250, 249, True, frozenset({ANN, CID}), 80),
         CommitEntry(BOB, "10.0.0.2:7000", b"", False, None, b"", 0, 0, False, frozenset(), 0),
@@ -54,8 +72,17 @@ infos = st.binary(max_size=INFO_MAX)
 versions = st.tuples(st.integers(0, 255), st.integers(0, 255)).map(lambda pair: (min(pair), max(pair)))
 
 data_headers = st.builds(
-    DataHeader, st.sampled_from(DatagramClass), ring_tags, ranks, st.integers(1, COUNTER_MAX), st.integers(0, (1 << 32) - 1),
-    counters, counters, st.integers(0, (1 << 16) - 1), st.booleans(), st.booleans(),
+    DataHeader,
+    st.sampled_from(DatagramClass),
+    ring_tags,
+    ranks,
+    st.integers(1, COUNTER_MAX),
+    st.integers(0, (1 << 32) - 1),
+    counters,
+    counters,
+    st.integers(0, (1 << 16) - 1),
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -72,9 +99,19 @@ def tokens(draw: st.DrawFn) -> Token:
         position -= width + gap
     aru_ids = st.one_of(ranks, st.just(NOBODY))
     return Token(
-        draw(ring_tags), draw(ranks), draw(ranks), draw(counters), draw(st.integers(0, (1 << 32) - 1)), seq,
-        draw(st.integers(0, seq)), draw(aru_ids), draw(st.integers(0, 1 << 30)), draw(counters), draw(st.booleans()),
-        draw(counters), [pair for pair in reversed(ranges) if pair[0] >= 1],
+        draw(ring_tags),
+        draw(ranks),
+        draw(ranks),
+        draw(counters),
+        draw(st.integers(0, (1 << 32) - 1)),
+        seq,
+        draw(st.integers(0, seq)),
+        draw(aru_ids),
+        draw(st.integers(0, 1 << 30)),
+        draw(counters),
+        draw(st.booleans()),
+        draw(counters),
+        [pair for pair in reversed(ranges) if pair[0] >= 1],
     )
 
 
@@ -82,9 +119,20 @@ def tokens(draw: st.DrawFn) -> Token:
 def joins(draw: st.DrawFn) -> Join:
     rows = sorted(draw(node_sets))
     return Join(
-        draw(nodes), draw(texts), draw(infos), draw(counters), draw(node_sets), draw(node_sets), draw(node_sets),
-        tuple(Row(node, draw(counters), draw(counters), draw(node_sets)) for node in rows), draw(counters), draw(counters),
-        draw(st.booleans()), draw(counters), draw(digests), draw(versions),
+        draw(nodes),
+        draw(texts),
+        draw(infos),
+        draw(counters),
+        draw(node_sets),
+        draw(node_sets),
+        draw(node_sets),
+        tuple(Row(node, draw(counters), draw(counters), draw(node_sets)) for node in rows),
+        draw(counters),
+        draw(counters),
+        draw(st.booleans()),
+        draw(counters),
+        draw(digests),
+        draw(versions),
     )
 
 
@@ -92,8 +140,18 @@ def joins(draw: st.DrawFn) -> Join:
 def commits(draw: st.DrawFn) -> Commit:
     members = draw(st.lists(nodes, min_size=1, max_size=5, unique=True))
     entry = st.builds(
-        CommitEntry, st.just(members[0]), texts, infos, st.booleans(), st.none() | rings, st.just(b"") | digests, counters,
-        counters, st.booleans(), node_sets, counters,
+        CommitEntry,
+        st.just(members[0]),
+        texts,
+        infos,
+        st.booleans(),
+        st.none() | rings,
+        st.just(b"") | digests,
+        counters,
+        counters,
+        st.booleans(),
+        node_sets,
+        counters,
     )
     entries = tuple(draw(entry)._replace(node=member) for member in members)
     index = st.integers(0, len(members) - 1)

@@ -164,8 +164,20 @@ def test_the_largest_join_fits_parts_of_the_smallest_datagram() -> None:
     everyone = frozenset(known)
     rows = tuple(Row(node, 1 << 62, 1 << 62, everyone) for node in known)
     join = Join(
-        known[0], "h" * 256, bytes(INFO_MAX), 1 << 62, everyone, everyone, everyone, rows, 1 << 62, 1 << 62, True, 1 << 62,
-        b"digest!!", (1, 255),
+        known[0],
+        "h" * 256,
+        bytes(INFO_MAX),
+        1 << 62,
+        everyone,
+        everyone,
+        everyone,
+        rows,
+        1 << 62,
+        1 << 62,
+        True,
+        1 << 62,
+        b"digest!!",
+        (1, 255),
     )
     body = encode_control(join)
     assert len(split(1, body, BODY_MIN)) <= PARTS_MAX

@@ -44,8 +44,10 @@ def naive_bursts(datagrams: list[bytes]) -> list[list[bytes]]:
         if isinstance(header, Rejection):
             before = None
             continue
-        follows = before is not None and not before.last and header._replace(last=False) == before._replace(
-            seq=before.seq + 1, index=before.index + 1
+        follows = (
+            before is not None
+            and not before.last
+            and header._replace(last=False) == before._replace(seq=before.seq + 1, index=before.index + 1)
         )
         if follows:
             groups[-1].append(datagram)

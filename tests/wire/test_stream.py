@@ -57,7 +57,17 @@ def test_deliveries_carry_what_the_datagram_says() -> None:
     (burst,) = whole_bursts(filled([b"one", b"two"]), first_seq=9, turn=5)
     (delivered,) = assembler.feed(burst, BOB, VIEW, Phase.TRANSITIONAL, False)
     assert copied([delivered])[0] == (
-        (BOB, 1), b"group", Service.AGREED, 1, (b"one", b"two"), VIEW, Phase.TRANSITIONAL, (9, 0), False, 7, 6,
+        (BOB, 1),
+        b"group",
+        Service.AGREED,
+        1,
+        (b"one", b"two"),
+        VIEW,
+        Phase.TRANSITIONAL,
+        (9, 0),
+        False,
+        7,
+        6,
     )
 
 

@@ -40,9 +40,9 @@ EPISODES_MAX: Final = 7
 THEMED_PERMILLE: Final = 350
 """Runs whose episodes follow one another instead of overlapping."""
 
-THEMES: Final = ("cascade", "cascade", "cascade", "cascade", "storm", "crash", "partition")
+THEMES: Final = ("cascade", "cascade", "cascade", "promise", "promise", "promise", "storm", "crash", "partition")
 
-AMBUSH_MOMENTS: Final = ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist")
+AMBUSH_MOMENTS: Final = ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist", "Received")
 
 
 @dataclass(slots=True)
@@ -209,6 +209,31 @@ def _cascade(draft: Draft) -> None:
     draft.add(time + draft.while_us(), Heal())
 
 
+def _promise(draft: Draft) -> None:
+    """Promises that are inherited (W3): one node acknowledged an exchange and another did not when the ring broke; then
+    the first installs a smaller ring and the other is cut off, with what the first delivered there.
+
+    There must be a gap that nobody can fill, and behind it messages of somebody who is gone by then.
+    """
+    stream = draft.stream
+    if len(draft.names) < 4:
+        return
+    time = draft.moment()
+    lost, gone, *rest = stream.some(draft.names, len(draft.names))
+    for target in (gone, *rest):
+        draft.add(time, Cut(lost, target, Port.DATA))
+    size = draft.config.datagram // 2
+    draft.add(time, Send(lost, Service.AGREED, stream.between(1, 4), size))
+    draft.add(time + draft.some_hops_us(), Send(gone, Service.SAFE, stream.between(1, 8), size))
+    time += stream.stretched(max(1, draft.timing.token_loss_us // 16), draft.timing.token_loss_us // 2)
+    first, last = stream.pick(rest), stream.pick(rest)
+    others = tuple(name for name in rest if name != last)
+    draft.add(time, Ambush(first, "Received", Partition(((gone,), tuple(rest), (lost,)))))
+    draft.add(time, Ambush(last, "Operational", Partition(((gone,), (last,), others, (lost,)))))
+    draft.add(time, Partition(((gone, *rest), (lost,))))
+    draft.add(time + 12 * draft.timing.token_loss_us, Heal())
+
+
 def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
     """Applications send a lot around a moment, mostly what asks for the strongest guarantee."""
     stream = draft.stream
@@ -298,6 +323,7 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
     "partition": _partition,
     "storm": _storm,
     "cascade": _cascade,
+    "promise": _promise,
     "cut": _cut,
     "loss": _weather("loss", 10, 300),
     "steady loss": _always("loss", 2, 150),
@@ -315,10 +341,10 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
 }
 
 KINDS: Final = (
-    ("crash", 600), ("crash loop", 200), ("crash together", 150), ("pause", 350), ("partition", 600), ("storm", 500),
-    ("cascade", 300), ("cut", 350), ("loss", 400), ("steady loss", 150), ("burst", 200), ("duplicate", 250), ("reorder", 250),
-    ("corrupt", 500), ("junk", 150), ("replay", 200), ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80),
-    ("lost directory", 80),
+    ("crash", 600), ("crash loop", 200), ("crash together", 150), ("pause", 350), ("partition", 600),
+    ("storm", 500), ("cascade", 300), ("promise", 250), ("cut", 350), ("loss", 400), ("steady loss", 150),
+    ("burst", 200), ("duplicate", 250), ("reorder", 250), ("corrupt", 500), ("junk", 150), ("replay", 200),
+    ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80), ("lost directory", 80),
 )  # fmt: skip
 """How often each kind is on at all, in permille of runs; the rare ones end a node's life for good."""
 

@@ -19,8 +19,9 @@ from transis.sim.durations import format_duration, format_rate, parse_duration, 
 COPY_SUFFIX: Final = "+copy"
 """The host on which somebody starts a copy of another host's state directory."""
 
-MOMENTS: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist")
-"""When an ambush may strike: on entering a state, or between a Persist and its completion."""
+MOMENTS: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist", "Received")
+"""When an ambush may strike: on entering a state, between a Persist and its completion, or just when a node has
+acknowledged everything of a recovery and its promise begins to bind (protocols 1.9)."""
 
 SEND_SIZE: Final = 100
 """Bytes of a message when nobody cares."""

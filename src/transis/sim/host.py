@@ -304,6 +304,8 @@ class Host:
         self._world.coverage.note(output)
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
+        elif output.what == "received":
+            self._world.moment(self, "Received")
 
     def _room(self, life: Life, output: Room) -> None:
         """Applications of the simulation try again by themselves."""

@@ -32,7 +32,8 @@ class Stage(Enum):
 
 _REMEDY: Final = {
     "taken": "a live node has this name: choose another name, or stop the other node first",
-    "copied": "another node runs from a copy of this state directory: give one of them a directory and a name of its own",
+    "copied": "another life with this very incarnation is known, so this state directory is a copy, or was lost and made anew: "
+    "give this node a directory and a name of its own",
     "stale": "a later life of this name is known, so this state directory was lost or restored from an old copy: "
     "start with a new name, or restore the newest directory",
 }

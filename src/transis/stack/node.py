@@ -69,6 +69,8 @@ class Node:
     def start(self, now: int) -> None:
         self._now = now
         self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation))
+        self._engine.prepare(now)
+        self._drain()
 
     def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None:
         """Datagrams from the network, any bytes at all. Never fires a timer."""
@@ -111,7 +113,7 @@ class Node:
         self._now = now
         if ticket == IDENTITY_TICKET:
             self._identity.durable(now)
-        elif self._running:
+        else:
             self._engine.persisted(now, ticket)
         self._drain()
 

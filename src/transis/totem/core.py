@@ -96,7 +96,11 @@ class Core:
         self.emit(Send(to, Port.CONTROL, self.packet(packet)))
 
     def forget_strangers(self) -> None:
-        """After an installation only the members' addresses matter; others introduce themselves again."""
+        """After an installation only the members' addresses matter; others introduce themselves again.
+
+        Hearing starts afresh too: who was heard before the change may be out of reach by it.
+        """
+        self.heard_at.clear()
         self.addresses = {node: self.addresses.get(node, "") for node in self.ring.members}
 
     def refuse(self, dropped: Iterable[RunIds], why: str) -> None:

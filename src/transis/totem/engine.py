@@ -60,11 +60,15 @@ class Engine:
 
     # --- doors ------------------------------------------------------------------------------------------------------
 
+    def prepare(self, now: int) -> None:
+        """Reserve ring sequences while the node still asks for its name, so that the first view waits for no disk (W14)."""
+        self._core.now = now
+        self._core.reserve(self._core.ring_seq)
+
     def start(self, now: int) -> None:
         """Install the singleton ring and make it known (protocols 1.11, D2)."""
         core = self._core
         core.now = now
-        core.reserve(core.ring_seq)
         ring = core.ring
         member = Member(core.me, core.config.address, None, core.config.info)
         core.outbox.hold(Lane.APPLICATION)

@@ -34,7 +34,8 @@ MEMBER_GATHERS = "member gathers"
 """The cause of a Gather that another member of the ring began."""
 STRIKES = 2
 """Consensus timeouts that a member may spend heard but of another opinion before I give it up."""
-REPEATS_PER_BEAT = 3
+REPEATS_PER_CONSENSUS = 5
+REPEATS_PER_BEAT = 2
 """A Join is repeated so often before its beat changes: the parts of equal repetitions add up at receivers."""
 
 
@@ -79,7 +80,7 @@ class Gathering:
             self._absorb(join)
         self._propose()
         self._send_now()
-        core.arm(Event.JOIN_REPEAT, core.config.timing.join_us)
+        self._arm_repeat()
         self._arm_consensus()
         self.try_to_form()
 
@@ -164,7 +165,12 @@ class Gathering:
     def repeat_join(self) -> None:
         self._repeats += 1
         self._send_now()
-        self._core.arm(Event.JOIN_REPEAT, self._core.config.timing.join_us)
+        self._arm_repeat()
+
+    def _arm_repeat(self) -> None:
+        """Often enough that several repetitions fit into the wait for consensus, however large the membership (W10)."""
+        patience_us = self._core.pace.consensus_us(len(self.proposal))
+        self._core.arm(Event.JOIN_REPEAT, max(self._core.config.timing.join_us, patience_us // REPEATS_PER_CONSENSUS))
 
     def _touch(self) -> None:
         if not self._core.timers.armed(Event.JOIN_SEND):
@@ -293,11 +299,17 @@ class Gathering:
         """A ring was installed: everything that only grew during the Gather starts afresh."""
         if self.attempts.total >= 3:
             self._core.trap(Trap.MANY_ATTEMPTS)
-        left_out = (self.proc_set - self.fail_set - self._left).difference(members)
-        self._quarantine.installed(members, sorted(left_out), self._core.now)
+        self._quarantine.installed(members, sorted(self._left_out() - set(members)), self._core.now)
         self._reach.reset(members)
         self.attempts.clear()
         self._clear()
+
+    def _left_out(self) -> set[NodeId]:
+        """Whom this Gather left out although they live: who could not be mutually heard, and who invited us but did not
+        answer (deaf, or heard by nobody). The silent, the departed and the reborn may come at any time."""
+        inviter = self._core.cause.accuser
+        unanswered = {node for node in self.fail_set if node == inviter or node in self._heard_at}
+        return (self.proc_set - self.fail_set | unanswered) - self._left
 
     def old_data_in_gather(self, burst: Burst) -> None:
         """Until my commit entry is written, data of the old ring still counts, and is delivered eagerly (W12)."""

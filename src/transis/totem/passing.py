@@ -40,7 +40,8 @@ class Passing:
         token.timestamp = core.clock
         self._forwarded_seq = token.seq
         if ring.is_singleton:
-            self.hold(token, core.config.timing.token_hold_us if ring.forwarded_idle else SELF_ROTATION_US)
+            idle = ring.forwarded_idle and ring is core.ring
+            self.hold(token, core.config.timing.token_hold_us if idle else SELF_ROTATION_US)
             return
         self.forward(ring.members[ring.successor], [encode_token(token)])
 

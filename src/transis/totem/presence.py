@@ -1,7 +1,7 @@
 """Presence: rings that do not share a token find each other (L1), and healthy rings are not bounced (protocols 1.5, 1.6).
 
 Deviation (D24): every member beacons, the representative every T_merge and the others at a fifth of that, whether or not
-there is traffic; a beacon carries whom its sender heard lately, which ends a quarantine early (W7).
+there is traffic; a beacon carries whom its sender heard since its ring was installed, which ends a quarantine early (W7).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transis.wire.packets import Beacon, Join
 
 BEACONS_OF_OTHERS: Final = 5
 HEARD_BEACONS: Final = 12
-"""A node counts as heard lately for so many beacon intervals: two beacons of an ordinary member may be lost."""
+"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
 
 
 class Presence:
@@ -54,10 +54,14 @@ class Presence:
         if sender in core.ring.member_set or self._was_superseded(sender):
             return
         if self._quarantine.holds(sender, core.now):
-            if not core.ring.member_set <= beacon.heard | {sender}:
+            if not (core.ring.member_set <= beacon.heard and self._hear_all(beacon.members)):
                 return
             self._quarantine.pardon(sender)
-        self._gathering.shift(Cause("foreign ring", sender), proc=(sender,))
+        self._gathering.shift(Cause("foreign ring", sender), proc=beacon.members | {sender})
+
+    def _hear_all(self, nodes: frozenset[NodeId]) -> bool:
+        """Have I heard all of these since my ring was installed? Whom I heard before, I may not hear any more."""
+        return nodes <= self._core.heard_at.keys() | self._core.ring.member_set
 
     def join_in_operational(self, join: Join) -> None:
         core, sender = self._core, join.sender
@@ -79,7 +83,13 @@ class Presence:
                 core.trap(Trap.FAILS_ME)
             return join.ring_seq < core.ring.id.seq or fails_me
         fails_us = not join.fail_set.isdisjoint(core.ring.member_set)
-        return join.leaving or fails_us or self._was_superseded(sender) or self._quarantine.holds(sender, core.now)
+        return join.leaving or fails_us or self._was_superseded(sender) or self._stays_in_quarantine(join)
+
+    def _stays_in_quarantine(self, join: Join) -> bool:
+        """A Join that proposes all of us and only nodes that I hear shows that the network allows it again."""
+        if not self._quarantine.holds(join.sender, self._core.now):
+            return False
+        return not (self._core.ring.member_set <= join.proposal and self._hear_all(join.proposal))
 
     def _was_superseded(self, node: NodeId) -> bool:
         return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.ring.members)

@@ -186,6 +186,7 @@ class Recovering:
             self._install_seq = token.seq
         if self._calm_rotations >= ROTATIONS_TO_AGREE and ring.store.aru >= self._install_seq and not self.received_flg:
             self.received_flg = True
+            self._core.note("received")
             self.obligation |= self._deliver_memb
         if self._calm_rotations >= ROTATIONS_TO_INSTALL and ring.safe_upto >= self._install_seq:
             self._install(ring)
