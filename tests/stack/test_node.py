@@ -6,7 +6,7 @@ import pytest
 
 from transis.model.config import Config, Window
 from transis.model.contract import NEVER, Accepted, Audience, Configure, Lane, NodeOutput, Persist, Port, Room, Stopped, Transmit
-from transis.model.errors import IdentityError, MessageTooLarge, UsageError
+from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
 from transis.model.ids import NodeId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
@@ -14,7 +14,7 @@ from transis.stack.node import IDENTITY_TICKET, Node
 
 
 def node(stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None) -> Node:
-    return Node(Config(name="ann", address=f"ann:{boot}", window=window or Window()), stored or {}, boot)
+    return Node(Config(name="ann", address=f"ann:{boot}", window=window or Window(), plaintext=True), stored or {}, boot)
 
 
 def transmits(outputs: list[NodeOutput]) -> list[Transmit]:
@@ -60,6 +60,13 @@ def test_the_incarnation_is_durable_before_anything_is_transmitted() -> None:
     one.wake(10_000_001)
     (probe,) = transmits(one.outputs())
     assert (probe.to, probe.port) == (Audience.WORLD, Port.CONTROL)
+
+
+def test_a_node_without_a_key_must_be_told_so() -> None:
+    with pytest.raises(ConfigError, match="give a key of 32 bytes, or set plaintext"):
+        Node(Config(name="ann"), {}, boot=1)
+    with pytest.raises(ConfigError, match="32 bytes"):
+        Node(Config(name="ann"), {}, boot=1, key=b"short")
 
 
 def test_a_node_runs_after_its_probes_and_takes_messages_then() -> None:

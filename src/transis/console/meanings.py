@@ -31,6 +31,7 @@ MEANINGS: Final = {
     "basic": "basic messages: sent, and at most once",
     "liveness": "once faults end, one view forms and everything is delivered in time",
     "fairness": "nobody who has something to send is starved",
+    "incarnations_are_new": "a restarted node never takes an incarnation that was used",
     "integrity": "delivered bytes are the bytes that were submitted",
     "no_crash": "no node raised an error, no invariant broke",
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from transis.model.errors import ConfigError
-from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
+from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, NETWORK_ADDRESS_MAX
 
 MS: Final = 1_000
 SECOND: Final = 1_000_000
@@ -80,6 +80,8 @@ class Config:
     timing: Timing = Timing()
     window: Window = Window()
     info: bytes = b""
+    plaintext: bool = False
+    """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
 
     def digest_fields(self) -> tuple[object, ...]:
         """What all members must agree on, or they could not read each other's datagrams."""
@@ -89,6 +91,8 @@ class Config:
         """Check every range and relation; return self, so that a caller can chain."""
         _check_name("name", self.name)
         _check_name("cluster", self.cluster)
+        _check_bytes("address", self.address.encode("utf-8", "surrogatepass"), NETWORK_ADDRESS_MAX)
+        _check_bytes("info", self.info, INFO_MAX)
         _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
         _check_timing(self.timing)
         _check_window(self.window)
@@ -101,6 +105,11 @@ def _check_name(field: str, value: str) -> None:
         raise ConfigError(field, value, f"must have 1 to {NAME_MAX} bytes in UTF-8, has {size}")
     if not value.isprintable():
         raise ConfigError(field, value, "must consist of printable characters")
+
+
+def _check_bytes(field: str, value: bytes, most: int) -> None:
+    if len(value) > most:
+        raise ConfigError(field, value, f"must have at most {most} bytes, has {len(value)}")
 
 
 def _between(field: str, value: int, low: int, high: int, unit: str) -> None:

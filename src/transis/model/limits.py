@@ -16,6 +16,9 @@ NAME_MAX: Final = 64
 ADDRESS_MAX: Final = 1024
 """Bytes of a run's address (groups it goes to), repeated in every run header."""
 
+NETWORK_ADDRESS_MAX: Final = 256
+"""Bytes of the address at which a node is reached: a numeric IPv6 address with scope and port fits many times."""
+
 INFO_MAX: Final = 256
 """Bytes that a member may attach to itself in views."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from transis.model.config import Config
@@ -95,7 +95,7 @@ class Host:
         assert self.life is None, f"{self.address} runs already"
         world = self._world
         try:
-            node = world.make_node(self.config, dict(self.disk.durable), boot, world.key)
+            node = world.make_node(replace(self.config, plaintext=world.key is None), dict(self.disk.durable), boot, world.key)
         except IdentityError as refusal:
             world.note_refusal(self, str(refusal))
             return

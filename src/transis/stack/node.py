@@ -25,7 +25,7 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.errors import IdentityError, MessageTooLarge, UsageError
+from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
 from transis.model.ids import NodeId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
@@ -48,6 +48,8 @@ IDENTITY_TICKET = 0
 class Node:
     def __init__(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> None:
         self._config = config.validated()
+        if key is None and not config.plaintext:
+            raise ConfigError("key", None, "datagrams are sealed: give a key of 32 bytes, or set plaintext if anybody may listen")
         incarnation = _stored(stored, "incarnation") + 1
         ring_seq = _stored(stored, "ring_seq")
         self.id = NodeId(config.name, incarnation, boot)

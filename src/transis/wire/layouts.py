@@ -11,11 +11,10 @@ from typing import Annotated
 import msgspec
 
 from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX
-from transis.wire.nodetable import NODES_MAX
+from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
 
-_Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=NODES_MAX)]
-_Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=NODES_MAX)]
+_Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+_Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -38,7 +37,7 @@ class JoinLayout(Layout, frozen=True):
     proc_set: bytes
     fail_set: bytes
     proposal: bytes
-    rows: Annotated[tuple[RowLayout, ...], msgspec.Meta(max_length=NODES_MAX)]
+    rows: Annotated[tuple[RowLayout, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
     attempt_seq: int
     attempt_index: int
     leaving: bool

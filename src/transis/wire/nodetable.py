@@ -11,14 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 from transis.model.ids import NodeId
-from transis.model.limits import INFO_MAX, MEMBERS_MAX, NAME_MAX
+from transis.model.limits import INFO_MAX, NAME_MAX, NETWORK_ADDRESS_MAX, PROC_SET_MAX
 from transis.wire.header import COUNTER_MAX
 from transis.wire.rejection import Rejection
 
-NODES_MAX: Final = 4 * MEMBERS_MAX
-"""Nodes one packet may name: a full ring, and the earlier lives and strangers that a Gather still talks about."""
-ENDPOINT_MAX: Final = 256
-"""Bytes of an advertised network address, host names included."""
 _BOOT_END: Final = 1 << 64
 _EMPTY: Final[frozenset[NodeId]] = frozenset()
 
@@ -36,7 +32,7 @@ def require(holds: bool, field: str, why: str) -> None:
         raise Refused(field, why)
 
 
-@lru_cache(maxsize=NODES_MAX)
+@lru_cache(maxsize=PROC_SET_MAX)
 def is_valid_node(node: NodeId) -> bool:
     """Ids repeat in every packet, so the answer is remembered for as many nodes as one packet may name."""
     name, incarnation, boot = node
@@ -57,7 +53,7 @@ def require_counters(*counters: int) -> None:
 
 
 def require_about_node(address: str, info: bytes) -> None:
-    require(is_valid_text(address, 0, ENDPOINT_MAX), "address", "an address that is too long or not printable")
+    require(is_valid_text(address, 0, NETWORK_ADDRESS_MAX), "address", "an address that is too long or not printable")
     require(len(info) <= INFO_MAX, "info", f"{len(info)} bytes of info")
 
 
@@ -76,7 +72,7 @@ class NodeTable:
         """The table of everyone in these groups, for encoding."""
         nodes: set[NodeId] = set()
         nodes.update(*groups)
-        assert len(nodes) <= NODES_MAX, f"a packet that names {len(nodes)} nodes"
+        assert len(nodes) <= PROC_SET_MAX, f"a packet that names {len(nodes)} nodes"
         ordered = tuple(sorted(nodes))
         return cls(ordered, {node: rank for rank, node in enumerate(ordered)})
 
