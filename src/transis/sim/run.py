@@ -87,7 +87,7 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
         world.add_host(plan.config_of(name))
         start_us = starts.between(0, plan.stagger_us)
         if name not in later:
-            world.at(start_us, world.start, name)
+            world.at(start_us, world.first_start, name)
     if plan.foreign:
         world.add_host(replace(plan.config_of(plan.names[0]), cluster=FOREIGN), FOREIGN)
         world.at(0, world.start, FOREIGN)

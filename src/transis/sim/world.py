@@ -101,6 +101,11 @@ class World:
     def start(self, address: str, memory: str = "") -> None:
         self.hosts[address].start(self.streams["boot"].bits64(), memory)
 
+    def first_start(self, address: str) -> None:
+        """The start that the plan foresees for everybody, unless a restart came before it."""
+        if self.hosts[address].life is None:
+            self.start(address)
+
     def living(self) -> list[Host]:
         return [host for host in self.hosts.values() if host.life is not None]
 

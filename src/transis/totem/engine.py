@@ -72,7 +72,7 @@ class Engine:
         ring = core.ring
         member = Member(core.me, core.config.address, None, core.config.info)
         core.outbox.hold(Lane.APPLICATION)
-        core.emit(Configure(View(ring.view_id, ring.view_id, (member,), Cause("start", core.me), core.tick())))
+        core.emit(Configure(View(ring.view_id, ring.view_id, (member,), Cause("start"), core.tick())))
         core.arm(Event.BEACON_SEND, 0)
         core.pace.begin_ring(1)
         self._passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))

@@ -1,0 +1,1 @@
+"""The only room with sockets and a clock: UDP multicast, unicast mesh, the driver loop."""

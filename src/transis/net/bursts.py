@@ -1,0 +1,151 @@
+"""Many datagrams in one system call: UDP GSO on the way out, GRO on the way in (protocols 8.5).
+
+1. One call carries datagrams to one destination, all of one length but the last, which may be shorter; at most 64 of them
+   and less than 64 KB.
+2. Where the kernel or the network card refuses (EIO, ENOPROTOOPT, EINVAL, EOPNOTSUPP), the same datagrams go one by one, GSO
+   stays off for this socket, and the statistics say why. macOS has neither; there everything goes one by one.
+3. Nothing here raises for what the network does: a datagram that cannot be sent is lost, as on the wire, and counted.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from transis.net.addresses import SocketAddress
+
+SOL_UDP: Final = 17
+UDP_SEGMENT: Final = 103
+UDP_GRO: Final = 104
+
+SEGMENTS_MAX: Final = 64
+"""Datagrams in one call: the kernel's UDP_MAX_SEGMENTS since GSO exists."""
+CALL_BYTES_MAX: Final = 65_000
+"""Bytes in one call: 64 KB less headers, rounded down."""
+CALLS_MAX: Final = 64
+"""Calls in one drain of a socket: more than its buffer holds, so that a drain empties it unless it is being flooded."""
+RECEIVE_BYTES: Final = 65_536
+
+REFUSALS: Final = frozenset({errno.EIO, errno.ENOPROTOOPT, errno.EINVAL, errno.EOPNOTSUPP})
+
+_SEGMENT_SIZE: Final = struct.Struct("=H")
+_GRO_SIZE: Final = struct.Struct("=i")
+_ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size)
+_ON_LINUX: Final = sys.platform.startswith("linux")
+
+
+def equal_segments(datagrams: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """Cut datagrams, in order, into groups that one call may carry (rule 1)."""
+    start = 0
+    while start < len(datagrams):
+        length = len(datagrams[start])
+        most = min(len(datagrams), start + max(1, min(SEGMENTS_MAX, CALL_BYTES_MAX // max(1, length))))
+        end = start + 1
+        while end < most and len(datagrams[end]) == length:
+            end += 1
+        if end < most and 0 < len(datagrams[end]) < length:
+            end += 1
+        yield datagrams[start:end]
+        start = end
+
+
+class BurstSender:
+    """Sends from one socket to anybody."""
+
+    def __init__(self, sending: socket.socket, *, gso: bool = True) -> None:
+        self._socket = sending
+        self.gso = "on" if gso and _ON_LINUX else "off"
+        self.datagrams = 0
+        self.calls = 0
+        self.lost: Counter[str] = Counter()
+
+    def send(self, datagrams: Sequence[bytes], to: SocketAddress) -> None:
+        if self.gso != "on":
+            self._one_by_one(datagrams, to)
+            return
+        for group in equal_segments(datagrams):
+            if len(group) == 1 or not self._together(group, to):
+                self._one_by_one(group, to)
+
+    def _together(self, group: Sequence[bytes], to: SocketAddress) -> bool:
+        """False if the kernel will not cut the group into datagrams for us: then it must go one by one."""
+        segment = [(SOL_UDP, UDP_SEGMENT, _SEGMENT_SIZE.pack(len(group[0])))]
+        try:
+            self._socket.sendmsg(group, segment, 0, to)
+        except OSError as error:
+            if error.errno in REFUSALS:
+                self.gso = f"refused: {_word(error)}"
+                return False
+            self.lost[_word(error)] += len(group)
+        self.calls += 1
+        self.datagrams += len(group)
+        return True
+
+    def _one_by_one(self, datagrams: Sequence[bytes], to: SocketAddress) -> None:
+        for datagram in datagrams:
+            try:
+                self._socket.sendto(datagram, to)
+            except OSError as error:
+                self.lost[_word(error)] += 1
+            self.calls += 1
+        self.datagrams += len(datagrams)
+
+
+class BurstReceiver:
+    """Reads one socket until it is empty. What comes from `own` was sent by this node and is not for it."""
+
+    def __init__(self, receiving: socket.socket, own: SocketAddress, *, gro: bool = True) -> None:
+        self._socket = receiving
+        self._own = own[:2]
+        self.gro = "off"
+        self.datagrams = 0
+        self.calls = 0
+        self.cut_off = 0
+        if gro and _ON_LINUX:
+            self._ask_for_gro()
+
+    def _ask_for_gro(self) -> None:
+        try:
+            self._socket.setsockopt(SOL_UDP, UDP_GRO, 1)
+            self.gro = "on"
+        except OSError as error:
+            self.gro = f"refused: {_word(error)}"
+
+    def receive(self) -> list[bytes]:
+        """All datagrams that wait, in the order in which they arrived."""
+        arrived: list[bytes] = []
+        for _ in range(CALLS_MAX):
+            try:
+                content, ancillary, flags, source = self._socket.recvmsg(RECEIVE_BYTES, _ANCILLARY)
+            except BlockingIOError:
+                break
+            except OSError:
+                continue  # An error of an earlier datagram that the kernel tells us now: nothing arrived with it.
+            self.calls += 1
+            if source[:2] == self._own:
+                continue
+            if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                self.cut_off += 1
+                continue
+            arrived += _apart(content, ancillary)
+        self.datagrams += len(arrived)
+        return arrived
+
+
+def _apart(content: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> list[bytes]:
+    """The datagrams that the kernel put together, as they were."""
+    for level, kind, value in ancillary:
+        if level == SOL_UDP and kind == UDP_GRO:
+            size = _GRO_SIZE.unpack(value)[0]
+            if 0 < size < len(content):
+                return [content[start : start + size] for start in range(0, len(content), size)]
+    return [content]
+
+
+def _word(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "unknown")
