@@ -66,7 +66,7 @@ RANGES = [
     ("window", {"window": 0}, "from 1 to 100000"),
     ("window", {"window": 100_001}, "from 1 to 100000"),
     ("visit_max", {"visit_max": 0}, "from 1 to 300"),
-    ("visit_max", {"visit_max": 301}, "window.window is the upper end"),
+    ("visit_max", {"visit_max": 301}, "at most window.window"),
     ("gap_max", {"gap_max": 300 + MEMBERS_MAX - 1}, "at least window + members"),
     ("gap_max", {"gap_max": 1_000_001}, "to 1000000"),
     ("outbox_bytes", {"outbox_bytes": 1023}, "from 1024"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.totem.hand import node_id
 from transis.model.config import LAN
-from transis.totem.quarantine import Quarantine
+from transis.totem.quarantine import Mercy, Quarantine
 
 A, B, X = (node_id(name) for name in "abx")
+LEFT_OUT = {X: Mercy.HEARING}
 FIRST, LONGEST = LAN.quarantine_us, LAN.quarantine_max_us
 
 
@@ -28,7 +30,7 @@ def sentence(quarantine: Quarantine, now: int) -> int:
 def test_whoever_was_left_out_waits_and_nobody_else() -> None:
     quarantine = Quarantine(LAN)
     assert not quarantine.holds(X, 0)
-    quarantine.installed([A, B], [X], 10)
+    quarantine.installed([A, B], LEFT_OUT, 10)
     assert quarantine.holds(X, 10 + FIRST - 1)
     assert not quarantine.holds(X, 10 + FIRST)
     assert not quarantine.holds(A, 11)
@@ -39,7 +41,7 @@ def test_each_time_twice_as_long_up_to_the_longest(times: int) -> None:
     quarantine = Quarantine(LAN)
     now = 0
     for turn in range(times):
-        quarantine.installed([A], [X], now)
+        quarantine.installed([A], LEFT_OUT, now)
         length = min(FIRST << turn, LONGEST)
         assert sentence(quarantine, now) == length
         now += length + LONGEST
@@ -48,31 +50,42 @@ def test_each_time_twice_as_long_up_to_the_longest(times: int) -> None:
 def test_a_peer_that_was_long_at_peace_is_forgotten() -> None:
     quarantine = Quarantine(LAN)
     for turn in range(3):
-        quarantine.installed([A], [X], turn)
+        quarantine.installed([A], LEFT_OUT, turn)
     much_later = 3 * LONGEST
-    quarantine.installed([A], [X], much_later)
+    quarantine.installed([A], LEFT_OUT, much_later)
     assert sentence(quarantine, much_later) == FIRST
 
 
 def test_a_ring_with_the_peer_in_it_ends_all_that() -> None:
     quarantine = Quarantine(LAN)
-    quarantine.installed([A], [X], 0)
-    quarantine.installed([A], [X], 1)
-    quarantine.installed([A, X], [], 2)
+    quarantine.installed([A], LEFT_OUT, 0)
+    quarantine.installed([A], LEFT_OUT, 1)
+    quarantine.installed([A, X], {}, 2)
     assert not quarantine.holds(X, 2)
-    quarantine.installed([A], [X], 3)
+    quarantine.installed([A], LEFT_OUT, 3)
     assert sentence(quarantine, 3) == FIRST
 
 
-def test_a_pardon_lets_the_peer_come_at_once() -> None:
+@pytest.mark.parametrize("mercy", Mercy)
+def test_only_enough_evidence_lets_the_peer_come_early(mercy: Mercy) -> None:
     quarantine = Quarantine(LAN)
-    quarantine.installed([A], [X], 0)
-    quarantine.pardon(X)
-    assert not quarantine.holds(X, 1)
-    quarantine.pardon(X)
+    quarantine.installed([A], {X: mercy}, 0)
+    assert quarantine.holds(X, 1)
+    assert quarantine.holds(X, 1, Mercy.HEARING) == (mercy > Mercy.HEARING)
+    assert quarantine.holds(X, 1, Mercy.ANSWER) == (mercy > Mercy.ANSWER)
+
+
+def test_who_breaks_every_ring_waits_longer_each_time_although_it_was_a_member_between() -> None:
+    quarantine = Quarantine(LAN)
+    for turn in range(4):
+        now = turn * LONGEST
+        quarantine.installed([A], {X: Mercy.NONE}, now)
+        assert sentence(quarantine, now) == FIRST << turn
+        quarantine.installed([A, X], {}, now + 1)
+        assert not quarantine.holds(X, now + 1)
 
 
 def test_another_life_of_the_same_name_is_somebody_else() -> None:
     quarantine = Quarantine(LAN)
-    quarantine.installed([A], [X], 0)
+    quarantine.installed([A], LEFT_OUT, 0)
     assert not quarantine.holds(node_id("x", 2), 1)

@@ -9,7 +9,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from transis.model.errors import ConfigError
-from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, NETWORK_ADDRESS_MAX
+from transis.model.limits import (
+    DATAGRAM_MAX,
+    DATAGRAM_MIN,
+    INFO_MAX,
+    MEMBERS_MAX,
+    NAME_MAX,
+    NETWORK_ADDRESS_MAX,
+    VISIT_DATAGRAMS_MAX,
+)
 
 MS: Final = 1_000
 SECOND: Final = 1_000_000
@@ -122,6 +130,7 @@ def _check_timing(timing: Timing) -> None:
         _between(f"timing.{field.name}", getattr(timing, field.name), 1, 3_600 * SECOND, "microseconds")
     _ordered(timing, "token_retransmit_us", 3, "token_loss_us", "a lost token needs a few retries before it counts as lost")
     _ordered(timing, "token_hold_us", 1, "token_retransmit_us", "a held token must not be sent again by its predecessor")
+    _ordered(timing, "retransmission_pace_us", 1, "token_retransmit_us", "a paced token must not be sent again either")
     _ordered(timing, "join_us", 2, "consensus_us", "Joins must repeat before consensus is given up")
     _ordered(timing, "join_coalesce_us", 1, "join_us", "coalescing must not outlast a Join")
     _ordered(timing, "token_loss_us", 1, "consensus_us", "consensus must outlast a token loss")
@@ -139,7 +148,9 @@ def _ordered(timing: Timing, small: str, factor: int, large: str, why: str) -> N
 
 def _check_window(window: Window) -> None:
     _between("window.window", window.window, 1, 100_000, "datagrams")
-    _between("window.visit_max", window.visit_max, 1, window.window, "datagrams (window.window is the upper end)")
+    _between(
+        "window.visit_max", window.visit_max, 1, min(window.window, VISIT_DATAGRAMS_MAX), "datagrams (at most window.window)"
+    )
     _between("window.gap_max", window.gap_max, window.window + MEMBERS_MAX, 1_000_000, "datagrams (at least window + members)")
     _between("window.outbox_bytes", window.outbox_bytes, 1024, 1 << 32, "bytes")
     _between("window.accelerated", window.accelerated, 0, window.visit_max, "datagrams (at most window.visit_max)")

@@ -23,6 +23,9 @@ SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
 
+SO_RXQ_OVFL: Final = 40
+"""Linux: tell with a datagram how many were lost so far because the socket's buffer was full."""
+
 SEGMENTS_MAX: Final = 64
 """Datagrams in one call: the kernel's UDP_MAX_SEGMENTS since GSO exists."""
 CALL_BYTES_MAX: Final = 65_000
@@ -35,7 +38,8 @@ REFUSALS: Final = frozenset({errno.EIO, errno.ENOPROTOOPT, errno.EINVAL, errno.E
 
 _SEGMENT_SIZE: Final = struct.Struct("=H")
 _GRO_SIZE: Final = struct.Struct("=i")
-_ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size)
+_OVERFLOWS: Final = struct.Struct("=I")
+_ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size) + socket.CMSG_SPACE(_OVERFLOWS.size)
 _ON_LINUX: Final = sys.platform.startswith("linux")
 
 
@@ -44,7 +48,8 @@ def equal_segments(datagrams: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
     start = 0
     while start < len(datagrams):
         length = len(datagrams[start])
-        most = min(len(datagrams), start + max(1, min(SEGMENTS_MAX, CALL_BYTES_MAX // max(1, length))))
+        fitting = min(SEGMENTS_MAX, CALL_BYTES_MAX // length) if length else 1
+        most = min(len(datagrams), start + max(1, fitting))
         end = start + 1
         while end < most and len(datagrams[end]) == length:
             end += 1
@@ -106,6 +111,9 @@ class BurstReceiver:
         self.datagrams = 0
         self.calls = 0
         self.cut_off = 0
+        self.overflows = 0
+        if _ON_LINUX:
+            receiving.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
         if gro and _ON_LINUX:
             self._ask_for_gro()
 
@@ -132,19 +140,23 @@ class BurstReceiver:
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 self.cut_off += 1
                 continue
-            arrived += _apart(content, ancillary)
+            size = self._read_notes(ancillary)
+            if 0 < size < len(content):
+                arrived += [content[start : start + size] for start in range(0, len(content), size)]
+            else:
+                arrived.append(content)
         self.datagrams += len(arrived)
         return arrived
 
-
-def _apart(content: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> list[bytes]:
-    """The datagrams that the kernel put together, as they were."""
-    for level, kind, value in ancillary:
-        if level == SOL_UDP and kind == UDP_GRO:
-            size = _GRO_SIZE.unpack(value)[0]
-            if 0 < size < len(content):
-                return [content[start : start + size] for start in range(0, len(content), size)]
-    return [content]
+    def _read_notes(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+        """What the kernel says beside the content: the size of the datagrams that it put together, or 0."""
+        size = 0
+        for level, kind, value in ancillary:
+            if level == SOL_UDP and kind == UDP_GRO:
+                size = _GRO_SIZE.unpack(value)[0]
+            elif level == socket.SOL_SOCKET and kind == SO_RXQ_OVFL:
+                self.overflows = _OVERFLOWS.unpack(value)[0]
+        return size
 
 
 def _word(error: OSError) -> str:

@@ -1,16 +1,57 @@
 """The clock of a node: microseconds that never go back and that count while the machine sleeps.
 
-CLOCK_BOOTTIME, so that a laptop that slept for an hour knows that its ring is long gone. Where the system has no such clock
-(macOS), CLOCK_MONOTONIC; a sleep is then noticed by the others first.
+CLOCK_BOOTTIME, so that every pause is seen. Where the system has no such clock (macOS), CLOCK_MONOTONIC; a sleep of the machine
+is then noticed by the others first.
+
+A node that did not run cannot know whom it would have heard. So the time of a pause (SIGSTOP, a closed lid, a machine that does
+too much) is not given to its timers: they go on from where they were, and its suspicion of others is stretched by
+its own state of health.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
+from transis.model.contract import NEVER
+
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+PAUSE_US: Final = 20_000
+"""Waking so much later than asked for is a pause; less is what schedulers and event loops do."""
 
 
 def boottime_us() -> int:
     return time.clock_gettime_ns(_CLOCK) // 1_000
+
+
+class NodeClock:
+    """1. Never goes back, and never runs faster than the clock beneath.
+    2. A pause counts as half of the wait that it fell into, so that pauses without end still let timers come due.
+    """
+
+    def __init__(self, beneath_us: Callable[[], int] = boottime_us) -> None:
+        self._beneath_us = beneath_us
+        self._missed_us = 0
+        self._rested_at = self.now()
+        self.pauses = 0
+        self.longest_pause_us = 0
+
+    def now(self) -> int:
+        return self._beneath_us() - self._missed_us
+
+    def rest(self) -> None:
+        """There is nothing to do until something arrives or the next deadline comes."""
+        self._rested_at = self.now()
+
+    def resume(self, deadline: int) -> None:
+        """Back at work, woken by whatever. Later than asked for: then the node was paused."""
+        now = self.now()
+        if deadline >= NEVER or now - deadline <= PAUSE_US or deadline < self._rested_at:
+            return
+        counted = (deadline - self._rested_at) // 2
+        pause_us = now - self._rested_at - counted
+        self._missed_us += pause_us
+        self.pauses += 1
+        self.longest_pause_us = max(self.longest_pause_us, pause_us)

@@ -7,6 +7,7 @@ have neither (macOS), only an explicit address can be chosen; binding to it show
 from __future__ import annotations
 
 import array
+import fcntl
 import socket
 import struct
 import sys
@@ -53,10 +54,6 @@ def list_interfaces() -> list[Interface]:
 
 
 def _ipv4() -> list[tuple[str, IPv4Address]]:
-    if sys.platform == "win32":
-        return []
-    import fcntl
-
     room = array.array("B", bytes(REQUEST_SIZE * REQUESTS_MAX))
     where, size = room.buffer_info()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:

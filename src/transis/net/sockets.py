@@ -11,11 +11,12 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import Final
 
 from transis.model.errors import ConfigError
-from transis.net.addresses import Endpoint, IPAddress
+from transis.net.addresses import PORT_MAX, Endpoint, IPAddress
 from transis.net.interfaces import Interface
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -33,6 +34,7 @@ _ON_LINUX: Final = sys.platform.startswith("linux")
 
 def open_unicast(interface: Interface, port: int) -> socket.socket:
     """A socket on one address of ours; port 0 lets the system choose."""
+    _check_port(port)
     opened = _new(interface)
     try:
         opened.bind(Endpoint(interface.address, port).for_socket(interface.index))
@@ -49,6 +51,7 @@ def open_group(interface: Interface, group: IPAddress, port: int) -> socket.sock
     """A socket that hears a multicast group on an interface, together with other processes of this machine."""
     if not group.is_multicast or group.version != interface.address.version:
         raise ConfigError("group", str(group), f"must be a multicast address of IPv{interface.address.version}")
+    _check_port(port)
     opened = _new(interface)
     try:
         _share(opened)
@@ -96,10 +99,14 @@ def receive_buffer(opened: socket.socket) -> int:
 
 
 def _force(opened: socket.socket, wanted: int) -> None:
-    try:
+    """Who may not do this gets the warning, which says what an administrator can do."""
+    with suppress(PermissionError):
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
-    except PermissionError:
-        pass  # Not allowed to: the warning will say what an administrator can do.
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= port <= PORT_MAX:
+        raise ConfigError("port", port, f"must be from 0 to {PORT_MAX}")
 
 
 def _new(interface: Interface) -> socket.socket:

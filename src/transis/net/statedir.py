@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Mapping
 from io import TextIOWrapper
@@ -19,11 +20,6 @@ from transis.model.errors import ConfigError, IdentityError, InternalError
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32
 TEMPORARY: Final = ".new"
-
-try:
-    import fcntl
-except ImportError as missing:
-    raise ImportError("the state directory needs the file locks of a POSIX system") from missing
 
 
 class StateDirectory:

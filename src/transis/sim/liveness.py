@@ -24,7 +24,8 @@ ROOMY_BYTES: Final = 8 << 20
 """Socket buffers when faults end: nothing overflows any more."""
 
 QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
-"""A quarantine ends early when a peer's beacon shows that it hears all members again; it never ends later than this."""
+"""A quarantine ends early when a peer's beacon shows that it hears all members again: some beacons of everybody. Who was
+condemned waits for the end of its sentence, at most quarantine_max_us."""
 
 
 def end_faults(world: World, plan: Plan) -> None:
@@ -49,7 +50,13 @@ def budget_us(world: World, plan: Plan) -> int:
     rotation = rotation_us(plan) + timing.retransmission_pace_us
     attempt = timing.token_loss_us + timing.consensus_us + timing.gather_min_us + 4 * rotation
     backlog = sum(life.owed for life in judged(world)) * _datagrams_per_message(plan) // plan.config.window.window
-    once = QUARANTINE_ALLOWANCE_US + 4 * timing.beacon_us + 4 * plan.conditions.sync_us[1] + timing.leave_us
+    once = (
+        QUARANTINE_ALLOWANCE_US
+        + timing.quarantine_max_us
+        + 4 * timing.beacon_us
+        + 4 * plan.conditions.sync_us[1]
+        + timing.leave_us
+    )
     drift = 1 + plan.conditions.drift_ppm // 100_000
     return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * rotation + once)
 

@@ -33,9 +33,9 @@ from transis.stack.identity import Identity, Stage
 from transis.totem.engine import Engine, Packet
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.control import decode_control, encode_control
-from transis.wire.envelope import Opener, Sealer
+from transis.wire.envelope import Opener, Sealer, transmitter_tag
 from transis.wire.header import KIND_DATA
-from transis.wire.packets import ControlPacket
+from transis.wire.packets import Beacon, ControlPacket, Join, Probe
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler
@@ -77,6 +77,8 @@ class Node:
     def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None:
         """Datagrams from the network, any bytes at all. Never fires a timer."""
         self._now = now
+        if self._stopped:
+            return
         packets = self._open(datagrams)
         if packets and self._running:
             self._engine.receive(now, packets)
@@ -166,10 +168,13 @@ class Node:
         if isinstance(packet, Rejection):
             self._reject(packet)
             return None
-        return packet if isinstance(packet, Token) else self._screen(packet)
+        return packet if isinstance(packet, Token) else self._screen(transmitter, packet)
 
-    def _screen(self, packet: ControlPacket) -> Packet | None:
-        """Identity sees every control packet first; questions about names never reach the engine."""
+    def _screen(self, transmitter: bytes, packet: ControlPacket) -> Packet | None:
+        """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
+        if isinstance(packet, Join | Beacon | Probe) and transmitter_tag(packet.sender) != transmitter:
+            self.rejections["sender"] += 1
+            return None
         passes, answer = self._identity.inspect(packet)
         if answer is not None:
             self._transmit_control(answer)

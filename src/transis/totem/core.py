@@ -9,6 +9,7 @@ from transis.model.config import Config
 from transis.model.contract import Audience, Note, Output, Persist, Port, Refused, Room, RunIds, Send
 from transis.model.errors import InternalError
 from transis.model.ids import NodeId, RingId
+from transis.model.limits import PROC_SET_MAX
 from transis.model.view import Cause
 from transis.totem.pace import Pace
 from transis.totem.ring import Ring
@@ -17,12 +18,14 @@ from transis.totem.timers import Timers
 from transis.totem.traps import Trap
 from transis.wire.control import ControlPacket, config_digest, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import body_max
+from transis.wire.header import COUNTER_MAX, body_max
 from transis.wire.outbox import Outbox
 from transis.wire.parts import split
 
 RESERVE = 4_000
 """Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
+TIMESTAMP_TAKEN_MAX = COUNTER_MAX >> 1
+"""Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
 
 
 class Core:
@@ -51,7 +54,6 @@ class Core:
         self.forming: Ring | None = None
         self._tickets = 0
         self._packet_id = 0
-        self._last_packet = b""
 
     def emit(self, output: Output) -> None:
         self.out.append(output)
@@ -75,25 +77,25 @@ class Core:
         return self.clock
 
     def observe(self, timestamp: int) -> None:
-        self.clock = max(self.clock, timestamp)
+        """Whatever a peer claims, the clock stays where everybody still reads it."""
+        self.clock = max(self.clock, min(timestamp, TIMESTAMP_TAKEN_MAX))
 
     def arm(self, event: Event, after_us: int) -> None:
         self.timers.arm(event, self.now + after_us)
 
     def packet(self, packet: ControlPacket) -> list[bytes]:
-        """Encode a control packet, in parts if it is large.
-
-        A packet equal to the previous one keeps its id, so that the parts of repetitions add up at a receiver that
-        lost some of them: no acknowledgement of parts is needed.
-        """
-        payload = encode_control(packet)
-        if payload != self._last_packet:
-            self._packet_id += 1
-            self._last_packet = payload
-        return split(self._packet_id, payload, self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
+        """Encode a control packet, in parts if it is large. Who sends it again sends these very bytes (D25)."""
+        self._packet_id += 1
+        return split(self._packet_id, encode_control(packet), self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
 
     def broadcast(self, packet: ControlPacket, to: Audience = Audience.WORLD) -> None:
         self.emit(Send(to, Port.CONTROL, self.packet(packet)))
+
+    def meet(self, node: NodeId, address: str) -> None:
+        """Somebody introduced itself. A crowd larger than a Gather can name is not remembered."""
+        if node in self.addresses or len(self.addresses) < PROC_SET_MAX:
+            self.heard_at[node] = self.now
+            self.addresses[node] = address
 
     def forget_strangers(self) -> None:
         """After an installation only the members' addresses matter; others introduce themselves again.

@@ -113,11 +113,16 @@ class Engine:
         core.now = now
         while (due := core.timers.take_due(now)) is not None:
             event, at = due
-            if event in TIMERS_OF_OTHERS and core.pace.fired_late(now - at):
-                core.note("fired late", timer=event.value, late_us=now - at)
-                core.arm(event, core.pace.token_retransmit_us)
-                continue
-            self._handle(event)
+            if not self._was_away(event, now - at):
+                self._handle(event)
+
+    def _was_away(self, event: Event, late_us: int) -> bool:
+        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
+        core = self._core
+        if event not in TIMERS_OF_OTHERS or not core.pace.fired_late(late_us):
+            return False
+        core.note("fired late", timer=event.value, late_us=late_us)
+        return core.timers.postpone(event, core.now + core.pace.token_retransmit_us)
 
     def deadline(self) -> int:
         return self._core.timers.deadline()
@@ -192,8 +197,7 @@ class Engine:
         if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
             core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
             return
-        core.heard_at[packet.sender] = core.now
-        core.addresses[packet.sender] = packet.address
+        core.meet(packet.sender, packet.address)
         core.observe(packet.timestamp)
         self._handle(event, packet)
 

@@ -55,7 +55,7 @@ class Forming:
         cause = self._core.cause
         lost = tuple(sorted(self._core.ring.member_set - members))[:CAUSE_ACCUSED_MAX]
         what = "members lost" if lost and cause.what == MEMBER_GATHERS else cause.what
-        return cause._replace(what=what, accused=lost)
+        return cause._replace(what=what, accused=tuple(sorted({*cause.accused, *lost} - members))[:CAUSE_ACCUSED_MAX])
 
     def _empty_entry(self, node: NodeId) -> CommitEntry:
         address = self._core.addresses.get(node, "")

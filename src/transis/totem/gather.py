@@ -22,7 +22,7 @@ from transis.totem.attempts import Attempts
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.passing import Passing
-from transis.totem.quarantine import Quarantine
+from transis.totem.quarantine import Mercy, Quarantine
 from transis.totem.reach import Reachability, clique_of
 from transis.totem.states import Event, State
 from transis.totem.traps import Trap
@@ -32,6 +32,12 @@ from transis.wire.packets import Join, Row
 
 MEMBER_GATHERS = "member gathers"
 """The cause of a Gather that another member of the ring began."""
+FOREIGN_RING = "foreign ring"
+"""The cause of a Gather that the beacon of another ring began."""
+FAILED_TO_RECEIVE = "failed to receive"
+BLAMED = "blamed for failed attempts"
+CONDEMNING = (FAILED_TO_RECEIVE, BLAMED)
+"""Causes whose accused hear and are heard, and yet break every ring they are in."""
 STRIKES = 2
 """Consensus timeouts that a member may spend heard but of another opinion before I give it up."""
 REPEATS_PER_CONSENSUS = 5
@@ -59,6 +65,8 @@ class Gathering:
         self._heard_at: dict[NodeId, int] = {}
         self._strikes: dict[NodeId, int] = {}
         self._left: set[NodeId] = set()
+        self._inviter: NodeId | None = None
+        self._sent: tuple[object, list[bytes]] = (None, [])
         self._started_at = 0
         self.proposal: frozenset[NodeId] = frozenset((self._core.me,))
 
@@ -88,6 +96,7 @@ class Gathering:
         core = self._core
         self._clear()
         core.cause = cause
+        self._inviter = cause.accuser if cause.what == FOREIGN_RING else None
         self._started_at = core.now
         self._version += 1
         self.proc_set.update(core.ring.members)
@@ -113,7 +122,7 @@ class Gathering:
     def _absorb(self, join: Join) -> bool:
         """Remember a Join and learn from it; True if my own Join changes by it."""
         core, sender = self._core, join.sender
-        if sender in self.fail_set or self._is_outdated(sender) or join.ring_seq > RING_SEQ_MAX:
+        if sender in self.fail_set or self._is_outdated(sender) or join.ring_seq > RING_SEQ_MAX // 2:
             return False
         if len(self.proc_set | join.proc_set) >= PROC_SET_MAX:
             core.note("join names too many nodes", node=str(sender))
@@ -180,8 +189,18 @@ class Gathering:
         self._send_now()
 
     def _send_now(self) -> None:
-        self._core.timers.cancel(Event.JOIN_SEND)
-        self._core.broadcast(self._my_join(leaving=False))
+        """Send my Join. Until its content or its beat changes it is the same packet, byte for byte, so that the parts of
+        repetitions add up at a receiver that lost some (D25); the clock and relayed beats alone do not change it."""
+        core = self._core
+        core.timers.cancel(Event.JOIN_SEND)
+        known = tuple(sorted((node, row.version, row.unheard) for node, row in self._reach.rows.items()))
+        content = (
+            frozenset(self.proc_set), frozenset(self.fail_set), self.proposal, known, core.ring_seq,
+            self.attempts.seq, self.attempts.progress, self._repeats // REPEATS_PER_BEAT,
+        )  # fmt: skip
+        if content != self._sent[0]:
+            self._sent = (content, core.packet(self._my_join(leaving=False)))
+        core.emit(Send(Audience.WORLD, Port.CONTROL, self._sent[1]))
 
     def _my_join(self, *, leaving: bool) -> Join:
         core = self._core
@@ -253,6 +272,7 @@ class Gathering:
             self.form(self.proposal)
             return
         self._core.note("blamed", node=str(blamed))
+        self._core.cause = Cause(BLAMED, self._core.me, (blamed,))
         self.fail_set.add(blamed)
         self._changed()
 
@@ -267,9 +287,7 @@ class Gathering:
     def commit_never_came(self) -> None:
         """Everybody agreed, but the representative made no ring of it."""
         representative = min(self.proposal)
-        if representative == self._core.me:
-            self.form(self.proposal)
-            return
+        assert representative != self._core.me, "who represents a consensus forms its ring at once"
         self._give_up(representative, self._core.now - self._core.pace.consensus_us(len(self.proposal)))
         self._changed()
 
@@ -299,17 +317,23 @@ class Gathering:
         """A ring was installed: everything that only grew during the Gather starts afresh."""
         if self.attempts.total >= 3:
             self._core.trap(Trap.MANY_ATTEMPTS)
-        self._quarantine.installed(members, sorted(self._left_out() - set(members)), self._core.now)
+        self._quarantine.installed(members, self._left_out(members), self._core.now)
         self._reach.reset(members)
         self.attempts.clear()
         self._clear()
 
-    def _left_out(self) -> set[NodeId]:
-        """Whom this Gather left out although they live: who could not be mutually heard, and who invited us but did not
-        answer (deaf, or heard by nobody). The silent, the departed and the reborn may come at any time."""
-        inviter = self._core.cause.accuser
-        unanswered = {node for node in self.fail_set if node == inviter or node in self._heard_at}
-        return (self.proc_set - self.fail_set | unanswered) - self._left
+    def _left_out(self, members: tuple[NodeId, ...]) -> dict[NodeId, Mercy]:
+        """Whom this Gather left out although they live, and what would bring each back early.
+
+        The silent, the departed and the reborn are not among them: they may come at any time.
+        """
+        fell_silent = {node for node in self.fail_set if node in self._heard_at}
+        left_out = dict.fromkeys(self.proc_set - self.fail_set | fell_silent, Mercy.HEARING)
+        if self._inviter in self.fail_set:
+            left_out[self._inviter] = Mercy.ANSWER
+        if self._core.cause.what in CONDEMNING:
+            left_out |= dict.fromkeys(self._core.cause.accused, Mercy.NONE)
+        return {node: mercy for node, mercy in left_out.items() if node not in members and node not in self._left}
 
     def old_data_in_gather(self, burst: Burst) -> None:
         """Until my commit entry is written, data of the old ring still counts, and is delivered eagerly (W12)."""

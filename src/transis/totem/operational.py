@@ -13,7 +13,7 @@ from transis.model.contract import Stopped
 from transis.model.view import Cause
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
-from transis.totem.gather import Gathering
+from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
@@ -76,6 +76,7 @@ class Operational:
         if ring.is_singleton:
             ring.token_seq = token.token_seq
             ring.token_at = self._core.now
+            self._core.pace.saw_rotation(0)
         self._run_visit(token)
 
     def _run_visit(self, token: Token) -> None:
@@ -83,7 +84,7 @@ class Operational:
         if not self._visit.run(ring, token, core.outbox, encapsulated=False):
             accused = ring.members[token.aru_id]
             core.note("failed to receive", accused=str(accused), aru=token.aru, seq=token.seq)
-            self._gathering.shift(Cause("failed to receive", core.me, (accused,)), fail=(accused,))
+            self._gathering.shift(Cause(FAILED_TO_RECEIVE, core.me, (accused,)), fail=(accused,))
             return
         core.announce_room()
         self._delivery.eager(ring)
@@ -138,6 +139,7 @@ class Operational:
             return
         core.refuse(core.outbox.drop_all(), why)
         core.timers.cancel_all()
-        self._passing.take_held()
+        self._passing.forget()
+        core.forming = None
         core.shift(State.STOPPED, why)
         core.emit(Stopped(why))

@@ -1,7 +1,7 @@
 """Effective timeouts: the configured ones, stretched by what the ring shows and by this node's own health (W17).
 
 T_loss = max(configured, 8 x longest recent rotation) x (1 + health). Health rises when this node's own timers fire
-late (a pause, a garbage collection, a starved machine) and falls with every rotation that goes well, so that a sick
+late (a pause, a garbage collection, a starved machine) and falls with every 64 rotations that go well, so that a sick
 observer suspects others more slowly (Lifeguard). Everything is integer arithmetic: no float decides a protocol step.
 """
 
@@ -13,6 +13,8 @@ from transis.model.config import Timing
 
 HEALTH_MAX: Final = 7
 ROTATIONS_IN_LOSS: Final = 8
+RETRIES_IN_LOSS: Final = 3
+"""T_retx stays so many times below T_loss, however large the ring: a lost token must be sent again before it is missed."""
 STRETCH_MAX: Final = 16
 """However slow the ring looks, T_loss stays below so many times its configured value: a dead ring must be noticed."""
 
@@ -48,15 +50,18 @@ class Pace:
 
     @property
     def token_loss_us(self) -> int:
+        return self._healthy_loss_us * (1 + self.health)
+
+    @property
+    def _healthy_loss_us(self) -> int:
         base = self.timing.token_loss_us
-        stretched = max(base, ROTATIONS_IN_LOSS * self._rotation_us)
-        return min(stretched, STRETCH_MAX * base) * (1 + self.health)
+        return min(max(base, ROTATIONS_IN_LOSS * self._rotation_us), STRETCH_MAX * base)
 
     @property
     def token_retransmit_us(self) -> int:
         """Grows with the size of the ring but never with measured rotations: a lost token makes a rotation long, and a
         retransmission that waits longer because of it would make the next one longer still."""
-        return self._for_size(self.timing.token_retransmit_us, self._members)
+        return min(self._for_size(self.timing.token_retransmit_us, self._members), self._healthy_loss_us // RETRIES_IN_LOSS)
 
     def consensus_us(self, members: int) -> int:
         """Consensus must outlast the slowest ring that could form of so many members."""

@@ -43,12 +43,14 @@ class Passing:
             idle = ring.forwarded_idle and ring is core.ring
             self.hold(token, core.config.timing.token_hold_us if idle else SELF_ROTATION_US)
             return
-        self.forward(ring.members[ring.successor], [encode_token(token)])
+        hold_us = core.config.timing.token_hold_us if ring.forwarded_idle else 0
+        self.forward(ring.members[ring.successor], [encode_token(token)], hold_us)
 
-    def forward(self, to: NodeId, datagrams: Sequence[bytes]) -> None:
+    def forward(self, to: NodeId, datagrams: Sequence[bytes], hold_us: int = 0) -> None:
+        """Send a token on. One that will be held on its way is not late before the hold is over."""
         self._to, self._datagrams, self._retries = to, datagrams, 0
         self._core.emit(Send(to, Port.TOKEN, datagrams))
-        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.pace.token_retransmit_us)
+        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.pace.token_retransmit_us + hold_us)
         self._core.arm(Event.TOKEN_LOSS, self._core.pace.token_loss_us)
 
     def hold(self, token: Token, for_us: int) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from transis.model.ids import NodeId
+from transis.model.limits import MEMBERS_MAX
 from transis.model.view import Cause
 from transis.totem.core import Core
-from transis.totem.gather import MEMBER_GATHERS, Gathering
-from transis.totem.quarantine import Quarantine
+from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
+from transis.totem.quarantine import Mercy, Quarantine
 from transis.totem.states import Event
 from transis.totem.traps import Trap
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
@@ -51,13 +52,16 @@ class Presence:
     def beacon_in_operational(self, beacon: Beacon) -> None:
         """A beacon of another ring: gather, unless its sender is one of us with an old ring, or in quarantine."""
         core, sender = self._core, beacon.sender
-        if sender in core.ring.member_set or self._was_superseded(sender):
+        if sender in core.ring.member_set or self._was_superseded(sender) or self._is_full(beacon.members):
             return
-        if self._quarantine.holds(sender, core.now):
-            if not (core.ring.member_set <= beacon.heard and self._hear_all(beacon.members)):
-                return
-            self._quarantine.pardon(sender)
-        self._gathering.shift(Cause("foreign ring", sender), proc=beacon.members | {sender})
+        mutual = core.ring.member_set <= beacon.heard and self._hear_all(beacon.members)
+        if self._quarantine.holds(sender, core.now, Mercy.HEARING if mutual else None):
+            return
+        self._gathering.shift(Cause(FOREIGN_RING, sender), proc=beacon.members | {sender})
+
+    def _is_full(self, others: frozenset[NodeId]) -> bool:
+        """Nobody can be added to a full ring: a Gather would end with the same two rings, again and again."""
+        return max(len(self._core.ring.members), len(others)) >= MEMBERS_MAX
 
     def _hear_all(self, nodes: frozenset[NodeId]) -> bool:
         """Have I heard all of these since my ring was installed? Whom I heard before, I may not hear any more."""
@@ -82,14 +86,18 @@ class Presence:
             if fails_me:
                 core.trap(Trap.FAILS_ME)
             return join.ring_seq < core.ring.id.seq or fails_me
+        if self._is_full(frozenset()) and not self._replaces_a_member(sender):
+            return True
         fails_us = not join.fail_set.isdisjoint(core.ring.member_set)
         return join.leaving or fails_us or self._was_superseded(sender) or self._stays_in_quarantine(join)
 
     def _stays_in_quarantine(self, join: Join) -> bool:
         """A Join that proposes all of us and only nodes that I hear shows that the network allows it again."""
-        if not self._quarantine.holds(join.sender, self._core.now):
-            return False
-        return not (self._core.ring.member_set <= join.proposal and self._hear_all(join.proposal))
+        mutual = self._core.ring.member_set <= join.proposal and self._hear_all(join.proposal)
+        return self._quarantine.holds(join.sender, self._core.now, Mercy.ANSWER if mutual else None)
+
+    def _replaces_a_member(self, node: NodeId) -> bool:
+        return any(member.name == node.name for member in self._core.ring.members)
 
     def _was_superseded(self, node: NodeId) -> bool:
         return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.ring.members)

@@ -10,6 +10,7 @@ commit entry to the installation, and recovered datagrams survive a failed attem
 from __future__ import annotations
 
 from hashlib import sha256
+from itertools import islice
 
 from transis.model.contract import Configure, Lane, Phase
 from transis.model.ids import NodeId, ViewId, ViewKind
@@ -54,7 +55,7 @@ class Queue:
 
     def fill(self, permit: int) -> list[FilledDatagram]:
         """The next datagrams, whole and unchanged, as the bodies of one visit."""
-        chosen = list(self._waiting)[:permit]
+        chosen = list(islice(self._waiting, permit))
         filled = []
         for index, seq in enumerate(chosen):
             del self._waiting[seq]

@@ -35,6 +35,7 @@ class Ring:
         self.own_seq = 0
         """The last sequence number that I assigned on this ring."""
         self.aru_still = 0
+        self.aru_still_id = 0
         self.aru_still_since = 0
         self.idle_visits = 0
         self.forwarded_idle = False

@@ -15,9 +15,19 @@ class Timers:
 
     def __init__(self) -> None:
         self._deadlines: dict[Event, int] = {}
+        self._postponed: set[Event] = set()
 
     def arm(self, event: Event, at: int) -> None:
         self._deadlines[event] = at
+        self._postponed.discard(event)
+
+    def postpone(self, event: Event, at: int) -> bool:
+        """Let a timer that just fired fire once more; False if it had this second chance already."""
+        if event in self._postponed:
+            return False
+        self._deadlines[event] = at
+        self._postponed.add(event)
+        return True
 
     def cancel(self, *events: Event) -> None:
         for event in events:

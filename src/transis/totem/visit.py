@@ -64,12 +64,17 @@ class Visit:
         if token.seq > ring.store.highest:
             self._core.trap(Trap.OVERTAKEN)
         self._core.observe(token.timestamp)
-        if not ring.forwarded_idle and ring.token_at:
-            self._core.pace.saw_rotation(self._core.now - ring.token_at)
+        if ring.token_at:
+            self._core.pace.saw_rotation(self._rotation_us(ring))
         ring.token_seq = token.token_seq
         ring.token_at = self._core.now
         self._passing.arrived()
         return True
+
+    def _rotation_us(self, ring: Ring) -> int:
+        """How long the token was away; the hold of an idle ring is no part of it."""
+        held_us = self._core.config.timing.token_hold_us if ring.forwarded_idle else 0
+        return max(0, self._core.now - ring.token_at - held_us)
 
     def run(self, ring: Ring, token: Token, source: Source, *, encapsulated: bool) -> bool:
         """The whole visit. False if the member that holds aru back was accused instead of passing the token on."""
@@ -95,8 +100,9 @@ class Visit:
         budget = self._core.config.window.window
         answered: list[Burst] = []
         left: list[tuple[int, int]] = []
-        for first, last in token.rtr:
-            expected = first
+        for asked, last in token.rtr:
+            # What is safe is missed by nobody: its holders may have discarded it, so nobody would ever answer.
+            expected = first = max(asked, ring.safe_upto + 1)
             for burst in ring.store.between(first, last):
                 if sum(map(len, answered)) >= budget:
                     break
@@ -190,8 +196,8 @@ class Visit:
     def _failed_to_receive(self, ring: Ring, token: Token) -> bool:
         """Has somebody else held aru back for so many rotations *and* so long that it must be deaf? (L4)"""
         core = self._core
-        if token.aru != ring.last_aru_sent or token.aru_id == NOBODY:
-            ring.aru_still, ring.aru_still_since = 0, core.now
+        if token.aru != ring.last_aru_sent or token.aru_id == NOBODY or token.aru_id != ring.aru_still_id:
+            ring.aru_still, ring.aru_still_id, ring.aru_still_since = 0, token.aru_id, core.now
             return False
         ring.aru_still += 1
         patience_us = max(core.config.timing.fail_to_receive_us, 2 * core.pace.token_loss_us)

@@ -13,7 +13,7 @@ from transis.model.view import Cause
 
 
 class Row(NamedTuple):
-    """Whom `node` does not hear, by its own word; `version` grows with every change it makes."""
+    """Whom `node` does not hear, by its own word; `version` is the number of its Gather, `beat` counts its Joins in it."""
 
     node: NodeId
     version: int

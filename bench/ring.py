@@ -1,0 +1,144 @@
+"""How fast the ring is on real sockets here: messages that each node delivers per second, all nodes sending.
+
+    python -m bench.ring [--nodes 4] [--seconds 3] [--sizes 64,1000] [--json]
+
+Every node is a process of its own; they talk by multicast on the loopback interface, in plaintext, agreed, untraced. Speed
+depends on the machine, so the figure to compare across machines is the ratio to bare UDP: one process that sends bursts of
+datagrams to itself and reads them again, with the same help of the kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+from transis.model.config import LOCAL, Config
+from transis.model.contract import Delivered
+from transis.model.service import Service
+from transis.net.bursts import BurstReceiver, BurstSender
+from transis.net.driver import Driver, Event
+from transis.net.interfaces import choose_interface
+from transis.net.sockets import BUFFER_BYTES, open_unicast, size_buffers
+from transis.net.statedir import StateDirectory
+from transis.net.transport import Group, MulticastTransport
+
+BATCH = 1024
+WARM_UP_S = 0.5
+PATIENCE_S = 30.0
+DATAGRAM = 1400
+BARE_BURSTS = 4000
+
+
+class Speaker:
+    """One node that keeps its outbox full and counts what it delivers."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        port = arguments.port
+        group = Group(f"239.193.{port >> 8 & 255}.{port & 255}", port, port + 1)
+        config = Config(name=f"n{arguments.child}", timing=LOCAL, plaintext=True)
+        state = StateDirectory(Path(arguments.directory) / config.name, config.name)
+        transport = MulticastTransport(choose_interface("127.0.0.1"), group)
+        self.driver = Driver(config, transport, state, self._hear)
+        self.delivered = 0
+        self._nodes = arguments.nodes
+        self._together = asyncio.Event()
+        self._batch = [bytes(arguments.size)] * BATCH
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        self.delivered += sum(len(event.payloads) for event in events if isinstance(event, Delivered))
+        view = self.driver.view
+        if view is not None and len(view.members) == self._nodes:
+            self._together.set()
+
+    async def speak(self, seconds: float) -> dict[str, float | int | str]:
+        self.driver.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await self._together.wait()
+        speaking = asyncio.create_task(self._keep_sending())
+        await asyncio.sleep(WARM_UP_S)
+        before, started = self.delivered, perf_counter()
+        await asyncio.sleep(seconds)
+        rate = (self.delivered - before) / (perf_counter() - started)
+        speaking.cancel()
+        figures = {"msgs_per_s": rate, **self.driver.statistics()}
+        await asyncio.sleep(WARM_UP_S)
+        self.driver.close()
+        return figures
+
+    async def _keep_sending(self) -> None:
+        while True:
+            await self.driver.send(Service.AGREED, self._batch)
+            await asyncio.sleep(0)
+
+
+def ring_msgs_per_s(nodes: int, size: int, seconds: float, port: int) -> tuple[float, dict[str, object]]:
+    """The median node's rate, and one node's statistics."""
+    with TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "bench.ring", "--nodes", str(nodes), "--seconds", str(seconds), "--size", str(size)]
+        command += ["--port", str(port), "--directory", directory]
+        children = [
+            subprocess.Popen([*command, "--child", str(number)], stdout=subprocess.PIPE, text=True)
+            for number in range(1, nodes + 1)
+        ]
+        answers = [json.loads(child.communicate()[0]) for child in children]
+    return statistics.median(answer["msgs_per_s"] for answer in answers), answers[0]
+
+
+def bare_datagrams_per_s() -> float:
+    """Bursts through loopback and back, nothing else."""
+    with open_unicast(choose_interface("127.0.0.1"), 0) as out, open_unicast(choose_interface("127.0.0.1"), 0) as into:
+        size_buffers(into, BUFFER_BYTES, "bare")
+        sender, receiver = BurstSender(out), BurstReceiver(into, ("192.0.2.1", 9))
+        burst = [bytes(DATAGRAM)] * 46
+        started = perf_counter()
+        for _ in range(BARE_BURSTS):
+            sender.send(burst, into.getsockname())
+            receiver.receive()
+        return receiver.datagrams / (perf_counter() - started)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, object]:
+    bare = bare_datagrams_per_s()
+    figures: dict[str, object] = {"nodes": arguments.nodes, "seconds": arguments.seconds, "bare_datagrams_per_s": round(bare)}
+    for offset, size in enumerate(int(text) for text in arguments.sizes.split(",")):
+        port = 40_000 + (os.getpid() + 2 * offset) % 10_000
+        rate, example = ring_msgs_per_s(arguments.nodes, size, arguments.seconds, port)
+        figures[f"msgs_per_s_{size}"] = round(rate)
+        figures[f"mb_per_s_{size}"] = round(rate * size / 1e6, 1)
+        figures[f"part_of_bare_{size}"] = round(rate / (bare * DATAGRAM / size), 4)
+        figures |= {"gso": example["gso"], "gro": example["gro"]}
+    return figures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--sizes", default="64,1000")
+    parser.add_argument("--json", action="store_true")
+    for hidden, kind, default in (("--child", int, 0), ("--size", int, 64), ("--port", int, 0), ("--directory", str, "")):
+        parser.add_argument(hidden, type=kind, default=default, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        print(json.dumps(asyncio.run(Speaker(arguments).speak(arguments.seconds))))
+        return 0
+    figures = measure(arguments)
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:24} {value!s:>12}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Addresses and control messages of groups <-> bytes. Any bytes become a message or a counted rejection, never an error.
+
+1. The first byte of a run's address says whether it is an application's or a control message; no address is for no group at all.
+2. Control messages are msgpack arrays with a tag in front. Tags are only ever appended; a layout never changes under its tag.
+3. msgspec checks types, numbers and the length of every array before it makes room; this file checks meaning.
+4. Encoding is canonical: addresses are sorted and unique, so equal addresses are equal bytes and share a run.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Final
+
+import msgspec
+
+from transis.model.errors import UsageError
+from transis.model.groups import (
+    ADDRESSED_GROUPS_MAX,
+    ADDRESSED_PROCESSES_MAX,
+    GROUP_MEMBERS_MAX,
+    PROCESSES_MAX,
+    Address,
+    GroupId,
+    GroupViewId,
+    PrivateName,
+    is_group_name,
+)
+from transis.model.ids import NodeId, Place, ViewId, ViewKind
+from transis.model.limits import MEMBERS_MAX
+from transis.wire.nodetable import is_valid_node
+from transis.wire.rejection import Rejection
+
+APPLICATION_KIND: Final = 1
+CONTROL_ADDRESS: Final = b"\x02"
+
+PART_GROUPS_MAX: Final = 256
+"""Groups of one part of an announcement: with the longest names it stays far below what one fragmented message may be."""
+
+PARTS_MAX: Final = 1024
+"""Parts of one announcement: more than LOCAL_MEMBERSHIPS_MAX memberships can need."""
+
+PART_VIEWS_MAX: Final = PART_GROUPS_MAX
+"""Configurations that the previous views of one part's groups stand in: at most one each."""
+
+_HEAD: Final = struct.Struct(">BBB")
+_GROUP: Final = struct.Struct(">Q")
+_PRIVATE: Final = struct.Struct(">QI")
+_COUNTER_MAX: Final = 1 << 62
+
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=PROCESSES_MAX)]
+_Counter = Annotated[int, msgspec.Meta(ge=0, le=_COUNTER_MAX)]
+_Numbers = Annotated[tuple[_Number, ...], msgspec.Meta(max_length=GROUP_MEMBERS_MAX)]
+
+
+class ControlLayout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Fields travel by position; an array that is too short or too long is no message."""
+
+
+class JoinRequest(ControlLayout, frozen=True, tag=1):
+    process: _Number
+    name: str
+
+
+class LeaveRequest(ControlLayout, frozen=True, tag=2):
+    process: _Number
+    name: str
+
+
+class DisconnectRequest(ControlLayout, frozen=True, tag=3):
+    process: _Number
+
+
+class AnnouncedGroup(ControlLayout, frozen=True):
+    """One group with the announcer's own processes in it.
+
+    `view` is a rank in the part's table of configurations, or -1 when nobody here has a view; then `came` are all. Those who
+    `stayed` have the view (view, seq, index) of `size` members in force; those who `came` joined after it.
+    """
+
+    name: str
+    view: Annotated[int, msgspec.Meta(ge=-1, lt=PART_VIEWS_MAX)]
+    seq: _Counter
+    index: _Counter
+    size: Annotated[int, msgspec.Meta(ge=0, le=MEMBERS_MAX * GROUP_MEMBERS_MAX)]
+    stayed: _Numbers
+    came: _Numbers
+
+
+class Announcement(ControlLayout, frozen=True, tag=4):
+    """Part `part` of `parts` of what one daemon announces in the configuration (ring_seq, ring_rep)."""
+
+    ring_seq: _Counter
+    ring_rep: NodeId
+    part: Annotated[int, msgspec.Meta(ge=0, lt=PARTS_MAX)]
+    parts: Annotated[int, msgspec.Meta(ge=1, le=PARTS_MAX)]
+    views: Annotated[tuple[tuple[bool, _Counter, NodeId], ...], msgspec.Meta(max_length=PART_VIEWS_MAX)]
+    groups: Annotated[tuple[AnnouncedGroup, ...], msgspec.Meta(max_length=PART_GROUPS_MAX)]
+
+    @property
+    def configuration(self) -> ViewId:
+        return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
+
+    def view_of(self, group: AnnouncedGroup) -> GroupViewId | None:
+        if group.view < 0:
+            return None
+        transitional, seq, rep = self.views[group.view]
+        kind = ViewKind.TRANSITIONAL if transitional else ViewKind.REGULAR
+        return GroupViewId(ViewId(kind, seq, rep), Place(group.seq, group.index))
+
+
+Request = JoinRequest | LeaveRequest | DisconnectRequest
+Control = JoinRequest | LeaveRequest | DisconnectRequest | Announcement
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Control)
+
+
+def encode_control(message: Control) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_control(payload: bytes | memoryview) -> Control | Rejection:
+    try:
+        message: Control = _decoder.decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        # ValueError covers text that is not UTF-8; nesting deeper than any layout ends in RecursionError.
+        return Rejection("layout", str(error))
+    if isinstance(message, JoinRequest | LeaveRequest) and not is_group_name(message.name):
+        return Rejection("name", "a group name that is too long or not printable")
+    return _checked(message) if isinstance(message, Announcement) else message
+
+
+def _checked(message: Announcement) -> Announcement | Rejection:
+    if message.part >= message.parts:
+        return Rejection("part", f"part {message.part} of {message.parts}")
+    if not all(is_valid_node(node) for node in (message.ring_rep, *(rep for _, _, rep in message.views))):
+        return Rejection("node", "a configuration of an unfit node")
+    for group in message.groups:
+        wrong = _wrong_with(group, len(message.views))
+        if wrong:
+            return Rejection("group", wrong)
+    return message
+
+
+def _wrong_with(group: AnnouncedGroup, views: int) -> str:
+    if not is_group_name(group.name):
+        return "a group name that is too long or not printable"
+    if group.view >= views:
+        return f"configuration {group.view} in a table of {views}"
+    if group.view < 0 and group.stayed:
+        return "processes that stayed in no view"
+    numbers = group.stayed + group.came
+    return "a process twice" if len(set(numbers)) < len(numbers) else ""
+
+
+def encode_address(address: Address) -> bytes:
+    groups, processes = sorted(set(address.groups)), sorted(set(address.processes))
+    if not groups and not processes:
+        raise UsageError("a message for nobody: name a group or a process")
+    if len(groups) > ADDRESSED_GROUPS_MAX or len(processes) > ADDRESSED_PROCESSES_MAX:
+        raise UsageError(
+            f"{len(groups)} groups and {len(processes)} processes in one address; at most {ADDRESSED_GROUPS_MAX} and "
+            f"{ADDRESSED_PROCESSES_MAX} are allowed: send to a group that has them all"
+        )
+    parts = [_HEAD.pack(APPLICATION_KIND, len(groups), len(processes)), *(_GROUP.pack(group) for group in groups)]
+    return b"".join(parts + [_PRIVATE.pack(*name) for name in processes])
+
+
+def decode_address(address: bytes) -> Address | Rejection:
+    """The address of an application message; an empty one is for nobody in the groups."""
+    if not address:
+        return Address()
+    if len(address) < _HEAD.size or address[0] != APPLICATION_KIND:
+        return Rejection("address", "bytes that are no address")
+    _, groups, processes = _HEAD.unpack_from(address)
+    split = _HEAD.size + groups * _GROUP.size
+    if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
+        return Rejection("address", "an address of too many")
+    if len(address) != split + processes * _PRIVATE.size:
+        return Rejection("address", "an address whose length is not what it says")
+    named = tuple(GroupId(group) for (group,) in _GROUP.iter_unpack(address[_HEAD.size : split]))
+    private = tuple(PrivateName(*name) for name in _PRIVATE.iter_unpack(address[split:]))
+    if list(named) != sorted(set(named)) or list(private) != sorted(set(private)):
+        return Rejection("address", "an address that is not sorted and unique")
+    return Address(named, private)

@@ -1,0 +1,425 @@
+"""Process groups above one ordered stream: the doors (docs/groups.md has the contract).
+
+In come the configurations and runs of an engine, in its order, and what local processes ask for. Out come group views and
+runs for local processes, and control messages for the engine's control lane. Rules of this file:
+1. The table changes only at places of the order. A local request changes nothing here until it comes back.
+2. Settled (no exchange under way) in a regular configuration, a request takes effect and shows at its place. In a
+   transitional one it takes effect at its place and shows in the next regular view. During an exchange it waits and is
+   replayed when the round is complete; if the round fails, each daemon replays its own processes'
+   requests and announces the outcome.
+3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane was held, and basic
+   ones wait (traps 40).
+4. What the order carries, this file survives: a peer's bytes are decoded or counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+from transis.groups.encoding import (
+    CONTROL_ADDRESS,
+    Announcement,
+    DisconnectRequest,
+    JoinRequest,
+    LeaveRequest,
+    Request,
+    decode_control,
+    encode_control,
+)
+from transis.groups.exchange import Dismissed, Exchange, announce, choose_in_force
+from transis.groups.routing import Router
+from transis.groups.state import Group, Identify, Table
+from transis.groups.views import next_regular, next_transitional
+from transis.model.contract import Delivered
+from transis.model.errors import UsageError
+from transis.model.groups import (
+    AT_CONFIGURATION,
+    LOCAL_MEMBERSHIPS_MAX,
+    PROCESSES_MAX,
+    GroupCause,
+    GroupDelivered,
+    GroupId,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupViewId,
+    GroupViewInstalled,
+    group_id,
+    is_primary,
+    require_group_name,
+)
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.wire.rejection import Rejection
+
+CONTROL_PROCESS: Final = (1 << 32) - 1
+"""The sender of control messages: no process of an application has this number."""
+
+WAITING_BYTES_MAX: Final = 1 << 20
+"""Bytes of basic messages that wait for the end of an exchange; more are dropped, as basic messages may be."""
+
+WAITING_JOINS_MAX: Final = 65_536
+"""Joins that wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
+
+
+class ControlMessage(NamedTuple):
+    """For the control lane; `bound_to` a configuration if it means nothing in another."""
+
+    payload: bytes
+    bound_to: ViewId | None
+
+
+class Settled(NamedTuple):
+    """Nothing is left to exchange in this configuration: its application lane may be opened."""
+
+    view: ViewId
+
+
+LayerOutput = GroupOutput | ControlMessage | Settled
+
+
+class _Waiting(NamedTuple):
+    process: ProcessId
+    request: Request
+
+
+class GroupLayer:
+    """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
+    round that is under way. `_wanted` is what local processes asked for, ahead of the order: a second join is refused at once.
+    """
+
+    def __init__(self, me: NodeId, quorum: frozenset[str] = frozenset(), identify: Identify = group_id) -> None:
+        self.me = me
+        self.table = Table()
+        self.rejections: Counter[str] = Counter()
+        self._quorum = quorum
+        self._identify = identify
+        self._router = Router(me)
+        self._highest_process = -1
+        self._wanted: dict[int, set[GroupId]] = {}
+        self._view: View | None = None
+        self._transitional: View | None = None
+        self._exchange: Exchange | None = None
+        self._waiting: list[_Waiting] = []
+        self._waiting_joins = 0
+        self._waiting_basic: list[Delivered] = []
+        self._waiting_bytes = 0
+        self._out: list[LayerOutput] = []
+
+    # --- what local processes ask for -------------------------------------------------------------------------------
+
+    def connect(self, process: int) -> None:
+        """A process may talk from now on. Numbers only grow: a new process is never taken for one that is gone (traps 27)."""
+        if not self._highest_process < process < PROCESSES_MAX:
+            raise UsageError(f"process {process}: numbers grow, the last was {self._highest_process}, the end is {PROCESSES_MAX}")
+        self._highest_process = process
+        self._router.processes.add(process)
+        self._router.forget()
+
+    def join(self, process: int, name: str) -> GroupId:
+        """Ask to join; the answer is the first view with this process in it, or GroupRefused."""
+        group = self._identify(require_group_name(name))
+        wanted = self._wanted_by(process)
+        if group in wanted:
+            raise UsageError(f"process {process} joined {name!r} already")
+        if sum(map(len, self._wanted.values())) >= LOCAL_MEMBERSHIPS_MAX:
+            raise UsageError(f"the processes of this node have {LOCAL_MEMBERSHIPS_MAX} memberships, and no more are allowed")
+        wanted.add(group)
+        self._ask(JoinRequest(process, name))
+        return group
+
+    def leave(self, process: int, name: str) -> None:
+        """Ask to leave; GroupLeft tells when it is done."""
+        group = self._identify(require_group_name(name))
+        wanted = self._wanted_by(process)
+        if group not in wanted:
+            raise UsageError(f"process {process} is not in {name!r}")
+        wanted.discard(group)
+        self._ask(LeaveRequest(process, name))
+
+    def disconnect(self, process: int) -> None:
+        """The process is gone: it gets nothing any more, and leaves all its groups when the order says so."""
+        self._wanted_by(process)
+        self._wanted.pop(process)
+        self._router.processes.discard(process)
+        self._router.forget()
+        self._ask(DisconnectRequest(process))
+
+    def _wanted_by(self, process: int) -> set[GroupId]:
+        if process not in self._router.processes:
+            raise UsageError(f"process {process} is not connected")
+        return self._wanted.setdefault(process, set())
+
+    def _ask(self, request: Request) -> None:
+        self._out.append(ControlMessage(encode_control(request), None))
+
+    def is_connected(self, process: int) -> bool:
+        return process in self._router.processes
+
+    # --- what the order brings --------------------------------------------------------------------------------------
+
+    def configure(self, view: View) -> None:
+        self._router.forget()
+        if view.id.is_regular:
+            self._configure_regular(view)
+        else:
+            assert self._view is not None
+            assert view.regular == self._view.id
+            self._transitional = view
+            self._lose(AT_CONFIGURATION)
+
+    def _configure_regular(self, view: View) -> None:
+        """Nothing to exchange if all come from one configuration in which everything was settled: their tables are equal."""
+        unfinished = self._exchange is not None
+        if unfinished:
+            self._give_up_exchange()
+        self._view, self._transitional = view, None
+        if unfinished or len({member.previous for member in view.members}) > 1:
+            self._exchange = Exchange(view)
+            self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
+            return
+        for group in self.table.in_order():
+            self._dismiss(group, group.members, "left")
+        self._install_due(self.table.in_order(), AT_CONFIGURATION, GroupCause("configuration", None, view.cause))
+        self._out.append(Settled(view.id))
+
+    def delivered(self, run: Delivered) -> None:
+        """A run at its place, or a basic one before it."""
+        assert self._view is not None
+        assert run.view == self._view.id
+        if run.process.number == CONTROL_PROCESS:
+            self._control_run(run)
+        elif run.address and self._exchange is None:
+            self._route(run)
+        elif run.address:
+            self._wait(run)
+
+    def take_outputs(self) -> list[LayerOutput]:
+        outputs, self._out = self._out, []
+        return outputs
+
+    # --- control messages -------------------------------------------------------------------------------------------
+
+    def _control_run(self, run: Delivered) -> None:
+        if run.address != CONTROL_ADDRESS or run.service is Service.BASIC:
+            self._reject(Rejection("control", "a control message that is not addressed or ordered as one"))
+            return
+        for index, payload in enumerate(run.payloads, run.place.index):
+            message = decode_control(payload)
+            if isinstance(message, Rejection):
+                self._reject(message)
+            elif isinstance(message, Announcement):
+                self._announced(run.process.node, message, Place(run.place.seq, index))
+            else:
+                self._requested(ProcessId(run.process.node, message.process), message, Place(run.place.seq, index))
+
+    def _requested(self, process: ProcessId, request: Request, place: Place) -> None:
+        if self._exchange is not None:
+            self._keep(process, request)
+            return
+        if self._transitional is not None and process.node not in self._transitional.nodes:
+            return  # A request of a node that does not come along would leave a ghost (traps 2).
+        touched = self._apply(process, request)
+        if self._transitional is None:
+            self._show(touched, place, GroupCause(_WORDS[type(request)], process))
+        else:
+            self.table.forget_finished(touched)
+
+    def _keep(self, process: ProcessId, request: Request) -> None:
+        if isinstance(request, JoinRequest):
+            if self._waiting_joins >= WAITING_JOINS_MAX:
+                self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
+                return
+            self._waiting_joins += 1
+        self._waiting.append(_Waiting(process, request))
+
+    def _apply(self, process: ProcessId, request: Request) -> list[Group]:
+        """Change the table; which groups were touched. What asks for nothing new touches nothing."""
+        if isinstance(request, DisconnectRequest):
+            touched = self.table.memberships(process)
+            for group in touched:
+                self.table.leave(process, group)
+            return [self.table.groups[group] for group in touched]
+        group = self._identify(request.name)
+        member = self.table.is_member(process, group)
+        if isinstance(request, LeaveRequest):
+            if not member or self.table.groups[group].name != request.name:
+                return []
+            self.table.leave(process, group)
+        else:
+            why = self.table.refusal(group, request.name)
+            if why:
+                self._refuse(process, group, request.name, why)
+            if why or member:
+                return []
+            self.table.join(process, group, request.name)
+        return [self.table.groups[group]]
+
+    def _show(self, touched: list[Group], place: Place, cause: GroupCause) -> None:
+        for group in touched:
+            self._dismiss(group, group.members, "left")
+        self._install_due(touched, place, cause)
+
+    # --- the exchange -----------------------------------------------------------------------------------------------
+
+    def _announced(self, node: NodeId, part: Announcement, place: Place) -> None:
+        if self._exchange is None:
+            self._reject(Rejection("stale", "an announcement that nobody waits for"))
+            return
+        rejection = self._exchange.feed(node, part)
+        if rejection is not None:
+            self._reject(rejection)
+        elif self._exchange.is_complete:
+            self._complete(self._exchange, place)
+
+    def _complete(self, exchange: Exchange, place: Place) -> None:
+        """Adopt what all announced, replay what was asked meanwhile, and show each changed group once."""
+        assert self._view is not None
+        before, self._exchange = self.table, None
+        merged = exchange.merge(self._identify)
+        self.table = merged.table
+        for one in merged.dismissed:
+            self._dismissed_by_name(one, before)
+        self._replay(self._take_waiting())
+        choose_in_force(merged, before, self._view.cause)
+        for group in before.in_order():
+            self._dismiss_from_old(group)
+        self._install_due(self.table.in_order(), place, GroupCause("configuration", None, self._view.cause))
+        if self._transitional is None:
+            self._out.append(Settled(self._view.id))
+        else:
+            self._lose(place)
+        basics, self._waiting_basic, self._waiting_bytes = self._waiting_basic, [], 0
+        for run in basics:
+            self._route(run)
+
+    def _give_up_exchange(self) -> None:
+        """The configuration ended first. Only my own processes matter now: the others' daemons announce theirs."""
+        self._exchange = None
+        self._replay([one for one in self._take_waiting() if one.process.node == self.me])
+        self.rejections["basic of an unfinished exchange"] += len(self._waiting_basic)
+        self._waiting_basic, self._waiting_bytes = [], 0
+
+    def _take_waiting(self) -> list[_Waiting]:
+        waiting, self._waiting, self._waiting_joins = self._waiting, [], 0
+        return waiting
+
+    def _replay(self, waiting: list[_Waiting]) -> None:
+        for process, request in waiting:
+            self.table.forget_finished(self._apply(process, request))
+
+    def _dismissed_by_name(self, one: Dismissed, before: Table) -> None:
+        """Who had a view of the losing group is told by `_dismiss_from_old`; a newcomer is refused."""
+        process, group, name = one
+        if process.node != self.me:
+            return
+        known = before.groups[group].in_force if group in before.groups else None
+        if known is None or process not in known.members:
+            self._refuse(process, group, name, _SAME_HASH)
+        self._wanted.get(process.number, set()).discard(group)
+
+    def _dismiss_from_old(self, before: Group) -> None:
+        now = self.table.groups.get(before.id)
+        if now is None or now.name == before.name:
+            self._dismiss(before, {} if now is None else now.members, "left")
+        else:
+            self._dismiss(before, {}, _SAME_HASH)
+
+    def _wait(self, run: Delivered) -> None:
+        """Basic messages come early, even before their sender's group views are known here."""
+        size = sum(map(len, run.payloads))
+        if run.service is not Service.BASIC:
+            self._reject(Rejection("unsettled", "an ordered message before the exchange was complete"))
+        elif self._waiting_bytes + size > WAITING_BYTES_MAX:
+            self._reject(Rejection("basic beyond the limit", f"{size} bytes more than may wait"))
+        else:
+            self._waiting_bytes += size
+            self._waiting_basic.append(run._replace(payloads=[bytes(payload) for payload in run.payloads]))
+
+    # --- views ------------------------------------------------------------------------------------------------------
+
+    def _lose(self, place: Place) -> None:
+        """A transitional configuration: groups that lose members are told who comes along, the others see nothing."""
+        view = self._transitional
+        assert view is not None
+        nodes = frozenset(view.nodes)
+        self.table.drop_lost(nodes)
+        cause = GroupCause("configuration", None, view.cause)
+        primary = is_primary(self._quorum, view.nodes)
+        groups = self.table.in_order()
+        for group in groups:
+            due = next_transitional(group, nodes, GroupViewId(view.id, place), cause, primary)
+            if due is not None:
+                group.enter_transitional(due)
+                self._emit_view(group)
+        self._router.forget()
+        self.table.forget_finished(groups)
+
+    def _install_due(self, groups: list[Group], place: Place, cause: GroupCause) -> None:
+        view = self._view
+        assert view is not None
+        primary = is_primary(self._quorum, view.nodes)
+        for group in groups:
+            due = next_regular(group, GroupViewId(view.id, place), cause, primary)
+            if due is not None:
+                group.install(due)
+                self._emit_view(group)
+        self._router.forget()
+        self.table.forget_finished(groups)
+
+    def _emit_view(self, group: Group) -> None:
+        view = group.in_force
+        assert view is not None
+        processes = self._router.local(view.members)
+        if processes:
+            self._out.append(GroupViewInstalled(view, tuple(processes)))
+
+    def _dismiss(self, before: Group, members: dict[ProcessId, GroupViewId | None], why: str) -> None:
+        """Tell local processes that were in the view in force, and do not belong to the group any more."""
+        if before.in_force is None:
+            return
+        gone = tuple(member for member in before.in_force.members if member not in members)
+        self._out.extend(GroupLeft(number, before.id, before.name, why) for number in self._router.local(gone))
+
+    def _refuse(self, process: ProcessId, group: GroupId, name: str, why: str) -> None:
+        if process.node == self.me and self.is_connected(process.number):
+            self._wanted_by(process.number).discard(group)
+            self._out.append(GroupRefused(process.number, group, name, why))
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def _route(self, run: Delivered) -> None:
+        recipients = self._router.recipients(run.address, self.table)
+        if isinstance(recipients, Rejection):
+            self._reject(recipients)
+        elif recipients:
+            self._out.append(GroupDelivered(run, recipients))
+
+    def _reject(self, rejection: Rejection) -> None:
+        self.rejections[rejection.field] += 1
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> ViewId | None:
+        """The regular configuration in force, or None before the first and in a transitional one."""
+        return None if self._view is None or self._transitional is not None else self._view.id
+
+    @property
+    def is_settled(self) -> bool:
+        return self._view is not None and self._exchange is None
+
+    def check(self) -> None:
+        self.table.check()
+        if self._view is not None and self.is_settled:
+            nodes = frozenset((self._transitional or self._view).nodes)
+            for group in self.table.groups.values():
+                assert all(member.node in nodes for member in group.members), "no ghosts"
+        assert self._exchange is not None or not self._waiting
+        assert self._exchange is not None or not self._waiting_basic
+
+
+_WORDS: Final = {JoinRequest: "join", LeaveRequest: "leave", DisconnectRequest: "disconnect"}
+_SAME_HASH: Final = "another group has the same hash and came first by name: choose another name"

@@ -1,0 +1,179 @@
+"""Process groups as everybody above an engine sees them: names, addresses, group views, and what a local process is handed.
+
+A group is the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused (design 6).
+A group view is known by the configuration it stands in and the place of what caused it, so daemons that never talked about it
+give it the same id. `Place(0, 0)` is the configuration change itself: messages are placed from 1 on.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final, NamedTuple, NewType
+
+from transis.model.contract import Delivered
+from transis.model.errors import UsageError
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.view import Cause
+
+GroupId = NewType("GroupId", int)
+
+GROUP_NAME_MAX: Final = 128
+"""Bytes of a group's name in UTF-8: names travel in joins and announcements, never with messages."""
+
+GROUPS_MAX: Final = 65_536
+"""Groups of one configuration. Every daemon knows all of them, and a view change walks over them. Beyond it a join is refused."""
+
+GROUP_MEMBERS_MAX: Final = 16_384
+"""Processes of one group: a view names each of them. Beyond it a join is refused."""
+
+LOCAL_MEMBERSHIPS_MAX: Final = 65_536
+"""Memberships of one daemon's processes: bounds what it announces after a change. Beyond it a join raises at once."""
+
+PROCESSES_MAX: Final = 1 << 31
+"""Numbers of processes end here; those above belong to the daemon itself."""
+
+ADDRESSED_GROUPS_MAX: Final = 64
+"""Groups that one message goes to: the address is repeated in every run header."""
+
+ADDRESSED_PROCESSES_MAX: Final = 32
+"""Processes that one message goes to by their private names, for the same reason."""
+
+AT_CONFIGURATION: Final = Place(0, 0)
+"""The place of a group view that the configuration change itself caused."""
+
+
+class GroupViewId(NamedTuple):
+    """The configuration that a group view stands in, and the place of its cause in that configuration's order."""
+
+    configuration: ViewId
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.configuration}+{self.place.seq}.{self.place.index}"
+
+
+class GroupCause(NamedTuple):
+    """Why a group view exists: a process joined, left or was disconnected, or the configuration changed for its own cause."""
+
+    what: str
+    process: ProcessId | None = None
+    configuration: Cause | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.process}" if self.process is not None else f"{self.what}: {self.configuration}"
+
+
+class Origin(NamedTuple):
+    """Members that come from one previous group view, and so delivered the same messages until now."""
+
+    view: GroupViewId
+    members: tuple[ProcessId, ...]
+
+
+class GroupView(NamedTuple):
+    """Who is in a group now.
+
+    1. `members`, `joined` and `left` are sorted; `joined` is a part of `members`.
+    2. Equal ids have equal members, causes and origins, everywhere. `joined` and `left` compare with what *this* daemon had in
+       force, so two sides of a merge see them differently.
+    3. Who is in both `joined` and `left` went away and came back between two views, and may have missed messages.
+    4. A transitional view has only members that come from the regular view before it; nobody joins in it.
+    """
+
+    group: GroupId
+    name: str
+    id: GroupViewId
+    members: tuple[ProcessId, ...]
+    joined: tuple[ProcessId, ...]
+    left: tuple[ProcessId, ...]
+    merged_from: tuple[Origin, ...]
+    cause: GroupCause
+    primary: bool | None = None
+    """Whether the configuration holds a majority of the configured nodes; None when none are configured."""
+
+    @property
+    def kind(self) -> ViewKind:
+        return self.id.configuration.kind
+
+
+class PrivateName(NamedTuple):
+    """A process as an address names it: its node by the boot id, which no other life of any node has."""
+
+    boot: int
+    number: int
+
+
+class Address(NamedTuple):
+    """Where a message goes: to all members of these groups, and to these processes, each at most once."""
+
+    groups: tuple[GroupId, ...] = ()
+    processes: tuple[PrivateName, ...] = ()
+
+
+class Recipient(NamedTuple):
+    """A local process that gets a run, and the addressed groups through which it does; none for a private name."""
+
+    process: int
+    groups: tuple[GroupId, ...]
+
+
+class GroupViewInstalled(NamedTuple):
+    """From here on this view is in force for these local processes."""
+
+    view: GroupView
+    processes: tuple[int, ...]
+
+
+class GroupDelivered(NamedTuple):
+    """A run for local processes: one copy each, at one place of the order, whatever number of groups it went to."""
+
+    run: Delivered
+    recipients: tuple[Recipient, ...]
+
+
+class GroupLeft(NamedTuple):
+    """The last word to a local process about a group: from here on it gets nothing from it."""
+
+    process: int
+    group: GroupId
+    name: str
+    why: str
+
+
+class GroupRefused(NamedTuple):
+    """A join came to its place in the order and was refused, by all daemons alike."""
+
+    process: int
+    group: GroupId
+    name: str
+    why: str
+
+
+GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused
+"""What the groups hand to local processes, in order."""
+
+
+def group_id(name: str) -> GroupId:
+    """The same in every process and Python version, unlike the built-in hash."""
+    return GroupId(int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"))
+
+
+def is_group_name(name: str) -> bool:
+    return 1 <= len(name.encode("utf-8", "surrogatepass")) <= GROUP_NAME_MAX and name.isprintable()
+
+
+def require_group_name(name: str) -> str:
+    if not is_group_name(name):
+        raise UsageError(f"{name[:40]!r} is no group name: 1 to {GROUP_NAME_MAX} bytes of printable text are allowed")
+    return name
+
+
+def private_name(process: ProcessId) -> PrivateName:
+    return PrivateName(process.node.boot, process.number)
+
+
+def is_primary(quorum: frozenset[str], nodes: tuple[NodeId, ...]) -> bool | None:
+    """Whether more than half of the configured names are together; two components can never both say yes."""
+    if not quorum:
+        return None
+    return 2 * len(quorum.intersection(node.name for node in nodes)) > len(quorum)

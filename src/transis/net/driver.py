@@ -1,0 +1,323 @@
+"""The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
+
+1. Data before control before token, as the node wants it; and the sockets are *read* in the opposite order, so that data sent
+   before a token that was read are read as well.
+2. A timer is believed only when the sockets are empty: a process that was stopped for a while reads what the others said
+   meanwhile before it suspects them. A flood cannot put timers off for ever: everything that waited when a turn began is
+   read within a few rounds.
+3. Outputs are carried out in list order, none is held back. Their evidence is flushed first, once for all of them.
+4. The application is called with batches, never in the middle of a node's step; it may call `submit` from inside.
+5. Whatever is raised, by our bug or by the application's, ends the node and is raised again by `ended`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final
+
+from transis.model.config import Config
+from transis.model.contract import (
+    NEVER,
+    Accepted,
+    Configure,
+    Delivered,
+    NodeOutput,
+    Note,
+    Originated,
+    Persist,
+    Port,
+    Refused,
+    Room,
+    Stopped,
+    Transmit,
+)
+from transis.model.errors import UsageError
+from transis.model.ids import NodeId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.net.clock import NodeClock, boottime_us
+from transis.net.statedir import StateDirectory, new_boot_id
+from transis.net.transport import Statistics, Transport
+from transis.stack.node import Node
+from transis.trace.recorder import Recorder, Sink
+
+Event = Delivered | Configure | Refused | Room | Stopped
+"""What an application is told, in this order of a node's outputs."""
+
+HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
+ROUNDS_MAX: Final = 8
+"""Rounds of reading in one turn. One round reads more than a socket's buffer holds, so these read whatever waited."""
+WAKES_MAX: Final = 16
+"""Timers that one turn may fire one after the other; the next turn goes on."""
+LEAVE_MARGIN_S: Final = 1.0
+"""Beyond the protocol's own patience, how long a clean stop may take before the node is simply gone."""
+
+
+class Driver:
+    """One life of one node. Takes over the transport and the state directory, and closes both; the sink is its maker's."""
+
+    def __init__(
+        self,
+        config: Config,
+        transport: Transport,
+        state: StateDirectory,
+        on_events: Callable[[Sequence[Event]], None],
+        *,
+        key: bytes | None = None,
+        make_sink: Callable[[NodeId], Sink] | None = None,
+        clock: NodeClock | None = None,
+    ) -> None:
+        self.node = Node(replace(config, address=transport.address), state.stored, new_boot_id(), key)
+        self.view: View | None = None
+        self._config = config
+        self._transport = transport
+        self._state = state
+        self._on_events = on_events
+        self._recorder = Recorder(self.node.id, make_sink(self.node.id)) if make_sink is not None else None
+        self._clock = clock or NodeClock()
+        self._writer = ThreadPoolExecutor(1, "transis-state")
+        self._room = asyncio.Event()
+        self._over = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_for = NEVER
+        self._turn_arranged = False
+        self._working = False
+        self._closed = False
+        self._why = ""
+        self._failure: Exception | None = None
+        self._stopped = False
+        self._events: list[Event] = []
+        self._turns = self._wakes = 0
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, in the running loop. Messages are taken from the first view on."""
+        if self._loop is not None:
+            raise UsageError("a driver runs one life of a node: make a new one to start again")
+        self._loop = asyncio.get_running_loop()
+        for descriptor in self._transport.files().values():
+            self._loop.add_reader(descriptor, self._turn)
+        self.node.start(self._clock.now())
+        self._soon()
+
+    async def leave(self) -> bool:
+        """Leave gracefully and end. False if that took too long and the node went without a word."""
+        if not self._closed:
+            self.node.leave(self._clock.now())
+            self._soon()
+        patience_s = self._config.timing.leave_us / 1e6 * 2 + LEAVE_MARGIN_S
+        try:
+            await asyncio.wait_for(self._over.wait(), patience_s)
+        except TimeoutError:
+            self.close("did not manage to leave in time")
+            return False
+        return self._failure is None
+
+    def close(self, why: str = "closed") -> None:
+        """End at once, without a word to the others. They will find out; the trace says `failed`, unless the node had stopped."""
+        if self._closed:
+            return
+        self._closed = True
+        self._why = self._why or why
+        if self._loop is not None:
+            for descriptor in self._transport.files().values():
+                self._loop.remove_reader(descriptor)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport.close()
+        self._writer.shutdown(wait=True, cancel_futures=True)
+        self._state.close()
+        if self._recorder is not None:
+            self._recorder.end(boottime_us(), "failed")
+            self._recorder.flush()
+        self._room.set()
+        self._over.set()
+
+    async def ended(self) -> str:
+        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        await self._over.wait()
+        if self._failure is not None:
+            raise self._failure
+        return self._why
+
+    def _fail(self, failure: Exception) -> None:
+        if self._failure is None:
+            self._failure = failure
+        self.close(f"failed: {failure}")
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    def submit(self, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
+        """Take messages for sending; how many were taken. Room tells when there is room for more."""
+        if self._closed:
+            raise UsageError(f"the node has ended: {self._why}")
+        taken = self.node.submit(self._clock.now(), service, payloads, address, process)
+        if taken < len(payloads):
+            self._room.clear()
+        self._soon()
+        return taken
+
+    async def send(self, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> None:
+        """Submit all of them, waiting for room as often as needed. When cancelled, what was taken stays taken."""
+        taken = self.submit(service, payloads, address, process)
+        while taken < len(payloads):
+            await self._room.wait()
+            taken += self.submit(service, payloads[taken:], address, process)
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        """One turn, soon; calls in between share it. Inside a turn none is needed: it goes on while there are outputs."""
+        if not self._turn_arranged and not self._working and not self._closed and self._loop is not None:
+            self._turn_arranged = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_arranged = False
+        if self._closed:
+            return
+        self._working = True
+        try:
+            self._work()
+        except Exception as failure:
+            self._fail(failure)
+        finally:
+            self._working = False
+        self._arrange()
+        self._clock.rest()
+
+    def _work(self) -> None:
+        """Sockets until they are empty, and only then timers."""
+        self._turns += 1
+        self._clock.resume(self.node.deadline())
+        self._carry_out()
+        for _ in range(ROUNDS_MAX):
+            if self._closed or not self._hand_over():
+                break
+            self._carry_out()
+        for _ in range(WAKES_MAX):
+            now = self._clock.now()
+            if self._closed or self.node.deadline() > now:
+                break
+            self._wakes += 1
+            self.node.wake(now)
+            self._carry_out()
+
+    def _hand_over(self) -> bool:
+        """Give the node what waits; False if nothing did."""
+        tokens = self._transport.receive(Port.TOKEN)
+        control = self._transport.receive(Port.CONTROL)
+        data = self._transport.receive(Port.DATA)
+        now = self._clock.now()
+        for port, datagrams in zip(HAND_OVER, (data, control, tokens), strict=True):
+            if datagrams:
+                self.node.receive(now, port, datagrams)
+        return bool(data or control or tokens)
+
+    def _arrange(self) -> None:
+        """Be woken at the node's deadline. A timer that is set too early stays: when it fires, it is set anew."""
+        if self._closed or self._loop is None:
+            return
+        deadline = self.node.deadline()
+        if deadline >= self._timer_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_for = deadline
+        self._timer = self._loop.call_later(max(0, deadline - self._clock.now()) / 1e6, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer, self._timer_for = None, NEVER
+        self._turn()
+
+    # --- outputs ----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        """Evidence, then effects in order, then the application; it may have submitted something, so look again."""
+        while outputs := self.node.outputs():
+            if self._recorder is not None:
+                now = boottime_us()
+                for output in outputs:
+                    self._recorder.observe(now, output)
+                self._recorder.flush()
+            for output in outputs:
+                _CARRY[type(output)](self, output)
+            events, self._events = self._events, []
+            if events:
+                self._on_events(events)
+            if self._stopped:
+                self.close()
+            if self._closed:
+                return
+
+    def _transmit(self, output: Transmit) -> None:
+        self._transport.send(output.to, output.port, output.datagrams)
+
+    def _persist(self, output: Persist) -> None:
+        """Durable in the one thread that writes, in order; the node hears of it in a turn of its own."""
+        assert self._loop is not None, "a node asks for nothing before it was started"
+        writing = self._loop.run_in_executor(self._writer, self._state.write, output.key, output.value)
+        writing.add_done_callback(lambda done: self._written(output.ticket, done))
+
+    def _written(self, ticket: int, done: asyncio.Future[None]) -> None:
+        if self._closed or done.cancelled():
+            return
+        failure = done.exception()
+        if isinstance(failure, Exception):
+            self._fail(failure)
+            return
+        self.node.persisted(self._clock.now(), ticket)
+        self._turn()
+
+    def _configure(self, output: Configure) -> None:
+        self.view = output.view
+        if output.view.id.is_regular:
+            self._transport.install(member.address for member in output.view.members)
+            self._room.set()
+        self._events.append(output)
+
+    def _make_room(self, output: Room) -> None:
+        self._room.set()
+        self._events.append(output)
+
+    def _stop(self, output: Stopped) -> None:
+        """The node is done; when the application has heard of it, so is the driver."""
+        self._stopped = True
+        self._why = output.why
+        self._events.append(output)
+
+    def _tell(self, output: Delivered | Refused) -> None:
+        self._events.append(output)
+
+    def _nothing_to_do(self, output: Accepted | Originated | Note) -> None:
+        """Evidence only: the recorder had it."""
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._transport.warnings
+
+    def statistics(self) -> Statistics:
+        own: Statistics = {"state": self.node.state, "turns": self._turns, "wakes": self._wakes, "pauses": self._clock.pauses}
+        own |= {"longest_pause_us": self._clock.longest_pause_us, "rejected": sum(self.node.rejections.values())}
+        return own | self._transport.statistics()
+
+
+_CARRY: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
+    Transmit: Driver._transmit,
+    Persist: Driver._persist,
+    Delivered: Driver._tell,
+    Configure: Driver._configure,
+    Refused: Driver._tell,
+    Room: Driver._make_room,
+    Stopped: Driver._stop,
+    Accepted: Driver._nothing_to_do,
+    Originated: Driver._nothing_to_do,
+    Note: Driver._nothing_to_do,
+}

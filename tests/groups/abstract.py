@@ -1,0 +1,189 @@
+"""Layers above an ordering that is written down by hand: no packets and no time, only what extended virtual synchrony allows.
+
+A component has one log. Each node has delivered a prefix of it; what a node has in its outbox it may append. When the
+configuration changes, those who stay together deliver the same more of the log: a part in the regular configuration, then, in
+the transitional one, the rest up to a gap from anybody and behind it only what they sent themselves (protocols F1). A message
+of an application is appended only by a node whose lane is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.groups.judging import Seen, StreamEvent
+from transis.groups.encoding import CONTROL_ADDRESS, encode_address
+from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
+from transis.groups.state import Identify
+from transis.model.contract import Delivered, Phase
+from transis.model.groups import (
+    Address,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    group_id,
+)
+from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.service import Service
+from transis.model.view import Cause, Member, View
+
+
+class Ring:
+    """A regular configuration and its log."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.log: list[Delivered] = []
+
+
+class Daemon:
+    """A node: its layer, what it has not sent yet, how much of its ring's log it delivered, and its processes' streams."""
+
+    def __init__(self, name: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
+        self.id = NodeId(name, 1, sum(name.encode()))
+        self.layer = GroupLayer(self.id, quorum, identify)
+        self.outbox: list[ControlMessage] = []
+        self.streams: dict[int, list[StreamEvent]] = {}
+        self.open = False
+        self.position = 0
+        self.counter = 0
+        view_id = ViewId(ViewKind.REGULAR, 0, self.id)
+        self.ring = Ring(View(view_id, view_id, (Member(self.id, name, None),), Cause("start"), 0))
+        self.configure(self.ring.view)
+
+    def connect(self, process: int) -> ProcessId:
+        self.layer.connect(process)
+        self.streams[process] = []
+        return ProcessId(self.id, process)
+
+    def configure(self, view: View) -> None:
+        self.open = False
+        if view.id.is_regular:
+            self.outbox = [message for message in self.outbox if message.bound_to is None]
+        self.layer.configure(view)
+        self.collect()
+
+    def deliver(self, run: Delivered, phase: Phase) -> None:
+        self.layer.delivered(run._replace(phase=phase))
+        self.collect()
+
+    def advance(self, upto: int) -> None:
+        while self.position < upto:
+            self.position += 1
+            self.deliver(self.ring.log[self.position - 1], Phase.REGULAR)
+
+    def collect(self) -> None:
+        self.layer.check()
+        for output in self.layer.take_outputs():
+            match output:
+                case ControlMessage():
+                    self.outbox.append(output)
+                case Settled(view):
+                    assert view == self.layer.current
+                    self.open = True
+                case GroupViewInstalled(view, processes):
+                    for process in processes:
+                        self.streams[process].append(view)
+                case GroupDelivered(run, recipients):
+                    for process, groups in recipients:
+                        self.streams[process].extend(
+                            Seen(MessageId(run.process, run.first_counter + rank), run.service, bytes(data), groups)
+                            for rank, data in enumerate(run.payloads)
+                        )
+                case GroupLeft() | GroupRefused():
+                    self.streams[output.process].append(output)
+
+    def append(self, process: int, address: bytes, service: Service, payload: bytes) -> Delivered:
+        """The next entry of the ring's log is mine."""
+        self.counter += 1
+        place = Place(len(self.ring.log) + 1, 0)
+        sender = ProcessId(self.id, process)
+        run = Delivered(sender, address, service, self.counter, [payload], self.ring.view.id, Phase.REGULAR, place, False, 0, 0)
+        self.ring.log.append(run)
+        return run
+
+    def order_control(self) -> bool:
+        """Send the first control message that waits; whether there was one."""
+        self.collect()
+        if not self.outbox:
+            return False
+        message = self.outbox.pop(0)
+        assert message.bound_to in (None, self.ring.view.id)
+        self.append(CONTROL_PROCESS, CONTROL_ADDRESS, Service.AGREED, message.payload)
+        return True
+
+    def send(self, process: int, *groups: str, service: Service = Service.AGREED, to: Address | None = None) -> Delivered | None:
+        """Send if the lane is open; what was sent."""
+        if not self.open:
+            return None
+        address = Address(tuple(map(self.layer._identify, groups))) if to is None else to
+        return self.append(process, encode_address(address), service, b"data")
+
+
+class Survivors(NamedTuple):
+    """Those who go on together: how much more of the log they deliver in the regular configuration, and where the gap is."""
+
+    nodes: Sequence[Daemon]
+    regular: int
+    gap: int
+
+
+class Order:
+    """All nodes and the rings between them."""
+
+    def __init__(self, names: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
+        self.daemons = {name: Daemon(name, identify, quorum) for name in names}
+        self._seq = 0
+
+    def reconfigure(self, parts: Sequence[Survivors]) -> None:
+        """One new regular configuration of several old ones' survivors, each with its own end."""
+        together = sorted(daemon.id for part in parts for daemon in part.nodes)
+        self._seq += 4
+        previous = {daemon.id: daemon.ring.view.id for part in parts for daemon in part.nodes}
+        members = tuple(Member(node, node.name, previous[node]) for node in together)
+        view_id = ViewId(ViewKind.REGULAR, self._seq, together[0])
+        ring = Ring(View(view_id, view_id, members, Cause("change"), 0))
+        for part in parts:
+            self._end_old(part, members)
+        for part in parts:
+            for daemon in part.nodes:
+                daemon.ring, daemon.position = ring, 0
+                daemon.configure(ring.view)
+
+    def _end_old(self, part: Survivors, members: tuple[Member, ...]) -> None:
+        old = part.nodes[0].ring
+        assert all(daemon.ring is old for daemon in part.nodes)
+        regular = max(part.regular, *(daemon.position for daemon in part.nodes))
+        nodes = tuple(sorted(daemon.id for daemon in part.nodes))
+        coming = tuple(member for member in members if member.node in nodes)
+        view_id = ViewId(ViewKind.TRANSITIONAL, self._seq - 2, nodes[0])
+        transitional = View(view_id, old.view.id, coming, Cause("change"), 0)
+        for daemon in part.nodes:
+            daemon.advance(min(regular, len(old.log)))
+            daemon.configure(transitional)
+            for place, run in enumerate(old.log[daemon.position :], daemon.position):
+                if place < part.gap or run.process.node in nodes:
+                    daemon.deliver(run, Phase.TRANSITIONAL)
+
+    def merge(self, names: str) -> None:
+        """All of these come together, everything sent so far delivered by all in its old ring."""
+        rings: dict[ViewId, list[Daemon]] = {}
+        for name in names:
+            rings.setdefault(self.daemons[name].ring.view.id, []).append(self.daemons[name])
+        self.reconfigure([Survivors(nodes, len(nodes[0].ring.log), 1 << 30) for _, nodes in sorted(rings.items())])
+
+    def settle(self) -> None:
+        """Everything that waits is sent and delivered, everywhere."""
+        busy = True
+        while busy:
+            busy = sum(daemon.order_control() for daemon in self.daemons.values()) > 0
+            for daemon in self.daemons.values():
+                daemon.advance(len(daemon.ring.log))
+
+    def streams(self) -> dict[ProcessId, list[StreamEvent]]:
+        return {
+            ProcessId(daemon.id, process): stream
+            for daemon in self.daemons.values()
+            for process, stream in daemon.streams.items()
+        }

@@ -1,0 +1,193 @@
+"""One contract for whoever drives a node: the same stories on the simulated network and on sockets.
+
+A story knows only names, numbers of messages and recorded traces, so it cannot tell which world it is told in. Each
+ends with the checkers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.net.party import Opening, Party, mesh_around, multicast_lan
+from transis.model.config import LOCAL, SECOND, Config
+from transis.model.service import Service
+from transis.sim.checkers import check
+from transis.sim.life import Submission
+from transis.sim.world import Conditions, World
+from transis.stack.node import Node
+from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Submit
+
+WAIT_MAX_US = 60 * SECOND
+
+Told = list[tuple[str, int, int]]
+"""Deliveries as (sender's name, its incarnation, counter)."""
+
+
+class Lan(Protocol):
+    """What a story may do to nodes, and how it sees them: the newest life of a name counts."""
+
+    async def start(self, name: str) -> None: ...
+    async def submit(self, name: str, service: Service, count: int) -> None: ...
+    async def leave(self, name: str) -> None: ...
+    async def until(self, condition: Callable[[], bool]) -> None: ...
+    def kill(self, name: str) -> None: ...
+    def traces(self) -> list[NodeTrace]: ...
+
+
+class SimulatedLan:
+    def __init__(self) -> None:
+        self._world = World(7, Conditions(), Node)
+
+    async def start(self, name: str) -> None:
+        if name not in self._world.hosts:
+            self._world.add_host(Config(name=name, timing=LOCAL))
+        self._world.start(name)
+
+    async def submit(self, name: str, service: Service, count: int) -> None:
+        """Until the node took them, as `send` on sockets does."""
+        before = self._taken(name)
+        self._world.hosts[name].submit(Submission(service, (40,) * count))
+        await self.until(lambda: self._taken(name) == before + count)
+
+    def _taken(self, name: str) -> int:
+        return sum(event.count for event in events_of(self, name) if isinstance(event, Submit))
+
+    async def leave(self, name: str) -> None:
+        self._world.hosts[name].leave()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        world = self._world
+        latest = world.now + WAIT_MAX_US
+        while not condition():
+            assert world.events, "nothing will ever happen again"
+            assert world.events[0][0] < latest, "it did not come"
+            world.run(world.events[0][0])
+
+    def kill(self, name: str) -> None:
+        self._world.hosts[name].die("failed")
+
+    def traces(self) -> list[NodeTrace]:
+        return [NodeTrace(life.id, life.recorder.events) for life in self._world.lives.values()]
+
+
+class SocketLan:
+    def __init__(self, party: Party) -> None:
+        self._party = party
+
+    async def start(self, name: str) -> None:
+        self._party.invite(name)
+
+    async def submit(self, name: str, service: Service, count: int) -> None:
+        await self._party.guest(name).driver.send(service, [bytes(40)] * count)
+
+    async def leave(self, name: str) -> None:
+        assert await self._party.guest(name).driver.leave()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        await self._party.until(condition)
+
+    def kill(self, name: str) -> None:
+        self._party.lose(self._party.guest(name))
+
+    def traces(self) -> list[NodeTrace]:
+        return [guest.trace for guest in self._party.ever]
+
+
+@asynccontextmanager
+async def simulated(directory: Path) -> AsyncIterator[Lan]:
+    yield SimulatedLan()
+
+
+def on_sockets(opening: Callable[[], Opening]) -> Callable[[Path], AbstractAsyncContextManager[Lan]]:
+    @asynccontextmanager
+    async def opened(directory: Path) -> AsyncIterator[Lan]:
+        async with Party(opening(), directory) as party:
+            yield SocketLan(party)
+
+    return opened
+
+
+WORLDS = {"simulated": simulated, "multicast": on_sockets(multicast_lan), "mesh": on_sockets(lambda: mesh_around([]))}
+
+
+def events_of(lan: Lan, name: str) -> Sequence[Event]:
+    return [trace for trace in lan.traces() if trace.node.name == name][-1].events
+
+
+def members(lan: Lan, name: str) -> list[str]:
+    confs = [event for event in events_of(lan, name) if isinstance(event, Conf)]
+    return [node.name for node in confs[-1].view.nodes] if confs and confs[-1].view.id.is_regular else []
+
+
+def told(lan: Lan, name: str) -> Told:
+    runs = [event for event in events_of(lan, name) if isinstance(event, Delivery)]
+    return [(run.process.node.name, run.process.node.incarnation, run.first + i) for run in runs for i in range(run.count)]
+
+
+async def together(lan: Lan, *names: str) -> None:
+    await lan.until(lambda: all(members(lan, name) == sorted(names) for name in names))
+
+
+Story = Callable[[Lan], Awaitable[None]]
+
+
+async def they_agree(lan: Lan) -> None:
+    for name in ("ann", "bob", "eve"):
+        await lan.start(name)
+    await together(lan, "ann", "bob", "eve")
+    for number, service in enumerate((Service.CAUSAL, Service.AGREED, Service.SAFE) * 3):
+        await lan.submit(("ann", "bob", "eve")[number % 3], service, 5)
+    await lan.until(lambda: all(len(told(lan, name)) == 45 for name in ("ann", "bob", "eve")))
+    assert told(lan, "ann") == told(lan, "bob") == told(lan, "eve")
+
+
+async def one_dies_and_returns(lan: Lan) -> None:
+    for name in ("ann", "bob", "eve"):
+        await lan.start(name)
+    await together(lan, "ann", "bob", "eve")
+    await lan.submit("eve", Service.SAFE, 3)
+    lan.kill("eve")
+    await together(lan, "ann", "bob")
+    assert told(lan, "ann") == told(lan, "bob")
+    await lan.start("eve")
+    await together(lan, "ann", "bob", "eve")
+    await lan.submit("eve", Service.SAFE, 1)
+    await lan.until(lambda: all(("eve", 2, 1) in told(lan, name) for name in ("ann", "bob", "eve")))
+
+
+async def one_leaves(lan: Lan) -> None:
+    for name in ("ann", "bob"):
+        await lan.start(name)
+    await together(lan, "ann", "bob")
+    await lan.submit("bob", Service.SAFE, 7)
+    await lan.leave("bob")
+    await together(lan, "ann")
+    await lan.until(lambda: any(isinstance(event, End) for event in events_of(lan, "bob")))
+    assert told(lan, "ann") == [("bob", 1, counter) for counter in range(1, 8)]
+
+
+async def one_is_alone(lan: Lan) -> None:
+    await lan.start("ann")
+    await together(lan, "ann")
+    await lan.submit("ann", Service.SAFE, 3)
+    await lan.until(lambda: len(told(lan, "ann")) == 3)
+    kinds = [type(event) for event in events_of(lan, "ann")]
+    assert kinds.index(Conf) < kinds.index(Submit) < kinds.index(Delivery)
+
+
+@pytest.mark.parametrize("story", [they_agree, one_dies_and_returns, one_leaves, one_is_alone], ids=lambda story: story.__name__)
+@pytest.mark.parametrize("world", WORLDS)
+def test_contract(world: str, story: Story, tmp_path: Path) -> None:
+    async def run() -> list[NodeTrace]:
+        async with WORLDS[world](tmp_path) as lan:
+            await story(lan)
+            return lan.traces()
+
+    report = check(History(asyncio.run(run()), closed=False))
+    assert report.broken == ()
