@@ -1,6 +1,6 @@
 """How fast the ring is on real sockets here: messages that each node delivers per second, all nodes sending.
 
-    python -m bench.ring [--nodes 4] [--seconds 3] [--sizes 64,1000] [--json]
+    python -m bench.ring [--nodes 4] [--seconds 3] [--sizes 64,1000] [--window 300] [--visit-max 120] [--accelerated 0] [--json]
 
 Every node is a process of its own; they talk by multicast on the loopback interface, in plaintext, agreed, untraced. Speed
 depends on the machine, so the figure to compare across machines is the ratio to bare UDP: one process that sends bursts of
@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from transis.model.config import LOCAL, Config
+from transis.model.config import LOCAL, Config, Window
 from transis.model.contract import Delivered
 from transis.model.service import Service
 from transis.net.bursts import BurstReceiver, BurstSender
@@ -31,6 +31,7 @@ from transis.net.sockets import BUFFER_BYTES, open_unicast, size_buffers
 from transis.net.statedir import StateDirectory
 from transis.net.transport import Group, MulticastTransport
 
+WINDOW = Window()
 BATCH = 1024
 WARM_UP_S = 0.5
 PATIENCE_S = 30.0
@@ -44,7 +45,8 @@ class Speaker:
     def __init__(self, arguments: argparse.Namespace) -> None:
         port = arguments.port
         group = Group(f"239.193.{port >> 8 & 255}.{port & 255}", port, port + 1)
-        config = Config(name=f"n{arguments.child}", timing=LOCAL, plaintext=True)
+        window = Window(arguments.window, arguments.visit_max, accelerated=arguments.accelerated)
+        config = Config(name=f"n{arguments.child}", timing=LOCAL, window=window, plaintext=True)
         state = StateDirectory(Path(arguments.directory) / config.name, config.name)
         transport = MulticastTransport(choose_interface("127.0.0.1"), group)
         self.driver = Driver(config, transport, state, self._hear)
@@ -80,14 +82,15 @@ class Speaker:
             await asyncio.sleep(0)
 
 
-def ring_msgs_per_s(nodes: int, size: int, seconds: float, port: int) -> tuple[float, dict[str, object]]:
+def ring_msgs_per_s(arguments: argparse.Namespace, size: int, port: int) -> tuple[float, dict[str, object]]:
     """The median node's rate, and one node's statistics."""
+    shared = [(name, getattr(arguments, name)) for name in ("nodes", "seconds", "window", "visit_max", "accelerated")]
     with TemporaryDirectory() as directory:
-        command = [sys.executable, "-m", "bench.ring", "--nodes", str(nodes), "--seconds", str(seconds), "--size", str(size)]
-        command += ["--port", str(port), "--directory", directory]
+        told = [*shared, ("size", size), ("port", port), ("directory", directory)]
+        command = [sys.executable, "-m", "bench.ring", *(f"--{name.replace('_', '-')}={value}" for name, value in told)]
         children = [
-            subprocess.Popen([*command, "--child", str(number)], stdout=subprocess.PIPE, text=True)
-            for number in range(1, nodes + 1)
+            subprocess.Popen([*command, f"--child={number}"], stdout=subprocess.PIPE, text=True)
+            for number in range(1, arguments.nodes + 1)
         ]
         answers = [json.loads(child.communicate()[0]) for child in children]
     return statistics.median(answer["msgs_per_s"] for answer in answers), answers[0]
@@ -111,7 +114,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, object]:
     figures: dict[str, object] = {"nodes": arguments.nodes, "seconds": arguments.seconds, "bare_datagrams_per_s": round(bare)}
     for offset, size in enumerate(int(text) for text in arguments.sizes.split(",")):
         port = 40_000 + (os.getpid() + 2 * offset) % 10_000
-        rate, example = ring_msgs_per_s(arguments.nodes, size, arguments.seconds, port)
+        rate, example = ring_msgs_per_s(arguments, size, port)
         figures[f"msgs_per_s_{size}"] = round(rate)
         figures[f"mb_per_s_{size}"] = round(rate * size / 1e6, 1)
         figures[f"part_of_bare_{size}"] = round(rate / (bare * DATAGRAM / size), 4)
@@ -124,6 +127,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--sizes", default="64,1000")
+    parser.add_argument("--window", type=int, default=WINDOW.window, help="datagrams per rotation, all nodes together")
+    parser.add_argument("--visit-max", type=int, default=WINDOW.visit_max, help="datagrams per visit of the token")
+    parser.add_argument("--accelerated", type=int, default=WINDOW.accelerated, help="datagrams of a visit sent after the token")
     parser.add_argument("--json", action="store_true")
     for hidden, kind, default in (("--child", int, 0), ("--size", int, 64), ("--port", int, 0), ("--directory", str, "")):
         parser.add_argument(hidden, type=kind, default=default, help=argparse.SUPPRESS)

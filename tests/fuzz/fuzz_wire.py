@@ -9,15 +9,21 @@ bytes that caused it. What decodes is encoded again, so that encoders meet every
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from transis.model.contract import Phase
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.wire.samples import BEACON, COMMIT, JOIN, PROBE, TOKEN, WAKE  # the tests are no package of ours
+from transis.model.contract import Lane, OutboundRun, Phase
 from transis.model.ids import NodeId, RingTag, ViewId, ViewKind
-from transis.model.service import DatagramClass
+from transis.model.service import DatagramClass, Service
 from transis.wire.burst import Burst, decapsulate, encapsulate, read_bursts
 from transis.wire.control import decode_control, encode_control
 from transis.wire.envelope import Opener, Sealer
 from transis.wire.header import DATA_HEADER_SIZE, DataHeader, decode_data_header, encode_data
-from transis.wire.parts import PartAssembler
+from transis.wire.outbox import Outbox
+from transis.wire.parts import PartAssembler, split
 from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler
 from transis.wire.token import Token, decode_token, encode_token
@@ -91,15 +97,30 @@ def try_one(data: bytes) -> None:
         TRIALS[data[0] % len(TRIALS)](data[1:])
 
 
+def corpus() -> list[bytes]:
+    """One good packet of every kind for its decoder: nested layouts are not found by chance."""
+    packets = (JOIN, COMMIT, BEACON, WAKE, PROBE)
+    good = [(try_token, encode_token(TOKEN)), *((try_control, encode_control(packet)) for packet in packets)]
+    good += [(try_parts, part) for part in split(7, encode_control(JOIN), 80)]
+    good += [(try_data, encode_data(HEADER, b"body")), (try_envelope, Sealer("transis", NODE, None).seal(b"body"))]
+    outbox = Outbox(200, 1 << 16)
+    outbox.submit(Lane.APPLICATION, OutboundRun(0, b"to", Service.SAFE, 1, [b"one", b"two", bytes(700)]), None)
+    good += [(try_stream, b"\xff" + b"".join(filled.body for filled in outbox.fill(8)))]
+    return [bytes([TRIALS.index(trial)]) + data for trial, data in good]
+
+
 def main() -> int:
     try:
         import atheris
     except ImportError:
         sys.stderr.write("skipped: atheris is not installed here, so there is no coverage-guided fuzzing\n")
         return 0
-    atheris.instrument_all()
-    atheris.Setup(sys.argv, try_one)
-    atheris.Fuzz()
+    with TemporaryDirectory() as directory:
+        for number, data in enumerate(corpus()):
+            (Path(directory) / str(number)).write_bytes(data)
+        atheris.instrument_all()
+        atheris.Setup([*sys.argv, directory], try_one)
+        atheris.Fuzz()
     return 0
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.fuzz_wire import TRIALS, try_one
+from tests.fuzz.fuzz_wire import TRIALS, corpus, try_one
 from tests.wire.samples import control_packets, data_headers, mutated, tokens
 from transis.wire.control import encode_control
 from transis.wire.header import encode_data
@@ -29,3 +29,9 @@ def test_the_entry_takes_nothing_and_single_bytes() -> None:
     try_one(b"")
     for byte in range(256):
         try_one(bytes((byte,)))
+
+
+def test_the_corpus_has_a_good_packet_for_every_decoder() -> None:
+    for data in corpus():
+        try_one(data)
+    assert {data[0] for data in corpus()} == set(range(len(TRIALS)))

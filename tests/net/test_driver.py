@@ -173,6 +173,9 @@ def test_a_driver_runs_once_and_lets_go_of_everything(tmp_path: Path) -> None:
             driver.start()
         assert await driver.leave()
         assert await driver.ended() == "left"
+        never = Driver(CONFIG, mesh_of_one(), StateDirectory(tmp_path, "ann"), lambda events: None)
+        assert await never.leave()
+        assert await never.ended() == "left before it was started"
         StateDirectory(tmp_path, "ann").close()
 
     run(story)

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from transis.model.contract import NEVER
-
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 PAUSE_US: Final = 20_000
@@ -34,24 +32,21 @@ class NodeClock:
     def __init__(self, beneath_us: Callable[[], int] = boottime_us) -> None:
         self._beneath_us = beneath_us
         self._missed_us = 0
-        self._rested_at = self.now()
+        self._latest = beneath_us()
         self.pauses = 0
         self.longest_pause_us = 0
 
     def now(self) -> int:
-        return self._beneath_us() - self._missed_us
-
-    def rest(self) -> None:
-        """There is nothing to do until something arrives or the next deadline comes."""
-        self._rested_at = self.now()
+        self._latest = self._beneath_us() - self._missed_us
+        return self._latest
 
     def resume(self, deadline: int) -> None:
-        """Back at work, woken by whatever. Later than asked for: then the node was paused."""
-        now = self.now()
-        if deadline >= NEVER or now - deadline <= PAUSE_US or deadline < self._rested_at:
+        """Back at work, woken by whatever. Much later than asked for: then the node was paused since it last saw the time."""
+        now = self._beneath_us() - self._missed_us
+        due = max(deadline, self._latest)
+        if now - due <= PAUSE_US:
             return
-        counted = (deadline - self._rested_at) // 2
-        pause_us = now - self._rested_at - counted
+        pause_us = now - self._latest - (due - self._latest) // 2
         self._missed_us += pause_us
         self.pauses += 1
         self.longest_pause_us = max(self.longest_pause_us, pause_us)

@@ -107,8 +107,10 @@ class Driver:
 
     async def leave(self) -> bool:
         """Leave gracefully and end. False if that took too long and the node went without a word."""
+        if self._loop is None:
+            self.close("left before it was started")
         if not self._closed:
-            self.node.leave(self._clock.now())
+            self.node.leave(self._now())
             self._soon()
         patience_s = self._config.timing.leave_us / 1e6 * 2 + LEAVE_MARGIN_S
         try:
@@ -156,7 +158,7 @@ class Driver:
         """Take messages for sending; how many were taken. Room tells when there is room for more."""
         if self._closed:
             raise UsageError(f"the node has ended: {self._why}")
-        taken = self.node.submit(self._clock.now(), service, payloads, address, process)
+        taken = self.node.submit(self._now(), service, payloads, address, process)
         if taken < len(payloads):
             self._room.clear()
         self._soon()
@@ -189,31 +191,34 @@ class Driver:
         finally:
             self._working = False
         self._arrange()
-        self._clock.rest()
 
     def _work(self) -> None:
         """Sockets until they are empty, and only then timers."""
         self._turns += 1
-        self._clock.resume(self.node.deadline())
         self._carry_out()
         for _ in range(ROUNDS_MAX):
             if self._closed or not self._hand_over():
                 break
             self._carry_out()
         for _ in range(WAKES_MAX):
-            now = self._clock.now()
+            now = self._now()
             if self._closed or self.node.deadline() > now:
                 break
             self._wakes += 1
             self.node.wake(now)
             self._carry_out()
 
+    def _now(self) -> int:
+        """The time to tell the node, at every one of its doors: without the pauses of this process."""
+        self._clock.resume(self.node.deadline())
+        return self._clock.now()
+
     def _hand_over(self) -> bool:
         """Give the node what waits; False if nothing did."""
         tokens = self._transport.receive(Port.TOKEN)
         control = self._transport.receive(Port.CONTROL)
         data = self._transport.receive(Port.DATA)
-        now = self._clock.now()
+        now = self._now()
         for port, datagrams in zip(HAND_OVER, (data, control, tokens), strict=True):
             if datagrams:
                 self.node.receive(now, port, datagrams)
@@ -271,7 +276,7 @@ class Driver:
         if isinstance(failure, Exception):
             self._fail(failure)
             return
-        self.node.persisted(self._clock.now(), ticket)
+        self.node.persisted(self._now(), ticket)
         self._turn()
 
     def _configure(self, output: Configure) -> None:
