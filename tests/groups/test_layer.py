@@ -360,6 +360,7 @@ def test_the_primary_flag_is_a_majority_of_the_configured_nodes() -> None:
     for daemon in order.daemons.values():
         daemon.connect(1)
         daemon.layer.join(1, "red")
+    order.settle()
     order.merge("abc")
     order.settle()
     split(order, "ab", "c")
@@ -381,6 +382,8 @@ def test_ten_thousand_groups_are_exchanged_in_parts() -> None:
     parts = len(nodes["a"].outbox)
     assert parts == -(-(count - len(range(0, count, 3))) // PART_GROUPS_MAX)
     order.settle()
+    for daemon in nodes.values():
+        daemon.layer.check()
     tables = [{group.id: tuple(sorted(group.members)) for group in daemon.layer.table.in_order()} for daemon in nodes.values()]
     assert len(tables[0]) == count
     assert tables[0] == tables[1] == tables[2]
