@@ -28,7 +28,6 @@ from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewK
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 
-
 CHECKED_GROUPS_MAX = 100
 """With more groups, checking the whole table at every step would take longer than everything else."""
 

@@ -115,7 +115,8 @@ def _stretches(stream: Sequence[StreamEvent]) -> Iterator[tuple[tuple[GroupId, G
             open_.pop(event.group, None)
         elif isinstance(event, Seen) and event.service is not Service.BASIC:
             for group in event.groups:
-                open_[group][1].append(event.message)
+                if group in open_:
+                    open_[group][1].append(event.message)
 
 
 def one_order(streams: Streams) -> Iterator[str]:

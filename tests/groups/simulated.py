@@ -116,7 +116,7 @@ class Groups(Cluster):
     def streams(self) -> dict[ProcessId, list[StreamEvent]]:
         return {process: self.stream(process) for process in sorted(self.nodes)}
 
-    def views(self, process: ProcessId, group: str) -> list[GroupView]:  # type: ignore[override]
+    def views_of(self, process: ProcessId, group: str) -> list[GroupView]:
         return [event for event in self.stream(process) if isinstance(event, GroupView) and event.name == group]
 
     def messages(self, process: ProcessId) -> list[Seen]:

@@ -93,6 +93,22 @@ def test_a_group_with_all_members_on_one_side_sees_nothing_of_a_merge() -> None:
     assert views(order.daemons["c"], 1) == views(order.daemons["a"], 1)[seen:]
 
 
+def test_a_departure_before_a_merge_is_noticed_also_where_the_group_was_unknown() -> None:
+    """All who are announced come from one view, but that view had one more: c, who never saw it, must know it too."""
+    order, (a, _, c) = together(joined="ab")
+    split(order, "ab", "c")
+    nodes = order.daemons
+    nodes["b"].layer.leave(1, "red")
+    nodes["b"].order_control()
+    order.reconfigure([Survivors([nodes["a"], nodes["b"]], 0, EVERYTHING), Survivors([nodes["c"]], 0, EVERYTHING)])
+    order.settle()
+    assert views(nodes["a"], 1)[-1].members == (a,)
+    nodes["c"].layer.join(1, "red")
+    order.settle()
+    assert views(nodes["c"], 1)[-1].members == (a, c)
+    assert judge(order.streams()) == []
+
+
 def test_who_left_and_returned_between_two_views_is_in_both_lists() -> None:
     order, (_, b, _) = together(joined="ab")
     for ask in (order.daemons["b"].layer.leave, order.daemons["b"].layer.join):

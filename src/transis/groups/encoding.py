@@ -21,11 +21,10 @@ from transis.model.groups import (
     PROCESSES_MAX,
     Address,
     GroupId,
-    GroupViewId,
     PrivateName,
     is_group_name,
 )
-from transis.model.ids import NodeId, Place, ViewId, ViewKind
+from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.limits import MEMBERS_MAX
 from transis.wire.nodetable import is_valid_node
 from transis.wire.rejection import Rejection
@@ -100,12 +99,10 @@ class Announcement(ControlLayout, frozen=True, tag=4):
     def configuration(self) -> ViewId:
         return ViewId(ViewKind.REGULAR, self.ring_seq, self.ring_rep)
 
-    def view_of(self, group: AnnouncedGroup) -> GroupViewId | None:
-        if group.view < 0:
-            return None
-        transitional, seq, rep = self.views[group.view]
-        kind = ViewKind.TRANSITIONAL if transitional else ViewKind.REGULAR
-        return GroupViewId(ViewId(kind, seq, rep), Place(group.seq, group.index))
+    def configurations(self) -> list[ViewId]:
+        return [
+            ViewId(ViewKind.TRANSITIONAL if transitional else ViewKind.REGULAR, seq, rep) for transitional, seq, rep in self.views
+        ]
 
 
 Request = JoinRequest | LeaveRequest | DisconnectRequest

@@ -8,14 +8,13 @@ delivered; as they come in one order, it is complete at one place, the same for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from transis.groups.encoding import PART_GROUPS_MAX, AnnouncedGroup, Announcement, encode_control
 from transis.groups.state import Group, Identify, Table
 from transis.groups.views import consensus
 from transis.model.groups import GroupCause, GroupId, GroupView, GroupViewId
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.view import Cause, View
 from transis.wire.rejection import Rejection
 
@@ -36,21 +35,20 @@ class Merged(NamedTuple):
     dismissed: list[Dismissed]
 
 
-class _Claim(NamedTuple):
-    """What one daemon announced of one group."""
-
-    node: NodeId
-    view: GroupViewId | None
-    entry: AnnouncedGroup
-
-
 class Exchange:
-    """One round. `announced[node]` has the parts of that node which were delivered, by number."""
+    """One round.
 
-    def __init__(self, view: View) -> None:
+    Parts are worked in as they come, so that the last one leaves little to do: while that is done, no token moves. `_named` has
+    the groups announced so far, by hash and then by name, as only one name of a hash can stay.
+    """
+
+    def __init__(self, view: View, identify: Identify) -> None:
         self.view = view.id
-        self._announced: dict[NodeId, dict[int, Announcement]] = {node: {} for node in view.nodes}
+        self._identify = identify
         self._missing = set(view.nodes)
+        self._parts: dict[NodeId, dict[int, int]] = {node: {} for node in view.nodes}
+        self._named: dict[GroupId, dict[str, Group]] = {}
+        self._sizes: dict[GroupId, dict[GroupViewId, int]] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -60,43 +58,41 @@ class Exchange:
         """Take a part of what a member announces; why it was not taken otherwise."""
         if part.configuration != self.view:
             return Rejection("stale", "an announcement of another configuration")
-        parts = self._announced[node]
+        parts = self._parts[node]
         if part.part in parts:
             return Rejection("part", f"part {part.part} twice")
-        if any(other.parts != part.parts for other in parts.values()):
+        if any(total != part.parts for total in parts.values()):
             return Rejection("part", "parts that differ in how many there are")
-        parts[part.part] = part
+        parts[part.part] = part.parts
         if len(parts) == part.parts:
             self._missing.discard(node)
+        self._work_in(node, part)
         return None
 
-    def merge(self, identify: Identify) -> Merged:
-        """The table of the configuration, from what all members announced."""
+    def _work_in(self, node: NodeId, part: Announcement) -> None:
+        configurations = part.configurations()
+        for entry in part.groups:
+            group_id = self._identify(entry.name)
+            named = self._named.setdefault(group_id, {})
+            group = named.get(entry.name)
+            if group is None:
+                group = named[entry.name] = Group(group_id, entry.name)
+            for number in entry.came:
+                group.members[ProcessId(node, number)] = None
+            if entry.stayed:
+                view = GroupViewId(configurations[entry.view], Place(entry.seq, entry.index))
+                group.members.update((ProcessId(node, number), view) for number in entry.stayed)
+                self._sizes.setdefault(group_id, {})[view] = entry.size
+
+    def merge(self) -> Merged:
+        """The table of the configuration, from what all members announced; of two names with one hash the lower stays."""
         assert self.is_complete
-        merged = Merged(Table(), {}, [])
-        for group, named in sorted(self._claims(identify).items()):
-            name = min(named)
-            claims = named.pop(name)
-            merged.table.groups[group] = _adopted(Group(group, name), claims)
-            merged.sizes[group] = {view: entry.size for _, view, entry in claims if view is not None}
-            merged.dismissed.extend(_dismissed(group, named))
+        merged = Merged(Table(), self._sizes, [])
+        for group_id, named in sorted(self._named.items()):
+            merged.table.groups[group_id] = named.pop(min(named))
+            for name, group in sorted(named.items()):
+                merged.dismissed.extend(Dismissed(process, group_id, name) for process in sorted(group.members))
         return merged
-
-    def _claims(self, identify: Identify) -> dict[GroupId, dict[str, list[_Claim]]]:
-        claims: dict[GroupId, dict[str, list[_Claim]]] = {}
-        for node, parts in sorted(self._announced.items()):
-            for _, part in sorted(parts.items()):
-                for entry in part.groups:
-                    named = claims.setdefault(identify(entry.name), {})
-                    named.setdefault(entry.name, []).append(_Claim(node, part.view_of(entry), entry))
-        return claims
-
-
-def _adopted(group: Group, claims: list[_Claim]) -> Group:
-    for node, view, entry in claims:
-        group.members.update((ProcessId(node, number), view) for number in entry.stayed)
-        group.members.update((ProcessId(node, number), None) for number in entry.came)
-    return group
 
 
 def choose_in_force(merged: Merged, mine: Table, cause: Cause) -> None:
@@ -116,13 +112,6 @@ def choose_in_force(merged: Merged, mine: Table, cause: Cause) -> None:
 
 def _id_in_force(group: Group) -> GroupViewId | None:
     return None if group.in_force is None else group.in_force.id
-
-
-def _dismissed(group: GroupId, named: dict[str, list[_Claim]]) -> Iterator[Dismissed]:
-    for name, claims in sorted(named.items()):
-        for node, _, entry in claims:
-            for number in sorted(entry.stayed + entry.came):
-                yield Dismissed(ProcessId(node, number), group, name)
 
 
 def announce(table: Table, me: NodeId, view: ViewId) -> list[bytes]:

@@ -177,7 +177,7 @@ class GroupLayer:
             self._give_up_exchange()
         self._view, self._transitional = view, None
         if unfinished or len({member.previous for member in view.members}) > 1:
-            self._exchange = Exchange(view)
+            self._exchange = Exchange(view, self._identify)
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
             return
         for group in self.table.in_order():
@@ -278,7 +278,7 @@ class GroupLayer:
         """Adopt what all announced, replay what was asked meanwhile, and show each changed group once."""
         assert self._view is not None
         before, self._exchange = self.table, None
-        merged = exchange.merge(self._identify)
+        merged = exchange.merge()
         self.table = merged.table
         for one in merged.dismissed:
             self._dismissed_by_name(one, before)

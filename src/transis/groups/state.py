@@ -110,13 +110,6 @@ class Table:
             if group.is_over:
                 del self.groups[group.id]
 
-    def local_numbers(self, node: NodeId) -> dict[GroupId, frozenset[int]]:
-        """Which processes of one node are in which group."""
-        numbers = {
-            group.id: frozenset(member.number for member in group.members if member.node == node) for group in self.in_order()
-        }
-        return {group: found for group, found in numbers.items() if found}
-
     def check(self) -> None:
         for key, group in self.groups.items():
             assert key == group.id

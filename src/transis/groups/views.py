@@ -19,13 +19,13 @@ def next_regular(group: Group, view_id: GroupViewId, cause: GroupCause, primary:
     members = tuple(sorted(group.members))
     in_force = group.in_force
     if in_force is None:
-        return GroupView(group.id, group.name, view_id, members, members, (), origins(group), cause, primary)
+        return GroupView(group.id, group.name, view_id, members, members, (), origins(group, members), cause, primary)
     assert group.regular is not None
     joined = tuple(member for member in members if group.members[member] != in_force.id)
     left = tuple(member for member in group.regular.members if group.members.get(member) != in_force.id)
     if group.transitional is None and not joined and not left:
         return None
-    return GroupView(group.id, group.name, view_id, members, joined, left, origins(group), cause, primary)
+    return GroupView(group.id, group.name, view_id, members, joined, left, origins(group, members), cause, primary)
 
 
 def next_transitional(
@@ -42,13 +42,14 @@ def next_transitional(
     return GroupView(group.id, group.name, view_id, remaining, (), lost, (Origin(in_force.id, remaining),), cause, primary)
 
 
-def origins(group: Group) -> tuple[Origin, ...]:
+def origins(group: Group, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:
     """Which previous views came together, each with the members that come from it; newcomers come from none."""
     together: dict[GroupViewId, list[ProcessId]] = {}
-    for member, origin in sorted(group.members.items(), key=lambda item: item[0]):
+    for member in members:
+        origin = group.members[member]
         if origin is not None:
             together.setdefault(origin, []).append(member)
-    return tuple(Origin(view, tuple(members)) for view, members in sorted(together.items()))
+    return tuple(Origin(view, tuple(coming)) for view, coming in sorted(together.items()))
 
 
 def consensus(group: Group, sizes: Mapping[GroupViewId, int]) -> GroupViewId | None:
