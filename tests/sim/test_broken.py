@@ -1,7 +1,7 @@
 """The simulator sees: each deliberately broken engine is caught, by a plan that the sound engine passes.
 
-The plans were found by seeds and shrunk; they do not depend on what a seed draws today. If an engine's timing changes
-so much that a plan no longer provokes its defect, find another one:
+The plans were found by seeds and shrunk, or written by hand after one; they do not depend on what a seed draws today. If an
+engine's timing changes so much that a plan no longer provokes its defect, find another one:
 
     transis simulate --engine totem --broken NAME --seeds 0:2000 --shrink
 """
