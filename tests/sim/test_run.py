@@ -28,7 +28,7 @@ def test_a_run_without_faults_holds_everything_and_settles() -> None:
     assert outcome.history.closed
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(100))
 def test_seeds_hold(seed: int) -> None:
     outcome = simulate(seed)
     assert outcome.report.broken == (), describe(outcome)
