@@ -90,6 +90,11 @@ def test_json_names_every_guarantee_exactly_once() -> None:
         assert verdict["violations"] == 0
 
 
+def test_a_single_run_ends_in_one_view_that_all_its_members_installed() -> None:
+    (view,) = parsed("--nodes", "9", "--seed", "1")["final_views"]
+    assert view["installed_by"] == len(view["members"]) > 1
+
+
 def test_a_sweep_adds_up_its_runs() -> None:
     together = parsed("--seeds", "0:2")
     apart = [parsed("--seed", seed) for seed in ("0", "1")]

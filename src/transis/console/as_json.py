@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from transis.console.expected import never_reached
 from transis.console.runs import Failure, Tally, Wish
+from transis.model.view import View
 from transis.sim.checkers.verdict import NOT_EXERCISED, NOT_PROMISED
+from transis.sim.run import Outcome
 from transis.sim.sweep import Property
+from transis.trace.events import Conf, End
 
 
 def written(wish: Wish, tally: Tally, more: dict[str, Any]) -> str:
@@ -37,7 +41,21 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
         "not_promised": [name for name, found in summary.properties.items() if found.verdict == NOT_PROMISED],
         "coverage": {"never_reached": never_reached(summary.coverage), **summary.coverage.as_dict()},
         "failing": [_failure(failure) for failure in tally.failures],
+        **({} if tally.outcome is None else {"final_views": final_views(tally.outcome)}),
     }
+
+
+def final_views(outcome: Outcome) -> list[dict[str, Any]]:
+    """In which views the nodes of a single run were at its end, and how many nodes in each; one view if all is well."""
+    last: Counter[View] = Counter()
+    for trace in outcome.history.nodes:
+        views = [event.view for event in trace.events if isinstance(event, Conf)]
+        if views and not any(isinstance(event, End) for event in trace.events):
+            last[views[-1]] += 1
+    return [
+        {"id": str(view.id), "members": [str(node) for node in view.nodes], "installed_by": count}
+        for view, count in sorted(last.items(), key=lambda item: item[0].id)
+    ]
 
 
 def _is_judged(found: Property) -> bool:
