@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from transis.model.config import Config, Window
-from transis.model.contract import NEVER, Accepted, Audience, Configure, Lane, NodeOutput, Persist, Port, Room, Stopped, Transmit
+from transis.model.contract import (
+    NEVER,
+    Accepted,
+    Audience,
+    Configure,
+    Lane,
+    NodeOutput,
+    Note,
+    Persist,
+    Port,
+    Room,
+    Stopped,
+    Transmit,
+)
 from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
 from transis.model.ids import NodeId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
@@ -55,7 +68,7 @@ def test_the_incarnation_is_durable_before_anything_is_transmitted() -> None:
         one.wake(now)
         one.receive(now, Port.CONTROL, [b"?", b""])
         assert one.submit(now, Service.AGREED, [b"early"]) == 0
-        assert one.outputs() == []
+        assert all(isinstance(output, Note) for output in one.outputs())
     one.persisted(10_000_001, IDENTITY_TICKET)
     one.wake(10_000_001)
     (probe,) = transmits(one.outputs())
@@ -166,6 +179,8 @@ def test_junk_is_counted_and_changes_nothing() -> None:
     junk = [b"", b"\x00", b"Ts" + bytes(40), bytes(range(256)), b"\xff" * 1400]
     for port in Port:
         one.receive(now, port, junk)
+    told = [dict(output.detail)["field"] for output in one.outputs() if isinstance(output, Note) and output.what == "rejected"]
+    assert sorted(told) == sorted(one.rejections), "an operator is told once of each kind of junk"
     assert one.outputs() == []
     assert (one.state, one.deadline()) == ("Operational", deadline)
     assert sum(one.rejections.values()) == len(junk) * len(Port)

@@ -16,6 +16,7 @@ from transis.model.contract import (
     Deliver,
     Lane,
     NodeOutput,
+    Note,
     OutboundRun,
     Output,
     Persist,
@@ -173,7 +174,7 @@ class Node:
     def _screen(self, transmitter: bytes, packet: ControlPacket) -> Packet | None:
         """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
         if isinstance(packet, Join | Beacon | Probe) and transmitter_tag(packet.sender) != transmitter:
-            self.rejections["sender"] += 1
+            self._reject(Rejection("sender", f"a packet that names {packet.sender} was sent by somebody else"))
             return None
         passes, answer = self._identity.inspect(packet)
         if answer is not None:
@@ -181,7 +182,10 @@ class Node:
         return packet if passes else None  # type: ignore[return-value]
 
     def _reject(self, rejection: Rejection) -> None:
+        """Count junk; tell an operator of the first of each kind (another version, another cluster, a wrong key ...)."""
         self.rejections[rejection.field] += 1
+        if self.rejections[rejection.field] == 1:
+            self._out.append(Note("rejected", (("field", rejection.field), ("why", rejection.why))))
 
     def _follow_identity(self) -> None:
         """Start the engine when the name is ours; stop it when it is not (any more)."""
