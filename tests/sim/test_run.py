@@ -34,6 +34,13 @@ def test_seeds_hold(seed: int) -> None:
     assert outcome.report.broken == (), describe(outcome)
 
 
+def test_a_slow_machine_is_quick_when_faults_end() -> None:
+    """Seed 12771: a host slowed to 8 ms a datagram took a full socket in one turn and stayed busy for eleven seconds after
+    the faults had ended, which looked like a node that never came back."""
+    outcome = simulate(12771)
+    assert outcome.report.broken == (), describe(outcome)
+
+
 def test_a_singleton_delivers_its_own() -> None:
     outcome = simulate(1, replace(PLAIN, names=("a",)))
     assert outcome.report.broken == ()

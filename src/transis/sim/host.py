@@ -173,6 +173,13 @@ class Host:
         self.paused = False
         self.arrange()
 
+    def quicken(self) -> None:
+        """Slowness ends, and with it what the slow machine still had to work off."""
+        self.slow_us = 0
+        self._busy_until = self._world.now
+        self._turn_at = NEVER
+        self.arrange()
+
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def arrange(self) -> None:

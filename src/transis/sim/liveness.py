@@ -35,7 +35,7 @@ def end_faults(world: World, plan: Plan) -> None:
     for host in list(world.hosts.values()):
         host.ambushes.clear()
         host.crash_after = -1
-        host.slow_us = 0
+        host.quicken()
         host.machine = replace(host.machine, buffer_bytes=ROOMY_BYTES)
         if host.paused:
             host.resume()
