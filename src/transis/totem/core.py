@@ -88,8 +88,8 @@ class Core:
         self._packet_id += 1
         return split(self._packet_id, encode_control(packet), self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
 
-    def broadcast(self, packet: ControlPacket, to: Audience = Audience.WORLD) -> None:
-        self.emit(Send(to, Port.CONTROL, self.packet(packet)))
+    def broadcast(self, packet: ControlPacket) -> None:
+        self.emit(Send(Audience.WORLD, Port.CONTROL, self.packet(packet)))
 
     def meet(self, node: NodeId, address: str) -> None:
         """Somebody introduced itself. A crowd larger than a Gather can name is not remembered."""

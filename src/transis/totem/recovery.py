@@ -18,7 +18,7 @@ from transis.model.service import DatagramClass
 from transis.model.view import Cause, Member, View
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
-from transis.totem.gather import Gathering
+from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
@@ -170,7 +170,7 @@ class Recovering:
         if not self._visit.run(ring, token, self._queue, encapsulated=True):
             accused = ring.members[token.aru_id]
             self._gathering.attempts.failed(ring)
-            self._gathering.shift(Cause("failed to receive", self._core.me, (accused,)), fail=(accused,))
+            self._gathering.shift(Cause(FAILED_TO_RECEIVE, self._core.me, (accused,)), fail=(accused,))
             return
         self._count_calm(ring, token)
 
