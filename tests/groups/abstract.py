@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.groups.judging import Seen, StreamEvent
-from transis.groups.encoding import CONTROL_ADDRESS, encode_address
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.groups.state import Identify
 from transis.model.contract import Delivered, Phase
@@ -27,6 +26,7 @@ from transis.model.groups import (
 from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
+from transis.wire.address import CONTROL_ADDRESS, encode_address
 
 CHECKED_GROUPS_MAX = 100
 """With more groups, checking the whole table at every step would take longer than everything else."""

@@ -15,9 +15,7 @@ from transis.groups.encoding import (
     DisconnectRequest,
     JoinRequest,
     LeaveRequest,
-    decode_address,
     decode_control,
-    encode_address,
     encode_control,
 )
 from transis.model.errors import UsageError
@@ -33,6 +31,7 @@ from transis.model.groups import (
 )
 from transis.model.ids import NodeId
 from transis.model.limits import ADDRESS_MAX
+from transis.wire.address import decode_address, encode_address
 from transis.wire.rejection import Rejection
 
 REP = NodeId("a", 1, (1 << 64) - 1)

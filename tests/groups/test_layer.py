@@ -6,12 +6,13 @@ import pytest
 
 from tests.groups.abstract import Daemon, Order, Survivors
 from tests.groups.judging import Seen, judge
-from transis.groups.encoding import CONTROL_ADDRESS, PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
+from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
 from transis.groups.layer import CONTROL_PROCESS, WAITING_BYTES_MAX
 from transis.model.errors import UsageError
 from transis.model.groups import Address, GroupId, GroupLeft, GroupRefused, GroupView, GroupViewId, group_id, private_name
 from transis.model.ids import Place, ProcessId, ViewKind
 from transis.model.service import Service
+from transis.wire.address import CONTROL_ADDRESS
 
 EVERYTHING = 1 << 30
 

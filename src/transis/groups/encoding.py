@@ -1,36 +1,24 @@
-"""Addresses and control messages of groups <-> bytes. Any bytes become a message or a counted rejection, never an error.
+"""Control messages of groups <-> bytes. Any bytes become a message or a counted rejection, never an error.
 
-1. The first byte of a run's address says whether it is an application's or a control message; no address is for no group at all.
-2. Control messages are msgpack arrays with a tag in front. Tags are only ever appended; a layout never changes under its tag.
-3. msgspec checks types, numbers and the length of every array before it makes room; this file checks meaning.
-4. Encoding is canonical: addresses are sorted and unique, so equal addresses are equal bytes and share a run.
+1. Control messages are msgpack arrays with a tag in front. Tags are only ever appended; a layout never changes under its tag.
+2. msgspec checks types, numbers and the length of every array before it makes room; this file checks meaning.
 """
 
 from __future__ import annotations
 
-import struct
 from typing import Annotated, Final
 
 import msgspec
 
-from transis.model.errors import UsageError
 from transis.model.groups import (
-    ADDRESSED_GROUPS_MAX,
-    ADDRESSED_PROCESSES_MAX,
     GROUP_MEMBERS_MAX,
     PROCESSES_MAX,
-    Address,
-    GroupId,
-    PrivateName,
     is_group_name,
 )
 from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.limits import MEMBERS_MAX
 from transis.wire.nodetable import is_valid_node
 from transis.wire.rejection import Rejection
-
-APPLICATION_KIND: Final = 1
-CONTROL_ADDRESS: Final = b"\x02"
 
 PART_GROUPS_MAX: Final = 256
 """Groups of one part of an announcement: with the longest names it stays far below what one fragmented message may be."""
@@ -41,9 +29,6 @@ PARTS_MAX: Final = 1024
 PART_VIEWS_MAX: Final = PART_GROUPS_MAX
 """Configurations that the previous views of one part's groups stand in: at most one each."""
 
-_HEAD: Final = struct.Struct(">BBB")
-_GROUP: Final = struct.Struct(">Q")
-_PRIVATE: Final = struct.Struct(">QI")
 _COUNTER_MAX: Final = 1 << 62
 
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=PROCESSES_MAX)]
@@ -148,35 +133,3 @@ def _wrong_with(group: AnnouncedGroup, views: int) -> str:
         return "processes that stayed in no view"
     numbers = group.stayed + group.came
     return "a process twice" if len(set(numbers)) < len(numbers) else ""
-
-
-def encode_address(address: Address) -> bytes:
-    groups, processes = sorted(set(address.groups)), sorted(set(address.processes))
-    if not groups and not processes:
-        raise UsageError("a message for nobody: name a group or a process")
-    if len(groups) > ADDRESSED_GROUPS_MAX or len(processes) > ADDRESSED_PROCESSES_MAX:
-        raise UsageError(
-            f"{len(groups)} groups and {len(processes)} processes in one address; at most {ADDRESSED_GROUPS_MAX} and "
-            f"{ADDRESSED_PROCESSES_MAX} are allowed: send to a group that has them all"
-        )
-    parts = [_HEAD.pack(APPLICATION_KIND, len(groups), len(processes)), *(_GROUP.pack(group) for group in groups)]
-    return b"".join(parts + [_PRIVATE.pack(*name) for name in processes])
-
-
-def decode_address(address: bytes) -> Address | Rejection:
-    """The address of an application message; an empty one is for nobody in the groups."""
-    if not address:
-        return Address()
-    if len(address) < _HEAD.size or address[0] != APPLICATION_KIND:
-        return Rejection("address", "bytes that are no address")
-    _, groups, processes = _HEAD.unpack_from(address)
-    split = _HEAD.size + groups * _GROUP.size
-    if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
-        return Rejection("address", "an address of too many")
-    if len(address) != split + processes * _PRIVATE.size:
-        return Rejection("address", "an address whose length is not what it says")
-    named = tuple(GroupId(group) for (group,) in _GROUP.iter_unpack(address[_HEAD.size : split]))
-    private = tuple(PrivateName(*name) for name in _PRIVATE.iter_unpack(address[split:]))
-    if list(named) != sorted(set(named)) or list(private) != sorted(set(private)):
-        return Rejection("address", "an address that is not sorted and unique")
-    return Address(named, private)

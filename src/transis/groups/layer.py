@@ -18,7 +18,6 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from transis.groups.encoding import (
-    CONTROL_ADDRESS,
     Announcement,
     DisconnectRequest,
     JoinRequest,
@@ -52,6 +51,7 @@ from transis.model.groups import (
 from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
+from transis.wire.address import CONTROL_ADDRESS
 from transis.wire.rejection import Rejection
 
 CONTROL_PROCESS: Final = (1 << 32) - 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.groups.encoding import decode_address
 from transis.groups.state import Table
 from transis.model.groups import Address, GroupId, Recipient
 from transis.model.ids import NodeId
+from transis.wire.address import decode_address
 from transis.wire.rejection import Rejection
 
 ROUTES_MAX: Final = 4096

@@ -88,6 +88,8 @@ class Config:
     timing: Timing = Timing()
     window: Window = Window()
     info: bytes = b""
+    quorum: tuple[str, ...] = ()
+    """Names of nodes: views say whether their configuration holds a majority of them (`primary`). None: views say nothing."""
     plaintext: bool = False
     """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
 
@@ -100,6 +102,10 @@ class Config:
         _check_name("name", self.name)
         _check_name("cluster", self.cluster)
         _check_bytes("address", self.address.encode("utf-8", "surrogatepass"), NETWORK_ADDRESS_MAX)
+        for name in self.quorum:
+            _check_name("quorum", name)
+        if len(set(self.quorum)) < len(self.quorum):
+            raise ConfigError("quorum", self.quorum, "names a node twice: a majority would count it twice")
         _check_bytes("info", self.info, INFO_MAX)
         _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
         _check_timing(self.timing)

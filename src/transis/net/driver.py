@@ -24,7 +24,6 @@ from transis.model.contract import (
     Accepted,
     Configure,
     Delivered,
-    NodeOutput,
     Note,
     Originated,
     Persist,
@@ -35,16 +34,17 @@ from transis.model.contract import (
     Transmit,
 )
 from transis.model.errors import UsageError
+from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.model.ids import NodeId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.net.clock import NodeClock, boottime_us
 from transis.net.statedir import StateDirectory, new_boot_id
 from transis.net.transport import Statistics, Transport
-from transis.stack.node import Node
+from transis.stack.grouped import GroupedNode, GroupedOutput
 from transis.trace.recorder import Recorder, Sink
 
-Event = Delivered | Configure | Refused | Room | Stopped
+Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What an application is told, in this order of a node's outputs."""
 
 HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
@@ -70,7 +70,9 @@ class Driver:
         make_sink: Callable[[NodeId], Sink] | None = None,
         clock: NodeClock | None = None,
     ) -> None:
-        self.node = Node(replace(config, address=transport.address), state.stored, new_boot_id(), key)
+        self.node = GroupedNode(
+            replace(config, address=transport.address), state.stored, new_boot_id(), key, frozenset(config.quorum)
+        )
         self.view: View | None = None
         self._config = config
         self._transport = transport
@@ -170,6 +172,16 @@ class Driver:
         while taken < len(payloads):
             await self._room.wait()
             taken += self.submit(service, payloads[taken:], address, process)
+
+    def now(self) -> int:
+        """For who calls the node's other doors: the time to tell it. Call `attend` afterwards."""
+        if self._closed:
+            raise UsageError(f"the node has ended: {self._why}")
+        return self._now()
+
+    def attend(self) -> None:
+        """A door of the node was used from outside: carry out what came of it, soon."""
+        self._soon()
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -296,7 +308,7 @@ class Driver:
         self._why = output.why
         self._events.append(output)
 
-    def _tell(self, output: Delivered | Refused) -> None:
+    def _tell(self, output: Delivered | Refused | GroupOutput) -> None:
         self._events.append(output)
 
     def _nothing_to_do(self, output: Accepted | Originated | Note) -> None:
@@ -314,7 +326,7 @@ class Driver:
         return own | self._transport.statistics()
 
 
-_CARRY: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
+_CARRY: Final[dict[type[GroupedOutput], Callable[[Driver, Any], None]]] = {
     Transmit: Driver._transmit,
     Persist: Driver._persist,
     Delivered: Driver._tell,
@@ -322,6 +334,10 @@ _CARRY: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
     Refused: Driver._tell,
     Room: Driver._make_room,
     Stopped: Driver._stop,
+    GroupDelivered: Driver._tell,
+    GroupViewInstalled: Driver._tell,
+    GroupLeft: Driver._tell,
+    GroupRefused: Driver._tell,
     Accepted: Driver._nothing_to_do,
     Originated: Driver._nothing_to_do,
     Note: Driver._nothing_to_do,

@@ -14,13 +14,11 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-from transis.groups.encoding import CONTROL_ADDRESS, decode_address, encode_address
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.model.config import Config
 from transis.model.contract import (
     Configure,
     Delivered,
-    Lane,
     NodeOutput,
     Originated,
     OutboundRun,
@@ -33,6 +31,7 @@ from transis.model.ids import NodeId, ViewId
 from transis.model.limits import RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.stack.node import Node
+from transis.wire.address import CONTROL_ADDRESS, decode_address, encode_address
 from transis.wire.rejection import Rejection
 
 REQUESTS_MAX: Final = 4096
@@ -40,28 +39,6 @@ REQUESTS_MAX: Final = 4096
 
 GroupedOutput = NodeOutput | GroupOutput
 """What a node with groups hands to its driver, carried out in list order."""
-
-
-class _NodeBelow(Node):
-    """A node whose application lane is opened from above, and whose control lane is used from there."""
-
-    def _configure(self, output: Configure) -> None:
-        self._out.append(output)
-        if output.view.id.is_regular:
-            self._assembler.reset()
-
-    def open_application(self, now: int) -> None:
-        self._now = now
-        self._engine.open(now, Lane.APPLICATION)
-        self._drain()
-
-    def submit_control(self, now: int, run: OutboundRun, bound_to: ViewId | None) -> int:
-        self._now = now
-        if not self._running or self._stopped:
-            return 0
-        taken = self._engine.submit(now, Lane.CONTROL, run, bound_to)
-        self._drain()
-        return taken
 
 
 class GroupedNode:
@@ -75,7 +52,7 @@ class GroupedNode:
         key: bytes | None = None,
         quorum: frozenset[str] = frozenset(),
     ) -> None:
-        self._node = _NodeBelow(config, stored, boot, key)
+        self._node = Node(config, stored, boot, key, lane_opened_from_above=True)
         self._groups = GroupLayer(self._node.id, quorum)
         self._control: deque[ControlMessage] = deque()
         self._control_counter = 0

@@ -27,7 +27,7 @@ from transis.model.contract import (
     Transmit,
 )
 from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
-from transis.model.ids import NodeId
+from transis.model.ids import NodeId, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.stack.identity import Identity, Stage
@@ -47,7 +47,15 @@ IDENTITY_TICKET = 0
 
 
 class Node:
-    def __init__(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        stored: Mapping[str, int],
+        boot: int,
+        key: bytes | None = None,
+        *,
+        lane_opened_from_above: bool = False,
+    ) -> None:
         self._config = config.validated()
         if key is None and not config.plaintext:
             raise ConfigError("key", None, "datagrams are sealed: give a key of 32 bytes, or set plaintext if anybody may listen")
@@ -62,6 +70,7 @@ class Node:
         self._assembler = Assembler()
         self._counters: Counter[int] = Counter()
         self.rejections: Counter[str] = Counter()
+        self._lane_opened_from_above = lane_opened_from_above
         self._running = False
         self._stopped = False
         self._now = 0
@@ -100,6 +109,21 @@ class Node:
             self._out.append(Accepted(RunIds(process, first, taken, service, address)))
         self._drain()
         return taken
+
+    def submit_control(self, now: int, run: OutboundRun, bound_to: ViewId | None) -> int:
+        """For who works above this node: messages that go before the application's, also while its lane is held."""
+        self._now = now
+        if not self._running or self._stopped:
+            return 0
+        taken = self._engine.submit(now, Lane.CONTROL, run, bound_to)
+        self._drain()
+        return taken
+
+    def open_application(self, now: int) -> None:
+        """Who works above this node has settled what the view in force changed for it."""
+        self._now = now
+        self._engine.open(now, Lane.APPLICATION)
+        self._drain()
 
     def wake(self, now: int) -> None:
         self._now = now
@@ -226,11 +250,12 @@ class Node:
                 self._out.append(output)
 
     def _configure(self, output: Configure) -> None:
-        """A regular view ends all partial messages of the old one, and opens the application lane: nothing to exchange."""
+        """A regular view ends all partial messages of the old one; with nobody above, there is nothing to exchange in it."""
         self._out.append(output)
         if output.view.id.is_regular:
             self._assembler.reset()
-            self._engine.open(self._now, Lane.APPLICATION)
+            if not self._lane_opened_from_above:
+                self._engine.open(self._now, Lane.APPLICATION)
 
     def _transmit_control(self, packet: ControlPacket) -> None:
         self._out.append(Transmit(Audience.WORLD, Port.CONTROL, [self._sealer.seal(encode_control(packet))]))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
+from transis.model.groups import GroupOutput
 from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
@@ -62,7 +63,7 @@ class Recorder:
         self.flush()
         return self._memory.events
 
-    def observe(self, now_us: int, output: NodeOutput) -> None:
+    def observe(self, now_us: int, output: NodeOutput | GroupOutput) -> None:
         """Record one output of the node; outputs that are no evidence (packets, writes, room) pass unrecorded."""
         match output:
             case Delivered():

@@ -1,0 +1,253 @@
+"""What a client and its node say to each other: frames, typed, and how they lie in a stream of bytes.
+
+1. A frame is its length in 4 bytes, then a msgpack array with a tag in front. Tags are only ever appended; a layout never changes
+   under its tag. msgspec checks types, numbers and lengths before it makes room.
+2. Both directions have credit, in the bytes that `cost` counts: a Send or a stream frame may leave while credit is above zero,
+   and may overdraw it once, so that one large message always fits. Everything else is free: answers, receipts and credit
+   itself never wait behind a full window, and so a client that is behind can still send, join, leave and be answered.
+3. *Stream frames* (Stream, Changed, Left) are the one ordered stream of a process, the same order everywhere. The other
+   frames of a node say nothing about order.
+4. A client numbers its messages itself, from 1, in the order of its Sends: the node counts the same. Done and NotSent name them.
+5. Any bytes become frames or a rejection; after a rejection the stream is over.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from transis.model.groups import GroupView
+from transis.model.ids import ProcessId, ViewId
+from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.model.service import Service
+from transis.wire.rejection import Rejection
+
+SESSION_VERSION: Final = 1
+"""Of this protocol between a client and its node; both must have the same, and the one that does not is told which."""
+
+FRAME_MAX: Final = MESSAGE_MAX + (1 << 20)
+"""Bytes of one frame: the largest message with what goes with it."""
+
+BATCH_BYTES: Final = 256 * 1024
+"""Frames that hold several messages are closed when they have so many bytes: large enough to be cheap, small enough to share."""
+
+MESSAGE_COST: Final = 16
+"""Added to the length of each message when credit is counted, so that empty ones are not free."""
+
+QUESTION_MAX: Final = 64
+
+_LENGTH: Final = struct.Struct(">I")
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+
+
+class _Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Fields travel by position."""
+
+
+# --- from the client ----------------------------------------------------------------------------------------------------------
+
+
+class Hello(_Layout, frozen=True, tag=1):
+    """The first frame. `label` is for people who look at the node's status; `credit` is the window of its stream."""
+
+    version: _Count
+    label: Annotated[str, msgspec.Meta(max_length=128)]
+    credit: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
+
+
+class Join(_Layout, frozen=True, tag=2):
+    name: _Text
+
+
+class Leave(_Layout, frozen=True, tag=3):
+    name: _Text
+
+
+class Send(_Layout, frozen=True, tag=4):
+    """Consecutive messages with one address (wire.address) and service."""
+
+    address: Annotated[bytes, msgspec.Meta(max_length=ADDRESS_MAX)]
+    service: Service
+    payloads: Annotated[list[bytes], msgspec.Meta(min_length=1, max_length=RUN_MESSAGES_MAX)]
+
+
+class Credit(_Layout, frozen=True, tag=5):
+    """From the client: so many bytes of the stream were taken by the application. From the node: so many bytes of Sends were."""
+
+    amount: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
+
+
+class Ask(_Layout, frozen=True, tag=6):
+    """A question by its name ("statistics"); the Answer has the same number."""
+
+    number: _Count
+    question: Annotated[str, msgspec.Meta(max_length=QUESTION_MAX)]
+
+
+class Bye(_Layout, frozen=True, tag=7):
+    """The client goes on purpose: its groups see it leave, and what it sent is sent."""
+
+
+# --- from the node ------------------------------------------------------------------------------------------------------------
+
+
+class Welcome(_Layout, frozen=True, tag=33):
+    """`credit` is the window of this client's Sends. `process` is who it is to everybody: its private name."""
+
+    version: _Count
+    cluster: str
+    process: ProcessId
+    credit: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
+
+
+class Joined(_Layout, frozen=True, tag=34):
+    """The join came to its place in the order; its first view follows in the stream."""
+
+    name: str
+
+
+class NotJoined(_Layout, frozen=True, tag=35):
+    name: str
+    why: str
+
+
+class Stretch(msgspec.Struct, frozen=True, array_like=True):
+    """Consecutive messages of a Stream frame with places (seq, index), (seq, index + 1) and so on."""
+
+    seq: _Count
+    index: _Count
+    count: _Count
+
+
+class Stream(_Layout, frozen=True, tag=36):
+    """Messages of one sender with one address and service, counters from `first` on.
+
+    `view` is the configuration in force (regular or transitional), `sent_us` the sender's clock when the first of them got its
+    place. A client passes them to those streams whose groups it is in at this point of its own stream.
+    """
+
+    sender: ProcessId
+    address: bytes
+    service: Service
+    view: ViewId
+    sent_us: int
+    first: _Count
+    stretches: list[Stretch]
+    payloads: list[bytes]
+
+
+class Changed(_Layout, frozen=True, tag=37):
+    """A group view is in force from here on."""
+
+    view: GroupView
+
+
+class Left(_Layout, frozen=True, tag=38):
+    """The last word about a group: asked for, or put out for the reason given."""
+
+    name: str
+    why: str
+
+
+class Done(_Layout, frozen=True, tag=39):
+    """These messages of this client were delivered at its node, with what their service promises."""
+
+    first: _Count
+    count: _Count
+
+
+class NotSent(_Layout, frozen=True, tag=40):
+    """These messages of this client will not be sent."""
+
+    first: _Count
+    count: _Count
+    why: str
+
+
+class Answer(_Layout, frozen=True, tag=41):
+    """`value` is msgpack of whatever answers the question; empty with a reason in `why` when it cannot be answered."""
+
+    number: _Count
+    value: bytes
+    why: str = ""
+
+
+class Goodbye(_Layout, frozen=True, tag=42):
+    """The last frame: why the node ends this session."""
+
+    why: str
+
+
+ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye
+StreamFrame = Stream | Changed | Left
+NodeFrame = Welcome | Joined | NotJoined | Stream | Changed | Left | Done | NotSent | Answer | Goodbye | Credit
+Frame = ClientFrame | NodeFrame
+
+_encoder: Final = msgspec.msgpack.Encoder()
+CLIENT_FRAMES: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(ClientFrame)
+NODE_FRAMES: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(NodeFrame)
+
+
+def payload_cost(payloads: list[bytes]) -> int:
+    return sum(map(len, payloads)) + MESSAGE_COST * len(payloads)
+
+
+def cost(frame: Frame) -> int:
+    """What a frame takes of the credit of its direction; 0 for those that never wait."""
+    match frame:
+        case Send(payloads=payloads) | Stream(payloads=payloads):
+            return payload_cost(payloads)
+        case Changed(view=view):
+            return MESSAGE_COST * (len(view.members) + len(view.joined) + len(view.left) + 1)
+        case Left():
+            return MESSAGE_COST
+        case _:
+            return 0
+
+
+def encode_frame(frame: Frame) -> bytes:
+    body = _encoder.encode(frame)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Frames out of a stream of bytes, as they come. Keeps no more than one unfinished frame."""
+
+    def __init__(self, decoder: msgspec.msgpack.Decoder[Any]) -> None:
+        self._decoder = decoder
+        self._pending = bytearray()
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Any] | Rejection:
+        """The frames that are whole now. After a rejection the stream cannot be read on."""
+        pending = self._pending
+        pending += data
+        frames: list[Any] = []
+        position, have = 0, len(pending)
+        with memoryview(pending) as view:
+            while have - position >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(view, position)
+                if length > FRAME_MAX:
+                    return Rejection("length", f"a frame of {length} bytes, at most {FRAME_MAX} are allowed")
+                end = position + _LENGTH.size + length
+                if end > have:
+                    break
+                try:
+                    frames.append(self._decoder.decode(view[position + _LENGTH.size : end]))
+                except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+                    return Rejection("frame", str(error))
+                position = end
+        if position:
+            del pending[:position]
+        return frames
+
+
+def decode_value(value: bytes) -> Any:
+    """The value of an Answer."""
+    return msgspec.msgpack.decode(value)
+
+
+def encode_value(value: Any) -> bytes:
+    return _encoder.encode(value)
