@@ -7,6 +7,16 @@
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
     ├── MissingExtra         something optional is not installed: says which extra to install
+    ├── ConnectError         no session came about: says where a node was looked for, and how to start one
+    ├── SessionLost          the node behind a session is gone or ended it: says which and why; connect again
+    │   └── SlowConsumer     it ended it because this client did not take its messages
+    ├── NodeLost             the node embedded in this program is gone: says why
+    ├── JoinRefused          a group could not be joined, or the process was put out of it
+    ├── SendRefused          messages were not sent and will not be
+    ├── InDoubt              nobody knows whether messages were sent: the session was lost first
+    ├── CodecError           a message cannot be decoded: names its sender and id
+    ├── TransferError        the state of a group could not be had
+    │   └── TransferInterrupted   raised inside `load`: the provider is gone, another one will be asked
     └── InternalError        our bug: a broken invariant; the process must stop
 
 Peers cannot raise: what arrives from the network becomes a packet or a counted `Rejection` (wire room).
@@ -48,6 +58,46 @@ class MissingExtra(TransisError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional part: pip install 'transis[{extra}]'")
+
+
+class ConnectError(TransisError):
+    """There is no session."""
+
+
+class SessionLost(TransisError):
+    """The session is over, and not because this program closed it."""
+
+
+class SlowConsumer(SessionLost):
+    """The node did not want to keep so much for this client any longer."""
+
+
+class NodeLost(TransisError):
+    """The node embedded in this program has ended, and not because the program left."""
+
+
+class JoinRefused(TransisError):
+    """This process is not in the group."""
+
+
+class SendRefused(TransisError):
+    """The messages were not sent and will not be."""
+
+
+class InDoubt(TransisError):
+    """The messages may have been sent or not. docs/client.md says how to send them again safely."""
+
+
+class CodecError(TransisError):
+    """A message cannot be decoded; the iteration goes on behind it."""
+
+
+class TransferError(TransisError):
+    """The state of a group could not be had."""
+
+
+class TransferInterrupted(TransferError):
+    """What was loaded so far is worth nothing: `load` will be called again with the state from the beginning."""
 
 
 class InternalError(TransisError):

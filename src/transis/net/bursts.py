@@ -102,11 +102,14 @@ class BurstSender:
 
 
 class BurstReceiver:
-    """Reads one socket until it is empty. What comes from `own` was sent by this node and is not for it."""
+    """Reads one socket until it is empty. What comes from `own` was sent by this node and is not for it.
+
+    `ignored` are the sources whose datagrams are dropped unread: this node itself, and for tests those it is cut off from.
+    """
 
     def __init__(self, receiving: socket.socket, own: SocketAddress, *, gro: bool = True) -> None:
         self._socket = receiving
-        self._own = own[:2]
+        self.ignored: frozenset[tuple[str, int]] = frozenset({own[:2]})
         self.gro = "off"
         self.datagrams = 0
         self.calls = 0
@@ -135,7 +138,7 @@ class BurstReceiver:
             except OSError:
                 continue  # An error of an earlier datagram that the kernel tells us now: nothing arrived with it.
             self.calls += 1
-            if source[:2] == self._own:
+            if source[:2] in self.ignored:
                 continue
             if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                 self.cut_off += 1

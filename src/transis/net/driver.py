@@ -69,6 +69,7 @@ class Driver:
         key: bytes | None = None,
         make_sink: Callable[[NodeId], Sink] | None = None,
         clock: NodeClock | None = None,
+        on_note: Callable[[Note], None] | None = None,
     ) -> None:
         self.node = GroupedNode(
             replace(config, address=transport.address), state.stored, new_boot_id(), key, frozenset(config.quorum)
@@ -78,6 +79,7 @@ class Driver:
         self._transport = transport
         self._state = state
         self._on_events = on_events
+        self._on_note = on_note
         self._recorder = Recorder(self.node.id, make_sink(self.node.id)) if make_sink is not None else None
         self._clock = clock or NodeClock()
         self._writer = ThreadPoolExecutor(1, "transis-state")
@@ -311,7 +313,11 @@ class Driver:
     def _tell(self, output: Delivered | Refused | GroupOutput) -> None:
         self._events.append(output)
 
-    def _nothing_to_do(self, output: Accepted | Originated | Note) -> None:
+    def _note(self, output: Note) -> None:
+        if self._on_note is not None:
+            self._on_note(output)
+
+    def _nothing_to_do(self, output: Accepted | Originated) -> None:
         """Evidence only: the recorder had it."""
 
     # --- looking in -------------------------------------------------------------------------------------------------
@@ -323,7 +329,7 @@ class Driver:
     def statistics(self) -> Statistics:
         own: Statistics = {"state": self.node.state, "turns": self._turns, "wakes": self._wakes, "pauses": self._clock.pauses}
         own |= {"longest_pause_us": self._clock.longest_pause_us, "rejected": sum(self.node.rejections.values())}
-        return own | self._transport.statistics()
+        return own | self.node.statistics() | self._transport.statistics()
 
 
 _CARRY: Final[dict[type[GroupedOutput], Callable[[Driver, Any], None]]] = {
@@ -340,5 +346,5 @@ _CARRY: Final[dict[type[GroupedOutput], Callable[[Driver, Any], None]]] = {
     GroupRefused: Driver._tell,
     Accepted: Driver._nothing_to_do,
     Originated: Driver._nothing_to_do,
-    Note: Driver._nothing_to_do,
+    Note: Driver._note,
 }

@@ -24,6 +24,10 @@ BUFFER_BYTES: Final = 4 * 1024 * 1024
 SMALL_BUFFER_BYTES: Final = 1024 * 1024
 """Asked for on control and token sockets, and for sending."""
 
+HEADERS: Final = 320
+BOOKKEEPING: Final = 256
+"""Bytes of one datagram in a receive buffer beside its content, on Linux; other systems need no more."""
+
 SO_RCVBUFFORCE: Final = 33
 """Linux: beyond the system's limit, for whoever may administer the network."""
 IP_MULTICAST_ALL: Final = 49
@@ -96,6 +100,14 @@ def receive_buffer(opened: socket.socket) -> int:
     """The buffer's size as it was asked for: Linux doubles it for its own books."""
     size = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     return size // 2 if _ON_LINUX else size
+
+
+def datagrams_that_fit(opened: socket.socket, size: int) -> int:
+    """How many datagrams of this size the receive buffer holds, as the system counts: memory comes in powers of two, and each
+    datagram has its headers and its entry in the books.
+    """
+    room = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    return room // ((1 << (size + HEADERS - 1).bit_length()) + BOOKKEEPING)
 
 
 def _force(opened: socket.socket, wanted: int) -> None:

@@ -25,7 +25,15 @@ from transis.net.addresses import PORT_MAX, Endpoint, SocketAddress, configured_
 from transis.net.bursts import BurstReceiver, BurstSender
 from transis.net.clock import boottime_us
 from transis.net.interfaces import Interface
-from transis.net.sockets import BUFFER_BYTES, SMALL_BUFFER_BYTES, aim_multicast, open_group, open_unicast, size_buffers
+from transis.net.sockets import (
+    BUFFER_BYTES,
+    SMALL_BUFFER_BYTES,
+    aim_multicast,
+    datagrams_that_fit,
+    open_group,
+    open_unicast,
+    size_buffers,
+)
 from transis.net.statedir import new_boot_id
 
 ADDRESSES_MAX: Final = 1024
@@ -85,9 +93,12 @@ class _Sockets:
 
     def __init__(self, opened: Mapping[Port, socket.socket], interface: Interface, offload: Offload) -> None:
         self._opened = opened
+        self._interface = interface
         self._scope = interface.index
         token = opened[Port.TOKEN]
         own: SocketAddress = token.getsockname()
+        self._own = own[:2]
+        self._severed: frozenset[Endpoint] = frozenset()
         self.own = Endpoint(interface.address, own[1])
         warnings = (size_buffers(opened[port], BUFFERS[port], port.name.lower()) for port in Port)
         self.warnings = [warning for warning in warnings if warning]
@@ -103,6 +114,9 @@ class _Sockets:
     def files(self) -> dict[Port, int]:
         return {port: one.fileno() for port, one in self._opened.items()}
 
+    def datagrams_that_fit(self, size: int) -> int:
+        return datagrams_that_fit(self._opened[Port.DATA], size)
+
     def endpoint(self, address: str) -> Endpoint | None:
         """What a peer's address means; nonsense is counted."""
         if address not in self._read:
@@ -116,10 +130,25 @@ class _Sockets:
 
     def send(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
         """An address of the other IP version, or without room for a mesh node's three ports, is nobody's."""
+        if to in self._severed:
+            return
         if to.port <= PORT_MAX and to.host.version == self.own.host.version:
             self.sender.send(datagrams, to.for_socket(self._scope))
         else:
             self.unaddressed += 1
+
+    def sever(self, endpoints: Iterable[Endpoint]) -> None:
+        """Neither hear these nor send to them, until told otherwise; each at its token port and a mesh node's two others."""
+        chosen = list(endpoints)
+        self._severed = frozenset(one.shifted(by) for one in chosen for by in MESH_OFFSET.values())
+        sources = {(host, one.port) for one in chosen for host in self._spellings(one)}
+        for receiver in self.receivers.values():
+            receiver.ignored = frozenset({self._own, *sorted(sources)})
+
+    def _spellings(self, endpoint: Endpoint) -> tuple[str, ...]:
+        """How the system spells a source: a link-local one with the name of our interface."""
+        host = str(endpoint.host).partition("%")[0]
+        return (host, f"{host}%{self._interface.name}")
 
     def statistics(self) -> Statistics:
         lost: Counter[str] = self.sender.lost
@@ -192,6 +221,13 @@ class MulticastTransport:
     def install(self, addresses: Iterable[str]) -> None:
         """The group is the same whoever is in it."""
 
+    def datagrams_that_fit(self, size: int) -> int:
+        """How many datagrams of this size may wait unread before the system throws some away."""
+        return self._sockets.datagrams_that_fit(size)
+
+    def sever(self, endpoints: Iterable[Endpoint]) -> None:
+        self._sockets.sever(endpoints)
+
     def statistics(self) -> Statistics:
         return {"transport": "multicast"} | self._sockets.statistics()
 
@@ -255,6 +291,13 @@ class MeshTransport:
 
     def install(self, addresses: Iterable[str]) -> None:
         self._known.install(addresses)
+
+    def datagrams_that_fit(self, size: int) -> int:
+        """How many datagrams of this size may wait unread before the system throws some away."""
+        return self._sockets.datagrams_that_fit(size)
+
+    def sever(self, endpoints: Iterable[Endpoint]) -> None:
+        self._sockets.sever(endpoints)
 
     def statistics(self) -> Statistics:
         figures: Statistics = {"transport": "mesh", "known": len(self._known.world())}

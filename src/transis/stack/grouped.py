@@ -216,6 +216,16 @@ class GroupedNode:
         known = self._groups.table.groups.get(group)
         return 0 if known is None else len(known.members)
 
+    def groups(self, most: int) -> list[tuple[str, int, int]]:
+        """The first groups of the configuration by name: their members, and how many of them are processes of this node."""
+        first = sorted(self._groups.table.groups.values(), key=lambda group: group.name)[:most]
+        return [(group.name, len(group.members), sum(one.node == self.id for one in group.members)) for group in first]
+
+    def statistics(self) -> dict[str, int]:
+        """Figures for an operator: the engine's, what was thrown away by what was wrong with it, how many groups there are."""
+        rejected = {f"rejected_{kind.replace(' ', '_')}": count for kind, count in sorted(self.rejections.items())}
+        return self._node.statistics() | rejected | {"groups": len(self._groups.table.groups)}
+
     def check(self) -> None:
         self._node.check()
         self._groups.check()

@@ -272,6 +272,9 @@ class Node:
     def coverage(self) -> dict[tuple[str, str], int]:
         return self._engine.coverage
 
+    def statistics(self) -> dict[str, int]:
+        return self._engine.statistics()
+
     def check(self) -> None:
         if self._running:
             self._engine.check()

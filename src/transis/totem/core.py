@@ -54,6 +54,10 @@ class Core:
         self.forming: Ring | None = None
         self._tickets = 0
         self._packet_id = 0
+        self.retransmitted = 0
+        """Datagrams sent again because somebody asked for them."""
+        self.requested = 0
+        """Datagrams asked for; one that is asked for at several visits counts at each."""
 
     def emit(self, output: Output) -> None:
         self.out.append(output)

@@ -39,6 +39,7 @@ Packet = Burst | Token | Join | Commit | Beacon | Wake
 
 TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
 """Timers that accuse somebody else: when they fire late, it was this node that was away."""
+RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 
 class Engine:
@@ -221,6 +222,28 @@ class Engine:
     @property
     def coverage(self) -> dict[tuple[str, str], int]:
         return dict(self._core.coverage)
+
+    def statistics(self) -> dict[str, int]:
+        """Figures for an operator. A token counts as lost in the state in which its timer was believed."""
+        core, ring = self._core, self._core.ring
+        figures = {f"tokens_lost_{state.value.lower()}": self._fired(state, Event.TOKEN_LOSS) for state in RUNNING}
+        return figures | {
+            "tokens_sent_again": sum(self._fired(state, Event.TOKEN_RETRANSMIT) for state in RUNNING),
+            "rotations": core.pace.rotations,
+            "last_rotation_us": core.pace.last_rotation_us,
+            "token_loss_us": core.pace.token_loss_us,
+            "health": core.pace.health,
+            "retransmitted": core.retransmitted,
+            "requested": core.requested,
+            "ring_backlog_bytes": ring.last_backlog,
+            "outbox_bytes": core.outbox.queued(),
+            "unsafe_datagrams": ring.store.highest - ring.safe_upto,
+            "window": core.config.window.window,
+            "window_used": ring.last_fcc,
+        }
+
+    def _fired(self, state: State, event: Event) -> int:
+        return self._core.coverage[state.value, event.value]
 
     def check(self) -> None:
         """Assert every invariant; the simulator calls it after each step."""

@@ -23,6 +23,8 @@ class Pace:
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
         self.health = 0
+        self.rotations = 0
+        self.last_rotation_us = 0
         self._good_rotations = 0
         self._rotation_us = 0
         self._members = 1
@@ -34,6 +36,8 @@ class Pace:
 
     def saw_rotation(self, rotation_us: int) -> None:
         """Remember the longest recent rotation; older ones fade by 1/64 a rotation."""
+        self.rotations += 1
+        self.last_rotation_us = rotation_us
         self._rotation_us = max(rotation_us, self._rotation_us - (self._rotation_us >> 6))
         self._good_rotations += 1
         if self._good_rotations >= 64 and self.health:

@@ -31,6 +31,9 @@ class Ring:
         """Basic datagrams delivered on receipt, ahead of their place."""
         self.my_last = 0
         self.my_last_backlog = 0
+        self.last_fcc = 0
+        """Datagrams of the last rotation and bytes queued at everybody, as the token said when it left here."""
+        self.last_backlog = 0
         self.last_missing = 0
         self.own_seq = 0
         """The last sequence number that I assigned on this ring."""

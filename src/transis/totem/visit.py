@@ -115,6 +115,7 @@ class Visit:
         self._multicast(answered)
         count = sum(map(len, answered))
         if count:
+            self._core.retransmitted += count
             self._core.note("retransmitted", count=count)
         return Requests(count, left[:RTR_RANGES_MAX])
 
@@ -210,6 +211,7 @@ class Visit:
     def _request_missing(self, ring: Ring, token: Token) -> None:
         room = RTR_RANGES_MAX - len(token.rtr)
         mine = ring.store.missing(min(ring.seq_seen, token.seq), RTR_RANGES_MAX)
+        self._core.requested += sum(last - first + 1 for first, last in mine)
         if mine and mine[-1][1] == token.seq:
             self._core.trap(Trap.TAIL_LOST)
         token.rtr = _merge(token.rtr, mine) if room > 0 else token.rtr
@@ -220,6 +222,7 @@ class Visit:
         token.fcc = max(0, token.fcc - ring.my_last) + sent
         token.backlog = max(0, token.backlog - ring.my_last_backlog) + my_backlog
         ring.my_last, ring.my_last_backlog = sent, my_backlog
+        ring.last_fcc, ring.last_backlog = token.fcc, token.backlog
 
     def _pass_on(self, ring: Ring, token: Token) -> None:
         ring.forwarded_idle = is_idle(token)

@@ -107,6 +107,10 @@ class Outbox:
         """Bytes that could be sent now."""
         return sum(queues.bytes for queues in self._open_lanes())
 
+    def queued(self) -> int:
+        """Bytes that wait, those of a held lane too."""
+        return sum(queues.bytes for queues in self._lanes.values())
+
     def has_work(self) -> bool:
         return any(self._open_lanes())
 

@@ -38,6 +38,9 @@ MESSAGE_COST: Final = 16
 
 QUESTION_MAX: Final = 64
 
+TOO_SLOW: Final = "too slow: "
+"""How the Goodbye of a client begins that did not keep up with its stream."""
+
 _LENGTH: Final = struct.Struct(">I")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
@@ -219,6 +222,11 @@ class FrameReader:
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any]) -> None:
         self._decoder = decoder
         self._pending = bytearray()
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of the frame that is not whole yet."""
+        return len(self._pending)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Any] | Rejection:
         """The frames that are whole now. After a rejection the stream cannot be read on."""

@@ -67,6 +67,14 @@ class Payloads(Sequence[memoryview]):
         starts = range(self._position + self._first * length, self._position + self._end * length, length)
         return iter([stream[start : start + length] for start in starts])
 
+    def copies(self) -> list[bytes]:
+        """Each in memory of its own: for who keeps them longer than the burst they came in."""
+        whole, length = self._stream.obj, self._run.length
+        if not length or not isinstance(whole, bytes):
+            return list(map(bytes, self))
+        starts = range(self._position + self._first * length, self._position + self._end * length, length)
+        return [whole[start : start + length] for start in starts]
+
     def _cut(self, message: int) -> memoryview:
         start = self._run.end_of(message - 1) if message else 0
         return self._stream[self._position + start : self._position + self._run.end_of(message)]

@@ -1,0 +1,283 @@
+"""The sessions of a node on sockets: Unix, sealed TCP, and pairs that were made elsewhere.
+
+1. All connections are served in the loop of the driver. What the node tells goes to the host at once and to the sockets once per
+   turn of the loop, one write for each client with everything it may have.
+2. Whatever happens in one connection is the end of that one at most. What happens in the host is the node's own.
+3. A socket file that nobody listens on is replaced; one with a living server behind it is not.
+4. When the node ends, for whatever reason, every client is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from transis.model.contract import NEVER, Stopped
+from transis.model.errors import ConfigError, UsageError
+from transis.net.addresses import Endpoint
+from transis.net.driver import Driver, Event
+from transis.net.sessionlink import SLICE, Patience, SessionLink, log
+from transis.stack.sessions import SessionHost
+from transis.wire.rejection import Rejection
+from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
+
+UNIX_PATH_MAX: Final = 107
+"""Bytes of a socket's path: the kernel has room for 108 with the end mark."""
+BACKLOG: Final = 1024
+STRANGERS_MAX: Final = 256
+"""Connections beyond those that may have sessions, for clients that are on their way in or out. Others are turned away."""
+UNFINISHED_MAX: Final = 256 << 20
+"""Bytes of unfinished frames of all connections. Who needs more of it when it is used up is turned away."""
+
+
+class Connection(Protocol):
+    """One client's way in, whatever it is made of: a SessionLink, or the seat of a thread in the same process."""
+
+    process: int | None
+    is_ending: bool
+
+    def pump(self) -> None: ...
+    def linger(self) -> None: ...
+    def refuse(self, why: str) -> None: ...
+    def abort(self) -> None: ...
+
+
+class SessionServer:
+    """Give `hear` to the driver as its `on_events`, or call it from there. Everything else is for one running loop."""
+
+    def __init__(self, driver: Driver, host: SessionHost, patience: Patience | None = None) -> None:
+        self.host = host
+        self.patience = patience or Patience()
+        self.rejections: Counter[str] = Counter()
+        self.buffer = memoryview(bytearray(SLICE))
+        self._driver = driver
+        self._now = 0
+        self._links: dict[Connection, None] = {}
+        self._sessions: dict[int, Connection] = {}
+        self._servers: list[asyncio.Server] = []
+        self._paths: dict[str, int] = {}
+        self._watch: asyncio.Task[None] | None = None
+        self._unfinished = 0
+        self._flush_arranged = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_for = NEVER
+        self._empty = asyncio.Event()
+        self._closed = False
+
+    # --- ways in ----------------------------------------------------------------------------------------------------
+
+    async def listen_unix(self, path: str | Path, mode: int = 0o600) -> None:
+        """Clients of this machine; `mode` says whose."""
+        self.begin()
+        listener = bind_unix(str(path), mode)
+        self._paths[str(path)] = os.stat(path).st_ino
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(lambda: SessionLink(self), sock=listener, backlog=BACKLOG))
+
+    async def listen_tcp(self, endpoint: Endpoint, key: bytes) -> tuple[str, int]:
+        """Clients of other machines, who have the key; where it listens, for a port that was left to the system."""
+        self.begin()
+        SealedStream(key, bytes(RANDOM_SIZE), is_client=False)
+        loop = asyncio.get_running_loop()
+        address, port = endpoint.for_socket()[:2]
+        try:
+            server = await loop.create_server(lambda: self._sealed(key), address, port, backlog=BACKLOG)
+        except OSError as error:
+            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {error.strerror or error}") from None
+        self._servers.append(server)
+        host, chosen = server.sockets[0].getsockname()[:2]
+        return host, chosen
+
+    def _sealed(self, key: bytes) -> SessionLink:
+        return SessionLink(self, SealedStream(key, os.urandom(RANDOM_SIZE), is_client=False))
+
+    async def adopt(self, connection: socket.socket) -> None:
+        """A stream socket that somebody else connected, such as one of a pair."""
+        self.begin()
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
+
+    def begin(self) -> None:
+        """There will be clients; for who brings connections of its own kind, once they are wanted."""
+        if self._closed:
+            raise UsageError("the session server is closed")
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._watch_the_node())
+
+    async def _watch_the_node(self) -> None:
+        """A node that fails says nothing itself."""
+        try:
+            why = await self._driver.ended()
+        except Exception as failure:
+            why = f"it failed: {failure}"
+        self.host.hear(self.now(), [Stopped(why)])
+        self.worked()
+
+    # --- the node ---------------------------------------------------------------------------------------------------
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """What the driver tells its application."""
+        self.host.hear(self.now(), events)
+        self.worked()
+
+    def now(self) -> int:
+        """The node's time; when it has ended, the last one."""
+        with suppress(UsageError):
+            self._now = self._driver.now()
+        return self._now
+
+    def worked(self) -> None:
+        """Something was done with the host: the node may have outputs, clients may have frames, timers may have changed."""
+        self._driver.attend()
+        if not self._flush_arranged:
+            self._flush_arranged = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """The host may have sessions that other ways lead to; those are not served here."""
+        self._flush_arranged = False
+        for process in self.host.over():
+            if process in self._sessions:
+                self._sessions[process].linger()
+        for process in self.host.ready():
+            if process in self._sessions:
+                self._sessions[process].pump()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """A timer that is set too early stays: when it fires, it is set anew."""
+        deadline = self.host.deadline()
+        if deadline >= self._timer_for or self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_for = deadline
+        wait_us = max(0, deadline - self.now())
+        self._timer = asyncio.get_running_loop().call_later(wait_us / 1e6, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer, self._timer_for = None, NEVER
+        try:
+            self.host.wake(self.now())
+        finally:
+            self.worked()
+
+    # --- what connections say ---------------------------------------------------------------------------------------
+
+    def made(self, link: Connection) -> bool:
+        if self._closed or len(self._links) >= self.host.policy.sessions_max + STRANGERS_MAX:
+            return False
+        self._links[link] = None
+        return True
+
+    def introduced(self, link: Connection, process: int) -> None:
+        self._sessions[process] = link
+        log.info("session %s connected", link)
+
+    def lost(self, link: Connection) -> None:
+        self._links.pop(link, None)
+        process = link.process
+        if process is not None and self._sessions.pop(process, None) is not None:
+            if not link.is_ending:
+                log.info("session %s ended: its connection was closed", link)
+            self.host.forget(self.now(), process)
+            self.worked()
+        if not self._links:
+            self._empty.set()
+
+    def keeps(self, more: int) -> bool:
+        self._unfinished += more
+        return more <= 0 or self._unfinished <= UNFINISHED_MAX
+
+    def rejected(self, link: Connection, rejection: Rejection) -> None:
+        """Counted by what was wrong; an operator is told of the first of each kind."""
+        self.rejections[rejection.field] += 1
+        if self.rejections[rejection.field] == 1:
+            log.warning("session %s sent what cannot be read (%s): %s", link, rejection.field, rejection.why)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def close(self, why: str = "the node is going down") -> None:
+        """Say Goodbye to everybody and wait, but not for long, until they have read it."""
+        if self._closed:
+            return
+        self._closed = True
+        for server in self._servers:
+            server.close()
+        for path, inode in self._paths.items():
+            _unlink_own(path, inode)
+        for link in list(self._links):
+            link.refuse(why)
+        self._flush()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        await self._wait_for_links()
+
+    async def _wait_for_links(self) -> None:
+        self._empty.clear()
+        try:
+            async with asyncio.timeout(self.patience.linger_s):
+                while self._links:
+                    await self._empty.wait()
+                    self._empty.clear()
+        except TimeoutError:
+            for link in list(self._links):
+                link.abort()
+
+
+def bind_unix(path: str, mode: int) -> socket.socket:
+    """A socket that listens at this path, with these permissions from its first moment."""
+    size = len(os.fsencode(path))
+    if size > UNIX_PATH_MAX:
+        raise ConfigError("sessions.socket", path, f"the path of a socket has at most {UNIX_PATH_MAX} bytes, this has {size}")
+    _make_way(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        os.fchmod(listener.fileno(), mode)  # Linux makes the file with this mode, less the umask.
+        listener.bind(path)
+        os.chmod(path, mode)
+    except OSError as error:
+        listener.close()
+        raise ConfigError("sessions.socket", path, f"nobody can listen there: {error.strerror or error}") from None
+    return listener
+
+
+def _make_way(path: str) -> None:
+    try:
+        kind = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError("sessions.socket", path, f"cannot be looked at: {error.strerror}") from None
+    if not stat.S_ISSOCK(kind):
+        raise ConfigError("sessions.socket", path, "there is a file that is no socket: remove it or choose another path")
+    if _is_alive(path):
+        raise ConfigError("sessions.socket", path, "another server listens there: stop it or choose another path")
+    os.unlink(path)
+
+
+def _is_alive(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True  # It is busy, or not ours to ask: in doubt it lives.
+    return True
+
+
+def _unlink_own(path: str, inode: int) -> None:
+    """Unless somebody has put another one there."""
+    with suppress(OSError):
+        if os.stat(path).st_ino == inode:
+            os.unlink(path)

@@ -1,0 +1,138 @@
+"""What a node tells its application -> what its sessions are told.
+
+1. Messages, views and last words about groups go into the streams of those they are for, in the order of the node's outputs.
+2. Answers and receipts leave beside the streams.
+3. A full queue is the end of its session, and of no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
+from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.ids import NodeId, ViewId
+from transis.stack.outbound import Outbound
+from transis.stack.requests import Requests
+from transis.stack.session import Parcel, Session
+from transis.stack.streaming import OpenFrame
+from transis.stack.turns import Turns
+from transis.wire.session import Changed, Left, NotSent, cost
+
+HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput
+"""What a node tells its application."""
+
+
+class Hearing:
+    """`too_slow` ends a session whose queue is full, `stopped` all of them."""
+
+    def __init__(
+        self,
+        me: NodeId,
+        sessions: Mapping[int, Session],
+        outbound: Outbound,
+        turns: Turns,
+        requests: Requests,
+        too_slow: Callable[[int, Session], None],
+        stopped: Callable[[int, str], None],
+    ) -> None:
+        self._me = me
+        self._sessions = sessions
+        self._outbound = outbound
+        self._turns = turns
+        self._requests = requests
+        self._too_slow = too_slow
+        self._stopped = stopped
+        self._frame = OpenFrame()
+        self._configuration: ViewId | None = None
+
+    def hear(self, now: int, events: Sequence[HostEvent]) -> None:
+        me, frame = self._me, self._frame
+        for event in events:
+            if isinstance(event, GroupDelivered):
+                if not frame.add(event):
+                    self._close_frame(now)
+                    frame.begin(event, self._configuration or event.run.view)
+            elif isinstance(event, Delivered):
+                if event.process.node == me:
+                    self._delivered_own(event)
+            else:
+                self._close_frame(now)
+                _HEAR[type(event)](self, now, event)
+        self._close_frame(now)
+
+    def _delivered_own(self, run: Delivered) -> None:
+        session = self._sessions.get(run.process.number)
+        if session is not None and not session.is_over:
+            self._outbound.done(session, run.first_counter, len(run.payloads))
+
+    def _close_frame(self, now: int) -> None:
+        """To all recipients, the same parcel."""
+        recipients = self._frame.recipients
+        if recipients is None:
+            return
+        messages = self._frame.messages
+        parcel = self._frame.close()
+        for recipient in recipients:
+            session = self._sessions.get(recipient.process)
+            if session is not None:
+                session.received += messages
+                self._stream(now, session, parcel)
+
+    def _stream(self, now: int, session: Session, parcel: Parcel) -> None:
+        if session.is_over or session.departing:
+            return
+        if not self._outbound.push(now, session, parcel):
+            self._too_slow(now, session)
+
+    def _view_installed(self, now: int, event: GroupViewInstalled) -> None:
+        """A view for a process that was not in the group is the answer to its join."""
+        name, frame = event.view.name, Changed(event.view)
+        parcel = Parcel(frame, cost(frame))
+        for number in event.processes:
+            session = self._sessions.get(number)
+            if session is None or session.is_over:
+                continue
+            self._requests.entered(now, session, name)
+            self._stream(now, session, parcel)
+
+    def _left(self, now: int, event: GroupLeft) -> None:
+        session = self._sessions.get(event.process)
+        if session is not None and not session.is_over:
+            frame = Left(event.name, event.why)
+            self._stream(now, session, Parcel(frame, cost(frame)))
+            self._requests.left(now, session, event.name)
+
+    def _refused_join(self, now: int, event: GroupRefused) -> None:
+        session = self._sessions.get(event.process)
+        if session is not None and not session.is_over:
+            self._requests.refused(now, session, event.name, event.why)
+
+    def _refused_messages(self, now: int, event: Refused) -> None:
+        session = self._sessions.get(event.ids.process)
+        if session is not None and not session.is_over:
+            self._outbound.answer(session, NotSent(event.ids.first_counter, event.ids.count, event.why))
+
+    def _configured(self, now: int, event: Configure) -> None:
+        self._configuration = event.view.id
+        self._room(now, event)
+
+    def _room(self, now: int, event: Room | Configure) -> None:
+        """A node that was full, or did not run yet, takes messages and requests again."""
+        self._turns.go_on(now)
+        self._requests.go_on(now)
+
+    def _node_stopped(self, now: int, event: Stopped) -> None:
+        self._stopped(now, event.why)
+
+
+_HEAR: Final[dict[type[HostEvent], Callable[[Hearing, int, Any], None]]] = {
+    GroupViewInstalled: Hearing._view_installed,
+    GroupLeft: Hearing._left,
+    GroupRefused: Hearing._refused_join,
+    Refused: Hearing._refused_messages,
+    Configure: Hearing._configured,
+    Room: Hearing._room,
+    Stopped: Hearing._node_stopped,
+}

@@ -1,0 +1,100 @@
+"""Runs of the order -> Stream frames: the hot path of a node with clients. One step per run, none per message or per client.
+
+1. Runs that go on from each other (sender, address, service, recipients, next counter) share a frame until it has BATCH_BYTES;
+   whoever tells the clients anything else closes the frame first, so that one open frame is enough to keep the order.
+2. Payloads are copied out here: a slice would keep the whole burst it was cut from in memory for as long as a slow client needs.
+3. A frame is made once and shared by all its recipients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transis.model.contract import Delivered
+from transis.model.groups import GroupDelivered, Recipient
+from transis.model.ids import ProcessId, ViewId
+from transis.model.service import Service
+from transis.stack.session import Parcel
+from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream, Stretch
+from transis.wire.stream import Payloads
+
+
+class OpenFrame:
+    """The frame that runs are being put into, if there is one."""
+
+    __slots__ = (
+        "_address",
+        "_cost",
+        "_first",
+        "_next",
+        "_payloads",
+        "_sender",
+        "_sent_us",
+        "_service",
+        "_stretches",
+        "_view",
+        "recipients",
+    )
+
+    def __init__(self) -> None:
+        self.recipients: Sequence[Recipient] | None = None
+        self._sender: ProcessId | None = None
+        self._view: ViewId | None = None
+        self._address = b""
+        self._service = Service.BASIC
+        self._sent_us = 0
+        self._first = self._next = 0
+        self._stretches: list[Stretch] = []
+        self._payloads: list[bytes] = []
+        self._cost = 0
+
+    def add(self, event: GroupDelivered) -> bool:
+        """Put a run in; False if it does not go on from what is there.
+
+        Recipients are the same object as long as nothing about the groups changed, and are not compared further.
+        """
+        run, recipients = event
+        if (
+            recipients is not self.recipients
+            or run.first_counter != self._next
+            or self._cost >= BATCH_BYTES
+            or run.process != self._sender
+            or run.address != self._address
+            or run.service is not self._service
+        ):
+            return False
+        self._put(run)
+        return True
+
+    def begin(self, event: GroupDelivered, view: ViewId) -> None:
+        """With a run that goes on from nothing; `view` is the configuration in force."""
+        assert self.recipients is None, "the frame before was closed"
+        run, self.recipients = event
+        self._sender, self._address, self._service = run.process, run.address, run.service
+        self._view, self._sent_us = view, run.origin_us
+        self._first = self._next = run.first_counter
+        self._put(run)
+
+    def _put(self, run: Delivered) -> None:
+        payloads, place, new = self._payloads, run.place, run.payloads
+        before = len(payloads)
+        payloads.extend(new.copies() if isinstance(new, Payloads) else map(bytes, new))
+        count = len(payloads) - before
+        self._next += count
+        self._cost += (len(payloads[-1]) if count == 1 else sum(map(len, payloads[before:]))) + MESSAGE_COST * count
+        self._stretches.append(Stretch(place[0], place[1], count))
+
+    def close(self) -> Parcel:
+        """The frame; the next one begins empty."""
+        assert self._sender is not None, "there is a frame to close"
+        assert self._view is not None
+        frame = Stream(
+            self._sender, self._address, self._service, self._view, self._sent_us, self._first, self._stretches, self._payloads
+        )
+        parcel = Parcel(frame, self._cost)
+        self.recipients, self._stretches, self._payloads, self._cost = None, [], [], 0
+        return parcel
+
+    @property
+    def messages(self) -> int:
+        return len(self._payloads)

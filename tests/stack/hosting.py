@@ -1,0 +1,106 @@
+"""One node alone with its sessions, stepped by hand: a ring of one, and clients that keep what they were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transis.model.config import Config, Window
+from transis.model.contract import Configure, Delivered, Persist, Refused, Room, Stopped
+from transis.model.groups import (
+    Address,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    group_id,
+)
+from transis.model.service import Service
+from transis.stack.grouped import GroupedNode
+from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
+from transis.wire.address import encode_address
+from transis.wire.session import SESSION_VERSION, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
+
+PLENTY = 1 << 30
+STEP_US = 20_000
+EVENTS = (Delivered, Configure, Refused, Room, Stopped, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled)
+
+
+class Alone:
+    """`seen[p]` is everything that left for process p, in order. Who is in `deaf` is not served: its socket is full."""
+
+    def __init__(self, policy: SessionPolicy | None = None, window: Window | None = None, *, start: bool = True) -> None:
+        config = Config(name="ann", address="ann:1", window=window or Window(), plaintext=True)
+        self.node = GroupedNode(config, {}, 500)
+        self.host = SessionHost(self.node, "tests", policy)
+        self.now = 0
+        self.seen: dict[int, list[NodeFrame]] = {}
+        self.deaf: set[int] = set()
+        if start:
+            self.start()
+
+    def start(self) -> None:
+        self.node.start(self.now)
+        self.settle()
+
+    def settle(self, turns: int = 10) -> None:
+        """Let the ring turn for a while, and take whatever may leave."""
+        for _ in range(turns):
+            self.step(min(STEP_US, max(0, self.node.deadline() - self.now)))
+
+    def step(self, pause_us: int = 0) -> None:
+        self.now += pause_us
+        if self.node.deadline() <= self.now:
+            self.node.wake(self.now)
+        if self.host.deadline() <= self.now:
+            self.host.wake(self.now)
+        self.carry_out()
+        self.take()
+
+    def carry_out(self) -> None:
+        while outputs := self.node.outputs():
+            for output in outputs:
+                if isinstance(output, Persist):
+                    self.node.persisted(self.now, output.ticket)
+            self.hear(*(output for output in outputs if isinstance(output, EVENTS)))
+
+    def hear(self, *events: HostEvent) -> None:
+        self.host.hear(self.now, events)
+        self.host.check()
+
+    def take(self) -> None:
+        for process in self.host.ready():
+            if process not in self.deaf:
+                self.seen.setdefault(process, []).extend(parcel.frame for parcel in self.host.take(process))
+        self.host.check()
+
+    def connect(self, credit: int = PLENTY, label: str = "") -> int:
+        return self.host.connect(self.now, Hello(SESSION_VERSION, label, credit))
+
+    def say(self, process: int, *frames: ClientFrame) -> None:
+        for frame in frames:
+            self.host.receive(self.now, process, frame)
+            self.host.check()
+
+    def member(self, *names: str, credit: int = PLENTY) -> int:
+        """A new process that is in these groups."""
+        process = self.connect(credit)
+        self.say(process, *map(Join, names))
+        self.settle()
+        return process
+
+    def send(self, process: int, group: str, *payloads: bytes, service: Service = Service.AGREED) -> None:
+        self.say(process, send_to(group, payloads, service))
+
+    def payloads(self, process: int) -> list[bytes]:
+        """What the process was streamed."""
+        return [data for frame in self.seen.get(process, ()) if isinstance(frame, Stream) for data in frame.payloads]
+
+    def goodbyes(self, process: int) -> list[str]:
+        return [frame.why for frame in self.seen.get(process, ()) if isinstance(frame, Goodbye)]
+
+    def tail(self, process: int, kind: type[NodeFrame]) -> list[NodeFrame]:
+        return [frame for frame in self.seen.get(process, ()) if isinstance(frame, kind)]
+
+
+def send_to(group: str, payloads: Sequence[bytes], service: Service = Service.AGREED) -> Send:
+    return Send(encode_address(Address((group_id(group),))), service, list(payloads))
