@@ -27,7 +27,7 @@ from transis.wire.envelope import KEY_SIZE
 
 TransportKind = Literal["multicast", "mesh"]
 
-REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100)
+REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
 """What a node on real sockets uses unless told otherwise: twice as fast as the cautious default that the simulator explores."""
 ROOM_PARTS: Final = (3, 4)
 """The window may fill this part of a receive buffer; the rest is for retransmissions and for who sends ahead of the token."""

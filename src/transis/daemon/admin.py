@@ -1,0 +1,207 @@
+"""The admin socket: one JSON object per line in, one per line out, so that `socat - UNIX:PATH` is a client too.
+
+    {"do": "status"}            ->  {"ok": true, "node": "ann", ...}
+    {"do": "log", "level": "x"} ->  {"ok": false, "why": "..."}
+
+1. The socket belongs to the daemon's user (mode 0600); whoever can open it may administer.
+2. Lines, connections and answers are bounded. A wrong line is answered, one that is too long ends its connection.
+3. Faults (cut, heal) exist only when the settings allow them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+import msgspec
+
+from transis.daemon.loading import renamed
+from transis.daemon.logs import LOGGER, set_level
+from transis.daemon.reports import Report, Reports
+from transis.model.errors import ConfigError, UsageError
+from transis.net.sessionserver import bind_unix
+
+OWNER_ONLY: Final = 0o600
+LINE_MAX: Final = 65_536
+CONNECTIONS_MAX: Final = 64
+ROWS: Final = 1_000
+"""Groups or sessions in one answer unless more are asked for."""
+ADDRESSES_MAX: Final = 1_024
+"""Names whose last address is remembered, for cutting links to who is not in the view."""
+
+Rows = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+"""An answer is made in one go, and the node waits for it: more would be felt on the ring."""
+
+
+class _Request(msgspec.Struct, frozen=True, tag_field="do", tag=str.lower, forbid_unknown_fields=True):
+    """What may be asked, by its name in small letters."""
+
+
+class Help(_Request, frozen=True):
+    pass
+
+
+class Status(_Request, frozen=True):
+    pass
+
+
+class Members(_Request, frozen=True):
+    pass
+
+
+class Groups(_Request, frozen=True):
+    limit: Rows = ROWS
+
+
+class Sessions(_Request, frozen=True):
+    limit: Rows = ROWS
+
+
+class Statistics(_Request, frozen=True):
+    pass
+
+
+class Log(_Request, frozen=True):
+    level: Literal["debug", "info", "warning", "error"]
+
+
+class Leave(_Request, frozen=True):
+    pass
+
+
+class Cut(_Request, frozen=True):
+    """Peers by name, as views named them, or by address. Replaces the cut before it."""
+
+    peers: Annotated[list[str], msgspec.Meta(max_length=1_024)]
+
+
+class Heal(_Request, frozen=True):
+    pass
+
+
+Request = Help | Status | Members | Groups | Sessions | Statistics | Log | Leave | Cut | Heal
+REQUESTS: Final = tuple(one.__name__.lower() for one in get_args(Request))
+_DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(Request)
+
+
+class Faults:
+    """Cutting links by the names of nodes. Addresses are remembered, for who is cut off leaves the view."""
+
+    def __init__(self, cut: Callable[[Sequence[str]], None]) -> None:
+        self._cut = cut
+        self._addresses: dict[str, str] = {}
+
+    def remember(self, name: str, address: str) -> None:
+        if name in self._addresses or len(self._addresses) < ADDRESSES_MAX:
+            self._addresses[name] = address
+
+    def cut(self, peers: Sequence[str]) -> list[str]:
+        unknown = [peer for peer in peers if peer not in self._addresses and ":" not in peer]
+        if unknown:
+            raise UsageError(
+                f"{unknown[0]!r} was in no view of this node: known are {' '.join(sorted(self._addresses)) or 'none'}"
+            )
+        addresses = sorted({self._addresses.get(peer, peer) for peer in peers})
+        self._cut(addresses)
+        return addresses
+
+
+class Admin:
+    def __init__(self, reports: Reports, leave: Callable[[], None], faults: Faults | None) -> None:
+        self._reports = reports
+        self._leave = leave
+        self._faults = faults
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._path: Path | None = None
+
+    async def listen(self, path: Path) -> None:
+        try:
+            listening = bind_unix(str(path), OWNER_ONLY)
+        except ConfigError as error:
+            raise renamed(error, "admin.socket") from error
+        self._path = path
+        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=LINE_MAX)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._serving:
+            task.cancel()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        try:
+            if len(self._serving) > CONNECTIONS_MAX:
+                await _answer(writer, _wrong(f"there are {CONNECTIONS_MAX} connections already"))
+                return
+            while line := await reader.readline():
+                await _answer(writer, self.obey(line))
+        except ValueError:
+            await _answer(writer, _wrong(f"a line has at most {LINE_MAX} bytes"))
+        except (OSError, asyncio.CancelledError):
+            pass  # The administrator is gone, or the daemon is going: nobody is left to be told.
+        finally:
+            self._serving.discard(task)
+            writer.close()
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def obey(self, line: bytes) -> Report:
+        """The answer to a line, whatever is in it."""
+        try:
+            request = _DECODER.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return _wrong(f'{error}; a request is a line like {{"do": "status"}}, and there are {", ".join(REQUESTS)}')
+        try:
+            return {"ok": True} | self._do(request)
+        except (UsageError, ConfigError) as error:
+            return _wrong(str(error))
+
+    def _do(self, request: Request) -> Report:
+        match request:
+            case Help():
+                return {"requests": list(REQUESTS)}
+            case Status():
+                return self._reports.status()
+            case Members():
+                return self._reports.members()
+            case Groups(limit):
+                return self._reports.groups(limit)
+            case Sessions(limit):
+                return self._reports.sessions(limit)
+            case Statistics():
+                return self._reports.statistics()
+            case Log(level):
+                LOGGER.info("the administrator sets the log level to %s", level)
+                set_level(level)
+                return {"level": level}
+            case Leave():
+                self._leave()
+                return {}
+            case Cut(peers):
+                return {"cut_off": self._allowed_faults().cut(peers)}
+            case Heal():
+                return {"cut_off": self._allowed_faults().cut(())}
+
+    def _allowed_faults(self) -> Faults:
+        if self._faults is None:
+            raise UsageError("links can be cut only with allow_faults = true in the section [admin] of the settings")
+        return self._faults
+
+
+def _wrong(why: str) -> Report:
+    return {"ok": False, "why": why}
+
+
+async def _answer(writer: asyncio.StreamWriter, report: Report) -> None:
+    writer.write(msgspec.json.encode(report) + b"\n")
+    await writer.drain()

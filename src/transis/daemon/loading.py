@@ -1,0 +1,190 @@
+"""Reading the settings file. Every mistake is one sentence: the file, the field, what was given, what is allowed.
+
+A name that does not exist is answered with the nearest one that does: a misspelt timeout that is silently ignored costs a night.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from transis.daemon.settings import SECTIONS, Settings
+from transis.model.config import MS, Timing, Window, profile
+from transis.model.errors import ConfigError
+from transis.net.opening import REAL_WINDOW
+
+FILE_BYTES_MAX: Final = 1 << 20
+SHOWN_MAX: Final = 60
+"""Letters of a wrong value that an error repeats."""
+
+TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
+"""The keys of [timing], and the field of the configuration that each sets."""
+WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
+NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "window": (int,)}
+"""Sections that are made of numbers only, and of which kinds."""
+
+_PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+class SettingsError(ConfigError):
+    """A mistake in a settings file, told with the file."""
+
+    def __init__(self, file: str, error: ConfigError) -> None:
+        Exception.__init__(self, f"{file}: {error}")
+        self.field = error.field
+
+
+def renamed(error: ConfigError, name: str, after: str = "") -> ConfigError:
+    """The same complaint about the field as the file calls it."""
+    renamed = ConfigError(name, None, "")
+    renamed.args = (f"{name} = {str(error).partition(' = ')[2]}{after}",)
+    return renamed
+
+
+def load_settings(path: Path | None) -> Settings:
+    """The settings of a file, or the defaults without one."""
+    if path is None:
+        return Settings()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError("--config", str(path), f"the file cannot be read ({error.strerror})") from error
+    return read_settings(content, str(path))
+
+
+def read_settings(content: bytes, file: str) -> Settings:
+    try:
+        return _settings(_tables(content))
+    except ConfigError as error:
+        raise SettingsError(file, error) from error
+
+
+def _tables(content: bytes) -> dict[str, Any]:
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError("size", len(content), f"a settings file has at most {FILE_BYTES_MAX} bytes: is this the right file?")
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError("text", f"byte {error.start}", "the file must be UTF-8") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError("text", _short(str(error)), "the file must be TOML: compare `transis daemon --example`") from error
+
+
+def _settings(tables: dict[str, Any]) -> Settings:
+    _check_names(tables)
+    try:
+        settings = msgspec.convert(tables, Settings)
+    except msgspec.ValidationError as error:
+        raise _wrong_value(tables, str(error)) from error
+    timing_of(settings)
+    window_of(settings)
+    return settings
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def _check_names(tables: Mapping[str, Any]) -> None:
+    known: dict[str, Iterable[str]] = {name: get_type_hints(section) for name, section in SECTIONS.items()}
+    known |= {"timing": TIMING_NAMES, "window": WINDOW_NAMES}
+    for section, content in tables.items():
+        if section not in known:
+            raise _unknown(section, content, known, _misplaced(section, known))
+        if not isinstance(content, dict):
+            raise ConfigError(
+                section, _shown(content), f"this is a section: write [{section}] on a line of its own, then its fields"
+            )
+        for name, value in content.items():
+            if name not in known[section]:
+                raise _unknown(f"{section}.{name}", value, known[section], _misplaced(name, known))
+            if section in NUMBERS and (isinstance(value, bool) or not isinstance(value, NUMBERS[section])):
+                raise ConfigError(f"{section}.{name}", _shown(value), "must be a number")
+
+
+def _misplaced(name: str, known: Mapping[str, Iterable[str]]) -> str:
+    homes = [section for section, names in known.items() if name in names]
+    return f"; it belongs into [{homes[0]}]" if homes else ""
+
+
+def _unknown(path: str, given: object, known: Iterable[str], hint: str) -> ConfigError:
+    name, possible = path.rpartition(".")[2], sorted(known)
+    near = get_close_matches(name, possible, 1)
+    if not hint:
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(possible)}"
+    return ConfigError(path, _shown(given), f"there is no such setting{hint}")
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _wrong_value(tables: Mapping[str, Any], message: str) -> ConfigError:
+    """msgspec's words with the value that was given, and for a choice with what there is to choose from."""
+    match = _PATH.fullmatch(message)
+    assert match is not None, "the pattern takes any text"
+    path = match["path"] or ""
+    given: Any = tables
+    for part in re.findall(r"[^.\[\]]+", path):
+        if isinstance(given, Mapping):
+            given = given.get(part)
+        elif isinstance(given, list) and part.isdigit():
+            given = given[int(part)]
+    choices = _choices(path)
+    allowed = f"must be one of {', '.join(choices)}" if choices else match["what"].replace("Expected", "must be")
+    return ConfigError(path, _shown(given), allowed)
+
+
+def _choices(path: str) -> tuple[str, ...]:
+    section, _, name = path.partition(".")
+    if section not in SECTIONS:
+        return ()
+    kind = get_type_hints(SECTIONS[section]).get(name)
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def profile_of(settings: Settings, *, loopback: bool) -> str:
+    """The profile by name; nobody's choice is slow to suspect on one machine, where the scheduler is the network."""
+    chosen = settings.node.profile
+    return chosen if chosen != "auto" else "local" if loopback else "lan"
+
+
+def timing_of(settings: Settings, *, loopback: bool = False) -> Timing:
+    """The profile's timing with the file's differences; the relations between them are checked by Config."""
+    base = profile(profile_of(settings, loopback=loopback))
+    changes: dict[str, int] = {}
+    for name, value_ms in settings.timing.items():
+        if not 0.001 <= value_ms <= 3_600_000:
+            raise ConfigError(f"timing.{name}", value_ms, "must be from 0.001 to 3600000 milliseconds")
+        changes[TIMING_NAMES[name]] = round(value_ms * MS)
+    return replace(base, **changes)
+
+
+def window_of(settings: Settings) -> Window:
+    """What a node on real sockets uses, with the file's differences."""
+    return replace(REAL_WINDOW, **settings.window)
+
+
+def _shown(given: object) -> object:
+    """A value as an error repeats it: not a novel, and never the content of a key."""
+    return (
+        _short(given) if isinstance(given, str) else given if isinstance(given, int | float) else _Verbatim(_short(repr(given)))
+    )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "..."
+
+
+class _Verbatim(str):
+    """Text that is shown as it is, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)

@@ -1,0 +1,192 @@
+"""What a daemon says to its operator: state changes with their reasons, views, clients, and warnings; never a line per message.
+
+1. A line is a sentence; with `json` it is an object with the same sentence and its parts.
+2. What can happen often is told at once the first time, and after that at most once a minute, with how often it happened.
+3. Names of nodes are enough for people: incarnations show only where a node was born again.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from transis.model.contract import Note
+from transis.model.ids import NodeId, ViewId
+from transis.model.view import Cause, View
+
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LOGGER: Final = logging.getLogger("transis")
+AGAIN_US: Final = 60_000_000
+"""How long something that happens often stays untold after it was told."""
+NAMES_MAX: Final = 32
+"""Names in one line; the rest is a number."""
+
+SHOWN_NOTES: Final = {
+    "refused": "{node} cannot be a member: {why}; make `datagram` and the version equal on all nodes",
+    "failed to receive": "{accused} does not receive what is sent (it has everything up to {aru} of {seq}), and is left out",
+    "blamed": "{node} is left out: rings with it did not come about",
+    "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
+    "rejected": "a datagram was rejected ({field}): {why}; more of the kind are counted and told once a minute",
+}
+"""Notes that an operator should read, as warnings."""
+
+
+def start_logging(level: str, *, json: bool, stream: TextIO | None = None) -> None:
+    """All lines of this process go to stderr, where an operator's service manager collects them."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if json else TextLines())
+    LOGGER.handlers[:] = [handler]
+    LOGGER.propagate = False
+    set_level(level)
+
+
+def set_level(level: str) -> None:
+    LOGGER.setLevel(LEVELS[level])
+
+
+def level_name() -> str:
+    return next(name for name, number in LEVELS.items() if number == LOGGER.level)
+
+
+def say(level: int, event: str, sentence: str, **parts: object) -> None:
+    """One line: the sentence for people, and its parts for machines."""
+    LOGGER.log(level, "%s", sentence, extra={"event": event, "parts": parts})
+
+
+class TextLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_time(record)} {record.levelname.lower():7} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower()}
+        line |= {"event": getattr(record, "event", record.name), "text": record.getMessage()}
+        line |= {key: value for key, value in getattr(record, "parts", {}).items() if key not in line}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def names(nodes: Sequence[NodeId]) -> str:
+    shown = " ".join(node.name for node in nodes[:NAMES_MAX])
+    return shown if len(nodes) <= NAMES_MAX else f"{shown} and {len(nodes) - NAMES_MAX} more"
+
+
+def view_name(view: ViewId) -> str:
+    return f"{'R' if view.is_regular else 'T'}{view.seq}@{view.rep.name}"
+
+
+def cause_in_words(cause: Cause) -> str:
+    """Why a view came, as somebody would say it. `member gathers` leaves the reason to the one who began."""
+    who = cause.accuser.name if cause.accuser is not None else "somebody"
+    accused = names(cause.accused) or who
+    sayings = {
+        "start": "this node started",
+        "token lost": f"token loss noticed by {who}",
+        "leave": f"{accused} left on purpose",
+        "foreign ring": f"the ring of {who} was heard",
+        "foreign join": f"{who} asked to join",
+        "join while forming": f"{who} asked to join while a ring was being formed",
+        "member gathers": f"{who} began the change",
+        "failed to receive": f"{accused} did not receive for too long, said {who}",
+        "blamed for failed attempts": f"rings with {accused} did not come about, said {who}",
+    }
+    return sayings.get(cause.what, str(cause))
+
+
+def view_in_words(view: View, before: View | None) -> str:
+    """`view R12@ann: ann bob cid; left: dan (token loss noticed by bob)`."""
+    now, then = set(view.nodes), set(before.nodes if before is not None else ())
+    reborn = {node.name for node in now - then} & {node.name for node in then - now}
+    changes = {
+        "joined": sorted(node for node in now - then if node.name not in reborn),
+        "left": sorted(node for node in then - now if node.name not in reborn),
+        "born again": sorted(node for node in now - then if node.name in reborn),
+    }
+    told = [f"{what}: {names(nodes)}" for what, nodes in changes.items() if nodes and before is not None]
+    told = told or ["nobody changed"] if before is not None else ["the first"]
+    return f"view {view_name(view.id)}: {names(view.nodes)}; {', '.join(told)} ({cause_in_words(view.cause)})"
+
+
+# --- what a node does -----------------------------------------------------------------------------------------------
+
+
+class Often:
+    """Rule 2, for counters that somebody else keeps and that only grow."""
+
+    def __init__(self, already: Mapping[str, int] | None = None) -> None:
+        self._told: Counter[str] = Counter(already or {})
+        self._at: dict[str, int] = {}
+
+    def due(self, now: int, what: str, count: int) -> int:
+        """How many are to be told now: new ones, if nothing was told of this for a while."""
+        new = count - self._told[what]
+        if new <= 0 or (what in self._at and now - self._at[what] < AGAIN_US):
+            return 0
+        self._told[what], self._at[what] = count, now
+        return new
+
+    def told(self, now: int, what: str, count: int) -> None:
+        """Somebody else told of these already."""
+        self._told[what], self._at[what] = count, now
+
+
+class NodeLog:
+    """Hears what the node says and looks at its figures now and then."""
+
+    def __init__(self) -> None:
+        self._view: View | None = None
+        self._often = Often()
+
+    def view(self, view: View) -> None:
+        parts = {"view": str(view.id), "members": [str(node) for node in view.nodes], "cause": str(view.cause)}
+        if not view.id.is_regular:
+            say(logging.DEBUG, "transitional view", f"transitional view {view_name(view.id)}: {names(view.nodes)}", **parts)
+            return
+        say(logging.INFO, "view", view_in_words(view, self._view), **parts)
+        self._view = view
+
+    def note(self, now: int, note: Note) -> None:
+        detail = dict(note.detail)
+        if note.what == "state":
+            self._state(str(detail["from"]), str(detail["to"]), str(detail["event"]))
+        elif note.what in SHOWN_NOTES:
+            kind = note.what if note.what != "rejected" else f"rejected_{str(detail['field']).replace(' ', '_')}"
+            self._often.told(now, kind, 1)
+            say(logging.WARNING, note.what, SHOWN_NOTES[note.what].format(**detail), **detail)
+
+    def _state(self, before: str, after: str, why: str) -> None:
+        """Leaving the ring and stopping are news; the steps in between are for who looks closely."""
+        level = logging.INFO if before == "Operational" or after == "Stopped" else logging.DEBUG
+        say(level, "state", f"{before} -> {after}: {why}", **{"from": before, "to": after, "why": why})
+
+    def look(self, now: int, figures: Mapping[str, int | str]) -> None:
+        """What only shows in the counters."""
+        for what, value in figures.items():
+            if what.startswith("rejected_") and isinstance(value, int) and (new := self._often.due(now, what, value)):
+                kind = what.removeprefix("rejected_")
+                say(logging.WARNING, "rejected", f"{new} more datagrams were rejected ({kind})", kind=kind, count=new)
+        if new := self._often.due(now, "pauses", int(figures["pauses"])):
+            longest_ms = int(figures["longest_pause_us"]) // 1000
+            sentence = (
+                f"this process did not run for a while ({new} times, longest so far {longest_ms} ms): is the machine overloaded?"
+            )
+            say(logging.WARNING, "paused", sentence, count=new, longest_ms=longest_ms)
+        if new := self._often.due(now, "overflows", int(figures["overflows"])):
+            sentence = f"the kernel dropped {new} datagrams because a receive buffer was full: raise net.core.rmem_max, see docs"
+            say(logging.WARNING, "overflow", sentence, count=new)

@@ -1,0 +1,121 @@
+"""Figures for Prometheus, by its own client library, from the same table that the admin socket shows (figures.py).
+
+Scrapes are answered in threads of their own, so they read the last look's table, which nobody changes any more, and never
+the node. Names are stable: they are documented, and a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from transis.model.errors import ConfigError, MissingExtra
+from transis.net.addresses import Endpoint
+from transis.net.transport import Statistics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+COUNTERS: Final = {
+    "delivered_messages": "Messages delivered by the ring to this node",
+    "handed_messages": "Messages handed to local clients, one for each that got it",
+    "rotations": "Visits of the token",
+    "tokens_sent_again": "Tokens sent again because nothing showed that they had arrived",
+    "retransmitted": "Datagrams sent again for who had missed them",
+    "requested": "Datagrams that this node had missed and asked for",
+    "sent_datagrams": "Datagrams sent",
+    "received_datagrams": "Datagrams received",
+    "overflows": "Datagrams that the kernel dropped because a receive buffer was full",
+    "pauses": "Times that this process did not run for a while",
+    "views": "Regular views installed",
+    "trace_dropped_events": "Events that were not recorded because the disk had no room",
+}
+GAUGES: Final = {
+    "members": "Nodes in the view in force",
+    "groups": "Process groups in the configuration",
+    "sessions": "Connected clients",
+    "operational": "1 while the ring works, 0 while a new one is being formed",
+    "primary": "1 with a majority of the quorum, 0 without; absent when no quorum is configured",
+    "last_rotation_us": "Microseconds of the token's last rotation",
+    "token_loss_us": "Microseconds without a token after which the ring counts as lost, as stretched by what was seen",
+    "longest_pause_us": "Microseconds of the longest time that this process did not run",
+    "outbox_bytes": "Bytes of messages that wait here to be sent",
+    "ring_backlog_bytes": "Bytes that wait at all members, as the token said",
+    "unsafe_datagrams": "Datagrams that not everybody is known to have",
+    "window": "Datagrams that all may send in one rotation",
+    "window_used": "Datagrams of the last rotation",
+    "session_queue_bytes": "Bytes that wait for clients that are behind",
+    "trace_bytes": "Bytes of kept trace segments",
+}
+
+
+class Labelled(NamedTuple):
+    """A counter with one label, whose values are the ends of names in the table."""
+
+    label: str
+    prefix: str
+    help: str
+
+
+LABELLED: Final = {
+    "tokens_lost": Labelled("state", "tokens_lost_", "Tokens lost, by the state in which it was noticed"),
+    "rejected_datagrams": Labelled("kind", "rejected_", "Datagrams thrown away, by what was wrong with them"),
+    "lost_datagrams": Labelled("error", "lost_", "Datagrams that could not be sent, by the error"),
+}
+
+
+class Metrics:
+    """Serves the latest figures until it is closed."""
+
+    def __init__(self, listen: Endpoint, node: str, cluster: str, latest: Callable[[], Statistics]) -> None:
+        library = _library()
+        registry = library.CollectorRegistry()
+        registry.register(_Collector(node, cluster, latest))
+        try:
+            self._server, self._thread = library.start_http_server(listen.port, str(listen.host), registry)
+        except OSError as error:
+            raise ConfigError("metrics.listen", str(listen), f"cannot be opened ({error.strerror}): choose another") from error
+        self.port: int = self._server.server_port
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Collector:
+    def __init__(self, node: str, cluster: str, latest: Callable[[], Statistics]) -> None:
+        self._labels = (node, cluster)
+        self._latest = latest
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        core = _library().core
+        figures = self._latest()
+        for families, kind in ((COUNTERS, core.CounterMetricFamily), (GAUGES, core.GaugeMetricFamily)):
+            for name, words in families.items():
+                if name in figures:
+                    family = kind(f"transis_{name}", words, labels=("node", "cluster"))
+                    family.add_metric(self._labels, int(figures[name]))
+                    yield family
+        for name, (label, prefix, words) in LABELLED.items():
+            family = core.CounterMetricFamily(f"transis_{name}", words, labels=("node", "cluster", label))
+            for key, value in figures.items():
+                if key.startswith(prefix):
+                    family.add_metric((*self._labels, key.removeprefix(prefix)), int(value))
+            yield family
+
+
+def require_library() -> None:
+    _library()
+
+
+def _library() -> Any:
+    try:
+        import prometheus_client
+        import prometheus_client.core
+    except ImportError as error:
+        raise MissingExtra("metrics.listen", "metrics") from error
+    return prometheus_client

@@ -1,0 +1,232 @@
+"""From settings to what a daemon will do on this machine: everything is looked up and checked before anything is opened.
+
+The rule about keys is here: on anything but loopback a daemon without a key does not start, unless its settings say
+`anybody_may_read_and_write`.
+"""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from transis.daemon.loading import profile_of, renamed, timing_of, window_of
+from transis.daemon.metrics import require_library
+from transis.daemon.paths import admin_beside, default_state
+from transis.daemon.settings import KB, MB, Settings
+from transis.model.config import MS, SECOND, Config
+from transis.model.errors import ConfigError, MissingExtra
+from transis.model.places import socket_to_listen_at
+from transis.net.addresses import Endpoint, configured_endpoint
+from transis.net.interfaces import Interface, choose_interface
+from transis.net.keys import read_key
+from transis.net.opening import Opening, group_for, require_key
+from transis.net.sessionserver import UNIX_PATH_MAX
+from transis.net.transport import Group
+from transis.stack.sessions import SessionPolicy
+
+LOOPBACK: Final = "127.0.0.1"
+KEY_FILE: Final = "security.key_file"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a daemon needs to begin."""
+
+    settings: Settings
+    config: Config
+    interface: Interface
+    state: Path
+    clients: Path
+    admin: Path
+    policy: SessionPolicy
+    tcp: Endpoint | None = None
+    metrics: Endpoint | None = None
+    trace: Path | None = None
+    key: bytes | None = field(default=None, repr=False)
+
+    @property
+    def mode(self) -> int:
+        return int(self.settings.sessions.mode, 8)
+
+    @property
+    def opening(self) -> Opening:
+        network = self.settings.network
+        return Opening(
+            self.config, self.interface, self.state, network.transport, self.group, network.port, tuple(network.seeds), self.key
+        )
+
+    @property
+    def group(self) -> Group:
+        network = self.settings.network
+        return group_for(self.interface, Group(network.group, network.data_port, network.control_port, network.hops))
+
+
+def make_plan(settings: Settings, environment: Mapping[str, str], found: Sequence[Interface] | None = None) -> Plan:
+    """Raises ConfigError for the first thing that would not work."""
+    interface = _interface(settings, found)
+    key = _key(settings, interface)
+    config = _config(settings, interface, plaintext=key is None)
+    sessions = settings.sessions
+    clients = Path(sessions.socket or socket_to_listen_at(environment))
+    state = settings.node.state
+    plan = Plan(
+        settings,
+        config,
+        interface,
+        state=Path(state) if state else default_state(config.name, environment, root=os.geteuid() == 0),
+        clients=clients,
+        admin=Path(settings.admin.socket) if settings.admin.socket else admin_beside(clients),
+        policy=_policy(settings),
+        tcp=configured_endpoint("sessions.tcp", sessions.tcp) if sessions.tcp else None,
+        metrics=_listen(settings.metrics.listen),
+        trace=Path(settings.trace.directory) if settings.trace.directory else None,
+        key=key,
+    )
+    _check(plan)
+    return plan
+
+
+def _interface(settings: Settings, found: Sequence[Interface] | None) -> Interface:
+    which = settings.network.interface
+    try:
+        return choose_interface(which, found)
+    except ConfigError as error:
+        raise renamed(error, "network.interface") from error
+
+
+def _key(settings: Settings, interface: Interface) -> bytes | None:
+    security = settings.security
+    if security.key_file and security.anybody_may_read_and_write:
+        raise ConfigError("security.anybody_may_read_and_write", True, "there is a key_file as well: take one of them out")
+    key = read_key(Path(security.key_file), KEY_FILE) if security.key_file else None
+    allowed = security.anybody_may_read_and_write
+    require_key(KEY_FILE, interface, key, plaintext=allowed, otherwise="security.anybody_may_read_and_write = true")
+    return key
+
+
+def _config(settings: Settings, interface: Interface, *, plaintext: bool) -> Config:
+    node = settings.node
+    config = Config(
+        name=node.name or socket.gethostname().partition(".")[0],
+        cluster=node.cluster,
+        datagram=node.datagram,
+        timing=timing_of(settings, loopback=interface.address.is_loopback),
+        window=window_of(settings),
+        info=node.info.encode(),
+        quorum=tuple(node.quorum),
+        plaintext=plaintext,
+    )
+    try:
+        return config.validated()
+    except ConfigError as error:
+        raise _in_words_of_the_file(error) from error
+
+
+def _in_words_of_the_file(error: ConfigError) -> ConfigError:
+    """The configuration counts microseconds and knows no sections; the file has milliseconds in [timing]."""
+    if error.field.startswith("timing."):
+        return renamed(error, error.field.removesuffix("_us") + "_ms", " (microseconds here; the file has milliseconds)")
+    return error if "." in error.field else renamed(error, f"node.{error.field}")
+
+
+def _policy(settings: Settings) -> SessionPolicy:
+    sessions = settings.sessions
+    try:
+        return SessionPolicy(
+            send_window=sessions.send_window_kb * KB,
+            queue_max=sessions.queue_mb * MB,
+            patience_us=sessions.patience_s * SECOND,
+            sessions_max=sessions.clients_max,
+            total_max=sessions.total_mb * MB,
+        ).validated()
+    except ConfigError as error:
+        raise renamed(error, POLICY_NAMES.get(error.field, error.field), " (in bytes or microseconds)") from error
+
+
+POLICY_NAMES: Final = {
+    "sessions.send_window": "sessions.send_window_kb",
+    "sessions.queue_max": "sessions.queue_mb",
+    "sessions.patience_us": "sessions.patience_s",
+    "sessions.sessions_max": "sessions.clients_max",
+    "sessions.total_max": "sessions.total_mb",
+}
+
+
+def _listen(text: str) -> Endpoint | None:
+    """A bare port is one of loopback: figures are nobody's business unless somebody says so."""
+    if not text:
+        return None
+    bare = text.removeprefix(":")
+    return configured_endpoint("metrics.listen", f"{LOOPBACK}:{bare}" if bare.isdigit() else text)
+
+
+def _check(plan: Plan) -> None:
+    """Relations between settings, and what would only show when it is too late."""
+    settings = plan.settings
+    network, trace = settings.network, settings.trace
+    if network.seeds and network.transport != "mesh":
+        raise ConfigError("network.seeds", network.seeds, 'only a mesh has seeds: set transport = "mesh", or take them out')
+    for seed in network.seeds:
+        configured_endpoint("network.seeds", seed)
+    if plan.tcp is not None and plan.key is None:
+        raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
+    if trace.segment_mb > trace.keep_mb:
+        raise ConfigError("trace.segment_mb", trace.segment_mb, f"must be at most trace.keep_mb ({trace.keep_mb})")
+    for name, path in (("sessions.socket", plan.clients), ("admin.socket", plan.admin)):
+        if len(os.fsencode(path)) > UNIX_PATH_MAX:
+            raise ConfigError(name, str(path), f"a Unix socket's path has at most {UNIX_PATH_MAX} bytes: choose a shorter one")
+    if plan.clients == plan.admin:
+        raise ConfigError("admin.socket", str(plan.admin), "this is the clients' socket: the two must differ")
+    if plan.metrics is not None:
+        require_library()
+    if plan.trace is not None and trace.parquet and not _is_installed("pyarrow"):
+        raise MissingExtra("trace.parquet", "trace")
+
+
+def _is_installed(package: str) -> bool:
+    """Without importing it: only the converter needs it, in a process of its own."""
+    return any(module.name == package for module in pkgutil.iter_modules())
+
+
+# --- in words -------------------------------------------------------------------------------------------------------
+
+
+def describe(plan: Plan) -> list[tuple[str, str]]:
+    """What the daemon would do, for `--check` and for the first lines of the log."""
+    return list(_descriptions(plan))
+
+
+def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
+    settings, config = plan.settings, plan.config
+    yield "node", f"{config.name} of cluster {config.cluster}, state in {plan.state}"
+    profile = profile_of(settings, loopback=plan.interface.address.is_loopback)
+    yield "timing", f"profile {profile}: a lost token is noticed after {config.timing.token_loss_us // MS} ms"
+    yield "quorum", f"majority of {' '.join(config.quorum)}" if config.quorum else "none: both sides of a partition go on"
+    yield "network", _network(plan)
+    yield "seal", _seal(plan)
+    yield "clients", f"{plan.clients} (mode {plan.mode:04o})" + (f" and TCP {plan.tcp}, sealed" if plan.tcp else "")
+    yield "admin", f"{plan.admin}" + (", may cut links" if settings.admin.allow_faults else "")
+    yield "metrics", f"http://{plan.metrics}/metrics" if plan.metrics else "none"
+    trace = settings.trace
+    yield "trace", f"{plan.trace}, {trace.keep_mb} MiB or {trace.keep_days} days" if plan.trace else "none"
+    yield "log", f"{settings.log.level} and above{' as JSON lines' if settings.log.json else ''}, to stderr"
+
+
+def _network(plan: Plan) -> str:
+    network = plan.settings.network
+    port = f"port {network.port}" if network.port else "a port that the system chooses"
+    if network.transport == "mesh":
+        return f"mesh on {plan.interface}, {port} and the two after it, seeds {' '.join(network.seeds) or 'none'}"
+    group = plan.group
+    return f"multicast {group.address} ports {group.data_port} and {group.control_port} on {plan.interface}, token on {port}"
+
+
+def _seal(plan: Plan) -> str:
+    if plan.key is not None:
+        return f"key from {plan.settings.security.key_file}"
+    return "none: loopback only" if plan.interface.address.is_loopback else "NONE: anybody on this network may read and write"

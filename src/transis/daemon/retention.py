@@ -1,0 +1,227 @@
+"""The trace directory of a running node: segments are sealed, converted, and deleted when there are too many or they are too old.
+
+1. The node never waits: what is slow (looking at files, deleting) runs in a thread, and conversion in a process of its own.
+2. Recording stops before the disk is full, because the node's identity lives on a disk too. What was not recorded is a Gap in
+   the trace and a line in the log; recording goes on by itself when there is room.
+3. The segment being written is never deleted, nor are files of other nodes in the same directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from transis.daemon.logs import say
+from transis.trace.events import Event
+from transis.trace.segment import SUFFIX, SegmentWriter
+
+LOOK_S: Final = 5.0
+"""Seconds between two looks at the directory."""
+PARQUET: Final = "parquet"
+"""The folder beside the segments that their tables go to."""
+CONVERTED: Final = "segments"
+"""The table that every conversion writes last: with it, the segment is converted."""
+DAY_S: Final = 86_400
+
+_NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>\d+)-[0-9a-f]{16}-(?P<number>\d{6,})" + re.escape(SUFFIX))
+
+
+class Limits(NamedTuple):
+    keep_bytes: int
+    keep_s: int
+    free_bytes: int
+    parquet: bool = False
+
+
+class KeptSegment(NamedTuple):
+    """A segment on disk with its tables; ordered from the oldest on."""
+
+    incarnation: int
+    number: int
+    path: Path
+    bytes: int
+    written_s: float
+    tables: tuple[Path, ...]
+
+    @property
+    def is_converted(self) -> bool:
+        return any(table.name.startswith(f"{CONVERTED}-") for table in self.tables)
+
+
+class Look(NamedTuple):
+    """What a look at the directory found and did."""
+
+    free_bytes: int
+    kept_bytes: int
+    deleted: tuple[str, ...]
+    to_convert: tuple[Path, ...]
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def list_segments(directory: Path, node: str) -> list[KeptSegment]:
+    tables: dict[str, list[Path]] = {}
+    for table in (directory / PARQUET).glob("*.parquet"):
+        tables.setdefault(table.stem.partition("-")[2], []).append(table)
+    found = []
+    for path in directory.glob(f"*{SUFFIX}"):
+        match = _NAME.fullmatch(path.name)
+        if match is not None and match["node"] == quote(node, safe=""):
+            own = tuple(sorted(tables.get(path.stem, ())))
+            status = path.stat()
+            size = status.st_size + sum(table.stat().st_size for table in own)
+            found.append(KeptSegment(int(match["incarnation"]), int(match["number"]), path, size, status.st_mtime, own))
+    return sorted(found)
+
+
+def look(directory: Path, node: str, current: str, limits: Limits, now_s: float) -> Look:
+    """Delete what is too old or too much, the oldest first, never the segment that is being written."""
+    segments = list_segments(directory, node)
+    total = sum(segment.bytes for segment in segments)
+    deleted: list[str] = []
+    for segment in segments:
+        too_old = now_s - segment.written_s > limits.keep_s
+        if segment.path.name == current or not (too_old or total > limits.keep_bytes):
+            continue
+        _delete(segment)
+        total -= segment.bytes
+        deleted.append(segment.path.name)
+    left = [segment for segment in segments if segment.path.name not in {current, *deleted}]
+    to_convert = tuple(segment.path for segment in left if limits.parquet and not segment.is_converted)
+    return Look(shutil.disk_usage(directory).free, total, tuple(deleted), to_convert)
+
+
+def _delete(segment: KeptSegment) -> None:
+    """Tables first: a segment that is half deleted is converted again, tables without their segment would stay for ever."""
+    for path in (*segment.tables, segment.path):
+        path.unlink(missing_ok=True)
+
+
+# --- the running node -----------------------------------------------------------------------------------------------
+
+
+class KeptSink:
+    """Where the recorder's events go. Takes nothing while recording is paused, so the recorder leaves a Gap."""
+
+    def __init__(self, writer: SegmentWriter, age_max_us: int, now_us: Callable[[], int]) -> None:
+        self._writer = writer
+        self._age_max_us = age_max_us
+        self._now_us = now_us
+        self._seen, self._seen_us = "", 0
+        self.paused = ""
+        self.dropped = 0
+
+    def write(self, events: Sequence[Event]) -> bool:
+        if not self.paused and not self._writer.write(events):
+            self.paused = "the disk did not take what was written"
+        if self.paused:
+            self.dropped += len(events)
+        return not self.paused
+
+    def seal_if_old(self) -> None:
+        """A segment's age counts from the first look that finds it."""
+        now = self._now_us()
+        if self._writer.current != self._seen:
+            self._seen, self._seen_us = self._writer.current, now
+        elif self._seen and now - self._seen_us >= self._age_max_us:
+            self._writer.seal()
+
+    @property
+    def current(self) -> str:
+        return self._writer.current
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Retention:
+    """Looks after one node's directory until it is stopped."""
+
+    def __init__(self, directory: Path, node: str, sink: KeptSink, limits: Limits, look_s: float = LOOK_S) -> None:
+        self._directory = directory
+        self._node = node
+        self._sink = sink
+        self._limits = limits
+        self._look_s = look_s
+        self._was_paused = False
+        self._dropped_before = 0
+        self._unreadable: set[Path] = set()
+        self.kept_bytes = 0
+        self.deleted = 0
+        self.converted = 0
+
+    async def run(self) -> None:
+        """Until cancelled. Whatever goes wrong here is a line in the log and is tried again."""
+        while True:
+            try:
+                await self.once()
+            except OSError as error:
+                say(logging.WARNING, "trace", f"the trace directory {self._directory} cannot be looked after: {error}")
+            await asyncio.sleep(self._look_s)
+
+    async def once(self) -> None:
+        """One look, and what follows from it."""
+        self._sink.seal_if_old()
+        arguments = (self._directory, self._node, self._sink.current, self._limits, time.time())
+        found = await asyncio.to_thread(look, *arguments)
+        self.follow(found)
+        for path in found.to_convert:
+            if path not in self._unreadable:
+                await self._convert(path)
+
+    def follow(self, found: Look) -> None:
+        self.kept_bytes = found.kept_bytes
+        self.deleted += len(found.deleted)
+        if found.deleted:
+            sentence = f"deleted {len(found.deleted)} old trace segments; {found.kept_bytes} bytes are kept"
+            say(logging.INFO, "trace", sentence, deleted=list(found.deleted), kept_bytes=found.kept_bytes)
+        short = found.free_bytes < self._limits.free_bytes
+        self._pause_or_go_on(f"only {found.free_bytes} bytes are free, {self._limits.free_bytes} shall be" if short else "")
+
+    def _pause_or_go_on(self, too_little: str) -> None:
+        """A write that failed with room on the disk is simply tried again; told is only what lasts."""
+        paused = bool(self._sink.paused or too_little)
+        if paused and not self._was_paused:
+            self._tell_paused(too_little or self._sink.paused)
+        elif self._was_paused and not paused:
+            lost = self._sink.dropped - self._dropped_before
+            say(logging.WARNING, "trace", f"recording goes on; {lost} events were not recorded, the trace has a gap", lost=lost)
+        self._sink.paused = too_little
+        self._was_paused = paused
+
+    def _tell_paused(self, why: str) -> None:
+        self._dropped_before = self._sink.dropped
+        sentence = f"recording pauses: {why}; the node goes on, and recording does when there is room in {self._directory}"
+        say(logging.WARNING, "trace", sentence, directory=str(self._directory))
+
+    async def _convert(self, path: Path) -> None:
+        """One at a time, in a process of low priority: conversion is heavy and in no hurry."""
+        command = (sys.executable, "-m", "transis.daemon.convert", str(path), str(self._directory / PARQUET))
+        converting = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        try:
+            _, complaint = await converting.communicate()
+        finally:
+            if converting.returncode is None:  # The daemon ends, and its converter with it.
+                converting.kill()
+                await converting.wait()
+        if converting.returncode == 0:
+            self.converted += 1
+        elif path.exists():
+            self._unreadable.add(path)
+            last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+            say(logging.WARNING, "trace", f"{path.name} was not converted to Parquet: {' '.join(last) or 'no reason given'}")
+
+    def statistics(self) -> dict[str, int | str]:
+        figures: dict[str, int | str] = {"trace": self._sink.paused or "recording", "trace_bytes": self.kept_bytes}
+        return figures | {"trace_dropped_events": self._sink.dropped, "trace_deleted_segments": self.deleted}

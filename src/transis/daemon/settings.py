@@ -1,0 +1,186 @@
+"""The settings file of a daemon: its sections and fields, with what each is for.
+
+This file is the one place where a setting exists: the reader (loading.py), `transis daemon --example`, and the tables of
+docs/operating.md are made from it. A field's description is one line for an operator, and every field has a default, so that an
+empty file is a valid one for a single machine.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from transis.net.addresses import PORT_MAX
+from transis.net.transport import GROUP
+
+KB: Final = 1024
+MB: Final = 1024 * 1024
+
+Port = Annotated[int, Meta(ge=0, le=PORT_MAX)]
+Text = Annotated[str, Meta(max_length=4096)]
+Positive = Annotated[int, Meta(ge=1, le=1 << 30)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file."""
+
+
+class NodeSection(Section, frozen=True):
+    """Who this node is."""
+
+    name: Annotated[Text, Meta(description="The node's name, unique in its cluster. Empty: the host's name.")] = ""
+    cluster: Annotated[Text, Meta(description="Nodes of one cluster find each other; others do not even read them.")] = "transis"
+    quorum: Annotated[
+        list[str],
+        Meta(description="Names of nodes; views then say whether they hold a majority of them. Empty: they say nothing."),
+    ] = msgspec.field(default_factory=list)
+    info: Annotated[Text, Meta(description="Up to 256 bytes that others see beside this node in every view.")] = ""
+    state: Annotated[
+        Text, Meta(description="Directory of the node's identity: never copy or share it. Empty: the default place.")
+    ] = ""
+    profile: Annotated[
+        Literal["auto", "local", "lan", "wan"],
+        Meta(description="Timeouts for one machine, one LAN, or tens of milliseconds between members. auto: by the interface."),
+    ] = "auto"
+    datagram: Annotated[
+        int, Meta(description="Bytes of UDP payload, equal on all nodes; more only where every link has jumbo frames.")
+    ] = 1400
+
+
+class NetworkSection(Section, frozen=True):
+    """How datagrams travel."""
+
+    transport: Annotated[
+        Literal["multicast", "mesh"],
+        Meta(description="multicast on a LAN; mesh (unicast) where there is none: clouds, containers."),
+    ] = "multicast"
+    interface: Annotated[
+        Text, Meta(description="Name, address or network of the interface. Empty: the only one that leads somewhere.")
+    ] = "127.0.0.1"
+    group: Annotated[Text, Meta(description="Multicast address, equal on all nodes. IPv6 interfaces need one of IPv6.")] = (
+        GROUP.address
+    )
+    data_port: Annotated[Port, Meta(description="UDP port of the multicast data socket.")] = GROUP.data_port
+    control_port: Annotated[Port, Meta(description="UDP port of the multicast control socket.")] = GROUP.control_port
+    hops: Annotated[int, Meta(ge=0, le=255, description="Hops that multicast may travel; 1 stays on the LAN.")] = GROUP.hops
+    port: Annotated[
+        Port, Meta(description="UDP port of the token socket; a mesh node also takes the two after it. 0: the system chooses.")
+    ] = 0
+    seeds: Annotated[
+        list[str], Meta(description="Addresses (host:port) of mesh nodes to meet first; this node may be one of them.")
+    ] = msgspec.field(default_factory=list)
+
+
+class SecuritySection(Section, frozen=True):
+    """Who may read and write."""
+
+    key_file: Annotated[
+        Text, Meta(description="The cluster's key as `transis keygen` writes it, mode 0600. Needed on anything but loopback.")
+    ] = ""
+    anybody_may_read_and_write: Annotated[
+        bool, Meta(description="Run without a key on a real network: whoever reaches it can read, forge and destroy everything.")
+    ] = False
+
+
+class SessionsSection(Section, frozen=True):
+    """Clients of this daemon."""
+
+    socket: Annotated[Text, Meta(description="Unix socket for clients. Empty: the default place, where clients look too.")] = ""
+    mode: Annotated[
+        str, Meta(pattern="^0?[0-7]{3}$", description="Permissions of that socket: who may write to it may be a client.")
+    ] = "0660"
+    tcp: Annotated[
+        Text, Meta(description="Address (host:port) for clients on other hosts, sealed with the cluster's key. Empty: none.")
+    ] = ""
+    send_window_kb: Annotated[
+        Positive, Meta(description="KiB of messages a client may have handed over that the ring has not taken; then it waits.")
+    ] = 1024
+    queue_mb: Annotated[
+        Positive, Meta(description="MiB that may wait for one client that does not read; above, it is disconnected.")
+    ] = 32
+    total_mb: Annotated[
+        Positive, Meta(description="MiB that may wait for all clients together; above, the one with the most is disconnected.")
+    ] = 512
+    patience_s: Annotated[
+        Positive, Meta(description="Seconds that messages may wait for a client that takes nothing; then it is disconnected.")
+    ] = 30
+    clients_max: Annotated[Positive, Meta(description="Clients at a time; one more is told so and turned away.")] = 4096
+
+
+class AdminSection(Section, frozen=True):
+    """The socket of `transis status`, `groups` and `leave`."""
+
+    socket: Annotated[Text, Meta(description="Unix socket for administration, mode 0600. Empty: beside the clients' socket.")] = (
+        ""
+    )
+    allow_faults: Annotated[
+        bool, Meta(description="Let an administrator cut links to other nodes, for tests. Never in production.")
+    ] = False
+
+
+class MetricsSection(Section, frozen=True):
+    """Figures for Prometheus."""
+
+    listen: Annotated[
+        Text, Meta(description="host:port or a port on loopback, served over HTTP without a password. Empty: none.")
+    ] = ""
+
+
+class TraceSection(Section, frozen=True):
+    """Recording what happened, as evidence."""
+
+    directory: Annotated[Text, Meta(description="Where segments are written. Empty: nothing is recorded.")] = ""
+    segment_mb: Annotated[Positive, Meta(description="A segment is sealed when it has so many MiB")] = 64
+    segment_minutes: Annotated[Positive, Meta(description="or when it is so old.")] = 60
+    keep_mb: Annotated[Positive, Meta(description="MiB of this node's segments to keep; the oldest sealed ones are deleted.")] = (
+        1024
+    )
+    keep_days: Annotated[Positive, Meta(description="Days to keep a segment.")] = 7
+    free_mb: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 30)],
+        Meta(description="With less than so many MiB free on the disk recording pauses, and goes on when there is room."),
+    ] = 256
+    parquet: Annotated[bool, Meta(description="Also convert sealed segments to Parquet, in a process beside the daemon.")] = False
+
+
+class LogSection(Section, frozen=True):
+    """What the daemon says on stderr."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="The least important lines to write; changeable while running."),
+    ] = "info"
+    json: Annotated[bool, Meta(description="One JSON object a line instead of text.")] = False
+
+
+class Settings(Section, frozen=True):
+    node: NodeSection = NodeSection()
+    timing: dict[str, float] = msgspec.field(default_factory=dict)
+    """Differences from the profile, in milliseconds: the fields of model.config.Timing with _ms in place of _us."""
+    window: dict[str, int] = msgspec.field(default_factory=dict)
+    """Differences from the defaults: the fields of model.config.Window."""
+    network: NetworkSection = NetworkSection()
+    security: SecuritySection = SecuritySection()
+    sessions: SessionsSection = SessionsSection()
+    admin: AdminSection = AdminSection()
+    metrics: MetricsSection = MetricsSection()
+    trace: TraceSection = TraceSection()
+    log: LogSection = LogSection()
+
+
+SECTIONS: Final[dict[str, type[Section]]] = {
+    "node": NodeSection,
+    "network": NetworkSection,
+    "security": SecuritySection,
+    "sessions": SessionsSection,
+    "admin": AdminSection,
+    "metrics": MetricsSection,
+    "trace": TraceSection,
+    "log": LogSection,
+}
+
+
+def default_of(section: type[Section], name: str) -> Any:
+    return getattr(section(), name)

@@ -1,0 +1,131 @@
+"""The admin socket: any line is answered, nothing a line says breaks the daemon, faults need permission."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.daemon.running import RunningDaemon, opened_site
+from transis.console.asking import AdminConnection, places
+from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Faults
+from transis.model.errors import ConnectError, UsageError
+
+
+@pytest.fixture(scope="module")
+def ann() -> Iterator[RunningDaemon]:
+    with opened_site() as site:
+        yield site.start("ann").ready()
+
+
+def talk(daemon: RunningDaemon, story: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_unix_connection(str(daemon.admin), limit=1 << 24)
+            try:
+                return await story(reader, writer)
+            finally:
+                writer.close()
+                await writer.wait_closed()
+
+    return asyncio.run(run())
+
+
+def answers(daemon: RunningDaemon, *lines: bytes) -> list[dict[str, Any]]:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[dict[str, Any]]:
+        writer.write(b"".join(line + b"\n" for line in lines))
+        return [json.loads(await reader.readline()) for _ in lines]
+
+    found: list[dict[str, Any]] = talk(daemon, story)
+    return found
+
+
+def test_every_question_has_an_answer(ann: RunningDaemon) -> None:
+    asked = [what for what in REQUESTS if what not in {"leave", "cut", "heal", "log"}]
+    for what, answer in zip(asked, answers(ann, *(json.dumps({"do": what}).encode() for what in asked)), strict=True):
+        assert answer["ok"], what
+    assert answers(ann, b'{"do": "help"}')[0]["requests"] == list(REQUESTS)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"status", "a request is a line like"),
+        (b"", "a request is a line like"),
+        (b'{"do": "dance"}', "there are help, status"),
+        (b'{"do": "log", "level": "loud"}', "Invalid enum value"),
+        (b'{"do": "status", "twice": true}', "unknown field"),
+        (b'{"do": "groups", "limit": 0}', ">= 1"),
+        (b'{"do": "cut", "peers": ["bob"]}', "allow_faults = true"),
+        (b'{"do": "heal"}', "allow_faults = true"),
+        (b"[" * 5000, "a request is a line like"),
+    ],
+)
+def test_a_wrong_line_is_answered_and_the_next_one_too(ann: RunningDaemon, line: bytes, why: str) -> None:
+    wrong, right = answers(ann, line, b'{"do": "status"}')
+    assert wrong["ok"] is False
+    assert why in wrong["why"]
+    assert right["node"] == "ann"
+
+
+@given(st.lists(st.binary(max_size=100).filter(lambda line: b"\n" not in line and b"leave" not in line), min_size=1, max_size=5))
+def test_any_lines_are_answered(ann: RunningDaemon, lines: list[bytes]) -> None:
+    assert [answer["ok"] for answer in answers(ann, *lines, b'{"do": "help"}')][-1] is True
+
+
+def test_a_line_that_is_too_long_ends_the_connection(ann: RunningDaemon) -> None:
+    async def story(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[bytes, bytes]:
+        writer.write(b"x" * (LINE_MAX + 2))
+        return await reader.readline(), await reader.readline()
+
+    told, end = talk(ann, story)
+    assert "at most" in json.loads(told)["why"]
+    assert end == b""
+
+
+def test_connections_are_bounded(ann: RunningDaemon) -> None:
+    with ExitStack() as held:
+        last = [held.enter_context(AdminConnection(ann.admin, None)) for _ in range(CONNECTIONS_MAX)][-1]
+        assert last.ask("help")["ok"]
+        one_more = held.enter_context(AdminConnection(ann.admin, None))
+        with pytest.raises(ConnectError):
+            one_more.ask("help")
+        assert last.ask("help")["ok"]
+
+
+def test_a_missing_daemon_is_told_with_the_places(tmp_path: Path) -> None:
+    with pytest.raises(ConnectError) as told:
+        AdminConnection(None, None, {"TRANSIS_SOCKET": f"{tmp_path}/x.sock"})
+    assert f"{tmp_path}/x-admin.sock" in str(told.value)
+    assert "transis daemon" in str(told.value)
+
+
+def test_places_follow_what_was_said() -> None:
+    environment = {"TRANSIS_ADMIN": "/a/x.sock", "TRANSIS_SOCKET": "/b/y.sock"}
+    assert places(Path("/c"), Path("/d.sock"), environment) == [Path("/c")]
+    assert places(None, Path("/d.sock"), environment) == [Path("/d-admin.sock")]
+    assert places(None, None, environment) == [Path("/a/x.sock")]
+    assert places(None, None, {"TRANSIS_SOCKET": "/b/y.sock"}) == [Path("/b/y-admin.sock")]
+    usual = [Path("/r/transis/transis-admin.sock"), Path("/run/transis/transis-admin.sock")]
+    assert places(None, None, {"XDG_RUNTIME_DIR": "/r"}) == usual
+
+
+def test_peers_are_cut_by_name_or_address_and_unknown_names_are_told() -> None:
+    cuts: list[list[str]] = []
+    faults = Faults(lambda addresses: cuts.append(list(addresses)))
+    faults.remember("bob", "127.0.0.1:1")
+    faults.remember("cid", "127.0.0.1:2")
+    faults.remember("bob", "127.0.0.1:3")
+    assert faults.cut(["bob", "cid", "bob"]) == ["127.0.0.1:2", "127.0.0.1:3"]
+    assert faults.cut(["192.0.2.1:9"]) == ["192.0.2.1:9"]
+    assert faults.cut([]) == []
+    with pytest.raises(UsageError, match="known are bob cid"):
+        faults.cut(["dan"])
+    assert cuts == [["127.0.0.1:2", "127.0.0.1:3"], ["192.0.2.1:9"], []]

@@ -1,0 +1,141 @@
+"""Lines for an operator: words instead of codes, and nothing more often than once a minute."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from transis.daemon.logs import LOGGER, NodeLog, Often, cause_in_words, level_name, say, set_level, start_logging, view_in_words
+from transis.model.contract import Note
+from transis.model.ids import NodeId, ViewId, ViewKind
+from transis.model.view import Cause, Member, View
+
+ANN, BOB, CID, DAN = (NodeId(name, 1, number) for number, name in enumerate(("ann", "bob", "cid", "dan"), 1))
+BOB_AGAIN = NodeId("bob", 2, 9)
+MINUTE_US = 60_000_000
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    before = list(LOGGER.handlers), LOGGER.level, LOGGER.propagate
+    start_logging("debug", json=False, stream=stream)
+    yield stream
+    LOGGER.handlers[:], LOGGER.level, LOGGER.propagate = before
+
+
+def view(seq: int, *nodes: NodeId, cause: Cause | None = None, kind: ViewKind = ViewKind.REGULAR) -> View:
+    identity = ViewId(kind, seq, nodes[0])
+    return View(identity, identity, tuple(Member(node, "", None) for node in nodes), cause or Cause("start"), 0)
+
+
+def figures(**changed: int) -> dict[str, int | str]:
+    return {"pauses": 0, "longest_pause_us": 0, "overflows": 0, "state": "Operational"} | changed
+
+
+def test_a_view_says_who_is_there_who_went_and_why() -> None:
+    before = view(8, ANN, BOB, CID, DAN)
+    after = view(12, ANN, BOB, CID, cause=Cause("token lost", BOB, (), "token loss timer"))
+    assert view_in_words(after, before) == "view R12@ann: ann bob cid; left: dan (token loss noticed by bob)"
+
+
+def test_a_view_tells_a_newcomer_from_one_born_again() -> None:
+    after = view(12, ANN, BOB_AGAIN, CID, cause=Cause("foreign ring", BOB_AGAIN))
+    assert (
+        view_in_words(after, view(8, ANN, BOB))
+        == "view R12@ann: ann bob cid; joined: cid, born again: bob (the ring of bob was heard)"
+    )
+
+
+def test_the_first_view_has_nothing_before_it() -> None:
+    assert view_in_words(view(4, ANN), None) == "view R4@ann: ann; the first (this node started)"
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (Cause("leave", DAN, (DAN,)), "dan left on purpose"),
+        (Cause("failed to receive", ANN, (DAN,)), "dan did not receive for too long, said ann"),
+        (Cause("member gathers", BOB), "bob began the change"),
+        (Cause("blamed for failed attempts", ANN, (CID, DAN)), "rings with cid dan did not come about, said ann"),
+        (Cause("something new", ANN), "something new, noticed by ann/1"),
+    ],
+)
+def test_causes_in_words(cause: Cause, words: str) -> None:
+    assert cause_in_words(cause) == words
+
+
+def test_a_crowd_is_cut() -> None:
+    crowd = [NodeId(f"n{number:03}", 1, number) for number in range(100)]
+    assert "n031 and 68 more;" in view_in_words(view(4, *crowd), None)
+
+
+def test_leaving_the_ring_is_news_and_the_steps_between_are_not(lines: io.StringIO) -> None:
+    log = NodeLog()
+    set_level("info")
+    for before, after in (("Operational", "Gather"), ("Gather", "Commit"), ("Commit", "Recovery"), ("Recovery", "Operational")):
+        log.note(0, Note("state", (("from", before), ("to", after), ("event", "token lost"))))
+    log.view(view(4, ANN, kind=ViewKind.TRANSITIONAL))
+    log.view(view(8, ANN))
+    told = lines.getvalue().splitlines()
+    assert len(told) == 2
+    assert told[0].endswith("info    Operational -> Gather: token lost")
+    assert "view R8@ann" in told[1]
+
+
+def test_junk_is_told_at_once_and_then_once_a_minute_with_its_count(lines: io.StringIO) -> None:
+    log = NodeLog()
+    log.note(0, Note("rejected", (("field", "seal"), ("why", "the key is another"))))
+    log.look(1_000_000, figures(rejected_seal=50))
+    log.look(2_000_000, figures(rejected_seal=90))
+    log.look(MINUTE_US, figures(rejected_seal=101))
+    log.look(MINUTE_US + 1, figures(rejected_seal=500))
+    told = lines.getvalue().splitlines()
+    assert len(told) == 2
+    assert "the key is another" in told[0]
+    assert "100 more datagrams were rejected (seal)" in told[1]
+
+
+def test_pauses_and_overflows_are_told(lines: io.StringIO) -> None:
+    log = NodeLog()
+    log.look(0, figures(pauses=2, longest_pause_us=750_000, overflows=3))
+    log.look(5, figures(pauses=3, longest_pause_us=750_000, overflows=3))
+    told = lines.getvalue()
+    assert "did not run for a while (2 times, longest so far 750 ms)" in told
+    assert "net.core.rmem_max" in told
+    assert len(told.splitlines()) == 2
+
+
+def test_often_never_tells_twice_and_never_forgets() -> None:
+    often = Often()
+    told = [often.due(second * 1_000_000, "x", second) for second in range(1, 200)]
+    assert sum(told) == 181
+    assert [second for second, count in enumerate(told, 1) if count] == [1, 61, 121, 181]
+
+
+def test_json_lines_have_the_sentence_and_its_parts() -> None:
+    stream = io.StringIO()
+    before = list(LOGGER.handlers), LOGGER.level
+    start_logging("info", json=True, stream=stream)
+    try:
+        NodeLog().view(view(8, ANN, BOB))
+        say(logging.WARNING, "trace", "a sentence", bytes=5)
+        LOGGER.debug("too quiet")
+    finally:
+        LOGGER.handlers[:], LOGGER.level = before
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert first["event"] == "view"
+    assert first["members"] == ["ann/1", "bob/1"]
+    assert first["text"].startswith("view R8@ann")
+    assert (second["level"], second["bytes"]) == ("warning", 5)
+
+
+def test_the_level_can_be_changed_and_asked_for(lines: io.StringIO) -> None:
+    set_level("warning")
+    assert level_name() == "warning"
+    LOGGER.info("unheard")
+    assert lines.getvalue() == ""

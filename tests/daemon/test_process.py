@@ -1,0 +1,282 @@
+"""Real daemons: they start, answer, meet, leave with a word, come back after kill -9, and refuse what cannot work."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from tests.daemon.running import RunningDaemon, Site, opened_site
+from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
+from transis.wire.session import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with opened_site() as site:
+        yield site
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+# --- one daemon ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_starts_answers_and_leaves(site: Site) -> None:
+    ann = site.start("ann").ready()
+    found = ann.ask("status")
+    assert (found["node"], found["state"], found["incarnation"]) == ("ann", "Operational", 1)
+    assert found["view"]["members"] == ["ann"]
+    shown = site.run("status", "--socket", str(ann.clients))
+    assert shown.returncode == 0
+    assert "Operational" in shown.stdout
+    parsed = json.loads(site.run("status", "--admin", str(ann.admin), "--json").stdout)
+    assert parsed["statistics"]["gso"]
+    told = site.run("leave", "--admin", str(ann.admin))
+    assert (told.returncode, told.stdout) == (0, "ann has left\n")
+    code, said = ann.ended()
+    assert code == 0
+    assert "ended: left" in said
+    assert not ann.admin.exists()
+    assert not ann.clients.exists()
+    gone = site.run("status", "--admin", str(ann.admin))
+    assert gone.returncode == 2
+    assert gone.stderr.count("\n") == 1
+    assert str(ann.admin) in gone.stderr
+
+
+def test_only_its_user_reaches_the_admin_socket_and_clients_reach_theirs(site: Site) -> None:
+    ann = site.start("ann", sessions='mode = "0606"\n').ready()
+    assert ann.admin.stat().st_mode & 0o777 == 0o600
+    assert ann.clients.stat().st_mode & 0o777 == 0o606
+
+
+def test_a_client_connects_joins_and_shows_in_the_status(site: Site) -> None:
+    ann = site.start("ann").ready()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(30)
+        client.connect(str(ann.clients))
+        client.sendall(encode_frame(Hello(SESSION_VERSION, "till 7", 1 << 20)) + encode_frame(Join("orders")))
+        reader = FrameReader(NODE_FRAMES)
+        frames: list[object] = []
+        while not any(isinstance(frame, Joined) for frame in frames):
+            got = reader.feed(client.recv(65_536))
+            assert isinstance(got, list)
+            frames += got
+        assert isinstance(frames[0], Welcome)
+        ann.log.until("session .*connected")
+        (session,) = ann.ask("sessions")["sessions"]
+        assert (session["label"], session["groups"]) == ("till 7", ["orders"])
+        assert ann.ask("groups")["groups"] == [{"name": "orders", "members": 1, "here": 1}]
+        assert "orders" in site.run("groups", "--admin", str(ann.admin)).stdout
+        assert ann.ask("status")["sessions"] == 1
+    assert "ended" in ann.log.until("session .*ended")
+
+
+def test_the_service_manager_is_told(site: Site) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(site.directory / "manager"))
+        manager.settimeout(30)
+        env = {"NOTIFY_SOCKET": str(site.directory / "manager"), "WATCHDOG_USEC": "30000000"}
+        ann = site.start("ann", env=env)
+        told = {line for _ in range(3) for line in manager.recv(4096).decode().splitlines()}
+        assert {"READY=1", "WATCHDOG=1", "STATUS=1 members: ann"} <= told
+        ann.signal(signal.SIGTERM)
+        while "STOPPING=1" not in told:
+            told |= set(manager.recv(4096).decode().splitlines())
+        assert ann.ended()[0] == 0
+
+
+def test_metrics_are_served_under_their_names(site: Site) -> None:
+    port = free_port()
+    site.start(
+        "ann", metrics=f'listen = "{port}"\n', node='quorum = ["ann"]\n', trace=f'directory = "{site.directory}/t"\n'
+    ).ready()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    names = set(re.findall(r"^# TYPE (\w+) ", text, flags=re.MULTILINE))
+    wanted = {f"transis_{name}_total" for name in (*COUNTERS, *LABELLED)} | {f"transis_{name}" for name in GAUGES}
+    assert names == wanted
+    assert re.search(r'^transis_members\{cluster="transis",node="ann"\} 1\.0$', text, flags=re.MULTILINE)
+    assert re.search(r'^transis_tokens_lost_total\{.*state="operational"\} 0\.0$', text, flags=re.MULTILINE)
+
+
+def test_json_lines_are_json(site: Site) -> None:
+    ann = site.start("ann", log="json = true\n").ready()
+    ann.signal(signal.SIGINT)
+    code, said = ann.ended()
+    lines = [json.loads(line) for line in said.splitlines() if line]
+    assert code == 0
+    assert {"starting", "view", "leaving", "ended"} <= {line["event"] for line in lines}
+
+
+def test_the_level_of_the_log_is_changed_while_it_runs(site: Site) -> None:
+    ann = site.start("ann", log='level = "error"\n').ready()
+    assert ann.ask("status")["log_level"] == "error"
+    assert ann.ask("log", level="debug")["level"] == "debug"
+    ann.signal(signal.SIGTERM)
+    _, said = ann.ended()
+    assert "view R0@ann" not in said
+    assert "ended: left" in said
+
+
+def test_a_second_signal_ends_at_once(site: Site) -> None:
+    """The other one is stopped, so that a graceful leave has to wait for it, for a minute."""
+    ann, bob = (
+        site.start(
+            "ann", timing="leave_ms = 60000\ntoken_loss_ms = 600000\nconsensus_ms = 600000\nfail_to_receive_ms = 600000\n"
+        ),
+        site.start("bob"),
+    )
+    ann.sees("ann", "bob")
+    bob.signal(signal.SIGSTOP)
+    ann.signal(signal.SIGTERM)
+    ann.log.until("leaving gracefully")
+    ann.signal(signal.SIGTERM)
+    code, said = ann.ended()
+    assert code == 1
+    assert "told twice" in said
+
+
+# --- several --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_daemon_that_is_told_to_end_leaves_with_a_word(site: Site) -> None:
+    ann, bob = site.start("ann"), site.start("bob")
+    ann.sees("ann", "bob")
+    bob.sees("ann", "bob")
+    bob.signal(signal.SIGTERM)
+    assert bob.ended()[0] == 0
+    assert ann.sees("ann").endswith("left: bob (bob left on purpose)")
+    assert ann.ask("statistics")["statistics"]["tokens_lost_operational"] == 0
+
+
+def test_a_daemon_that_is_killed_is_missed_and_comes_back_as_a_new_life(site: Site) -> None:
+    ann, bob = site.start("ann"), site.start("bob")
+    ann.sees("ann", "bob")
+    bob.sees("ann", "bob")
+    bob.signal(signal.SIGKILL)
+    bob.ended()
+    assert ann.sees("ann").endswith("left: bob (token loss noticed by ann)")
+    assert ann.ask("statistics")["statistics"]["tokens_lost_operational"] >= 1
+    again = site.start("bob").ready()
+    ann.sees("ann", "bob")
+    again.sees("ann", "bob")
+    lives = {member["name"]: member["incarnation"] for member in ann.ask("members")["members"]}
+    assert lives == {"ann": 1, "bob": 2}
+
+
+def test_links_are_cut_and_healed_between_three(site: Site) -> None:
+    daemons = [
+        site.start(name, admin="allow_faults = true\n", node='quorum = ["ann", "bob", "cid"]\n') for name in ("ann", "bob", "cid")
+    ]
+    ann, bob, cid = daemons
+    for daemon in daemons:
+        daemon.sees("ann", "bob", "cid")
+    cut_off(cid, ann, bob)
+    for daemon in (ann, bob):
+        daemon.sees("ann", "bob")
+        assert daemon.ask("status")["view"]["primary"] is True
+    cid.sees("cid")
+    found = cid.ask("status")
+    assert found["view"]["primary"] is False
+    assert any("links are cut on purpose" in warning for warning in found["warnings"])
+    for daemon in daemons:
+        daemon.ask("heal")
+    for daemon in daemons:
+        daemon.sees("ann", "bob", "cid")
+
+
+def cut_off(one: RunningDaemon, *others: RunningDaemon) -> None:
+    """On both sides, for a multicast cannot leave anybody out."""
+    one.ask("cut", peers=[other.name for other in others])
+    for other in others:
+        other.ask("cut", peers=[one.name])
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------------
+
+
+def refusal(daemon: RunningDaemon) -> str:
+    """It ended with code 2 and one sentence."""
+    code, said = daemon.ended()
+    assert code == 2
+    assert "Traceback" not in said
+    return said
+
+
+def test_a_second_daemon_on_a_state_directory_is_refused(site: Site) -> None:
+    ann = site.start("ann").ready()
+    second = site.start("two", site.settings("ann").replace("ann.sock", "two.sock"))
+    assert "another process uses the state directory" in refusal(second)
+    assert ann.ask("status")["state"] == "Operational"
+
+
+@pytest.mark.parametrize("which", ["sessions", "admin"])
+def test_a_socket_in_use_is_refused(site: Site, which: str) -> None:
+    ann = site.start("ann").ready()
+    sections = {"sessions": site.settings("bob").replace("bob.sock", "ann.sock") + '[admin]\nsocket = "/tmp/transis-unused"\n'}
+    sections["admin"] = site.settings("bob", admin=f'socket = "{ann.admin}"\n')
+    said = refusal(site.start("bob", sections[which]))
+    assert said.startswith(f"transis daemon: {which}.socket = ")
+    assert "another server listens there" in said
+    assert ann.ask("status")["state"] == "Operational"
+
+
+def test_the_socket_of_a_killed_daemon_is_taken_over(site: Site) -> None:
+    ann = site.start("ann").ready()
+    ann.signal(signal.SIGKILL)
+    ann.ended()
+    assert ann.clients.exists()
+    assert site.start("ann").ready().ask("status")["incarnation"] == 2
+
+
+def test_a_name_that_is_taken_is_refused_with_the_remedy(site: Site) -> None:
+    ann = site.start("ann").ready()
+    other = site.settings("two").replace('name = "two"', 'name = "ann"')
+    said = refusal(site.start("two", other))
+    assert "ended: " in said
+    assert "name of its own" in said or "choose another name" in said
+    assert ann.ask("status")["state"] == "Operational"
+
+
+def test_a_port_in_use_is_refused(site: Site) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        said = refusal(site.start("ann", network=f"port = {taken.getsockname()[1]}\n"))
+    assert "cannot be opened" in said
+    assert said.strip().count("\n") == 0
+
+
+def test_a_wrong_setting_is_one_sentence(site: Site) -> None:
+    said = refusal(site.start("ann", log='level = "loud"\n'))
+    assert (
+        said.strip()
+        == f"transis daemon: {site.directory}/ann.toml: log.level = 'loud': must be one of debug, info, warning, error"
+    )
+
+
+def test_checking_opens_nothing(site: Site) -> None:
+    config = site.directory / "ann.toml"
+    config.write_text(site.settings("ann", trace=f'directory = "{site.directory}/traces"\n'))
+    checked = site.run("daemon", "--config", str(config), "--check")
+    assert checked.returncode == 0
+    assert "The settings are fine." in checked.stdout
+    assert str(site.directory / "ann") in checked.stdout
+    assert sorted(path.name for path in site.directory.iterdir()) == ["ann.toml"]
+
+
+def test_the_example_is_printed_and_can_be_checked(site: Site) -> None:
+    printed = site.run("daemon", "--example")
+    (site.directory / "e.toml").write_text(printed.stdout)
+    assert site.run("daemon", "--config", str(site.directory / "e.toml"), "--check").returncode == 0
