@@ -8,6 +8,7 @@ others a room may ask for, so that the core stays light and the engines stay fre
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 
 import pytest
@@ -32,7 +33,8 @@ ARROWS: dict[str, set[str]] = {
     "daemon": {"net", "stack", "trace", "wire"},
     "client": {"wire"},
     "toolkit": {"client"},
-    "testing": {"sim", "client"},
+    # Its simulated hosts run nodes with the sessions of `stack`, whose frames are of `wire`, and it judges traces.
+    "testing": {"sim", "client", "stack", "trace", "wire"},
     "pipeline": {"trace"},
 }
 # `console` is the door for people and may use every room; nobody may use it.
@@ -85,8 +87,36 @@ def test_nothing_is_imported_by_a_computed_name() -> None:
             assert "__import__" not in {node.id for node in ast.walk(tree(path)) if isinstance(node, ast.Name)}, path
 
 
-def test_package_root_imports_no_room() -> None:
-    assert list(imports(tree(PACKAGE / "__init__.py"), "transis")) == []
+def when_imported(module: ast.Module) -> ast.Module:
+    """What of a file runs when it is imported: not the bodies of functions, not what only a type checker reads."""
+    body = [node for node in module.body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return ast.Module([node for node in body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))], [])
+
+
+def test_package_root_imports_no_room_before_it_is_asked_for() -> None:
+    found = imports(when_imported(tree(PACKAGE / "__init__.py")), "transis")
+    assert [one for one in found if one.module.startswith("transis")] == []
+
+
+def test_one_room_loads_no_other() -> None:
+    """The rule above as Python sees it; and every public name is there when it is asked for."""
+    show = "import sys; print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('transis.')}))"
+    assert loaded(f"import transis.model.ids; {show}") == "model"
+    assert loaded(f"import transis; transis.Service; {show}") == "model"
+    without_a_node = "import transis; [getattr(transis, name) for name in transis.__all__ if name != 'Node']"
+    assert loaded(f"{without_a_node}; {show}") == "blocking client model wire"
+    assert "net node" in loaded(f"import transis; transis.Node; transis.blocking.Node; {show}")
+
+
+def loaded(source: str) -> str:
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); {source}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_a_root_that_imports_is_seen() -> None:
+    lazy = "if TYPE_CHECKING:\n    from transis.client import connect\ndef f():\n    import transis.client"
+    assert list(imports(when_imported(ast.parse(lazy)), "transis")) == []
+    assert list(imports(when_imported(ast.parse("from transis.client import connect")), "transis")) != []
 
 
 def test_arrows_have_no_circle() -> None:

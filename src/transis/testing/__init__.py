@@ -1,0 +1,23 @@
+"""Simulated clusters for other people's tests: the pytest plugin and what its fixture gives; docs/testing.md shows how.
+
+Nothing is imported before somebody asks for it: pytest loads the plugin in every run of everybody who has the package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transis.testing.cluster import Cluster, GuaranteeBroken, Unsettled
+    from transis.testing.clusters import Clusters
+    from transis.testing.loop import Stuck
+
+__all__ = ["Cluster", "Clusters", "GuaranteeBroken", "Stuck", "Unsettled"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from transis.testing import cluster, clusters, loop
+
+    return next(getattr(module, name) for module in (cluster, clusters, loop) if hasattr(module, name))

@@ -1,0 +1,165 @@
+"""A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
+
+1. Time passes only in `settle`, `run_for` and whatever the test awaits.
+2. `settle` and `run_for` do it at once outside of a coroutine; inside of one they must be awaited.
+3. A session is the one of client/, over a link in memory; the node's side of it is the one that a daemon has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from types import TracebackType
+from typing import Any, Final, TypeVar, overload
+
+from transis.client.codecs import Codec, Raw
+from transis.client.connection import WINDOW, Connection
+from transis.client.link import Link
+from transis.model.config import MS, SECOND
+from transis.model.errors import ConnectError, UsageError
+from transis.stack.sessions import SessionPolicy
+from transis.testing.link import SimulatedLink
+from transis.testing.loop import VirtualLoop
+from transis.testing.node import SessionNode
+from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
+
+__all__ = ["Cluster", "GuaranteeBroken", "Unsettled"]
+
+T = TypeVar("T")
+
+SLICE_US: Final = 5 * MS
+"""How often `settle` looks."""
+
+POLICY: Final = SessionPolicy()
+
+
+class Unsettled(AssertionError):
+    """The cluster did not come to rest in time."""
+
+
+class _Done:
+    """What has been done already can be awaited all the same."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+class Cluster(Simulation):
+    """`is_checked` says whether the guarantees are held against the run when the cluster is closed."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        nodes: int | Sequence[str],
+        seed: int = 0,
+        *,
+        quorum: Sequence[str] = (),
+        policy: SessionPolicy = POLICY,
+        is_checked: bool = True,
+        replay: str = "",
+    ) -> None:
+        super().__init__(chosen_names(nodes), seed, quorum, policy, replay or f"cluster({nodes!r}, seed={seed})")
+        self.is_checked = is_checked
+        self.loop = loop
+        self._is_closed = False
+        loop.timeline.attach(self._world, self._look)
+
+    # --- clients ----------------------------------------------------------------------------------------------------
+
+    @overload
+    def connect(self, name: str, *, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
+    @overload
+    def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
+    def connect(self, name: str, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
+        """As `transis.connect`, to the node of this name."""
+        self._host(name)
+
+        async def make_link() -> Link:
+            return self._link(name)
+
+        return Connection(make_link, label, window, codec if codec is not None else Raw())
+
+    def _link(self, name: str) -> Link:
+        if asyncio.get_running_loop() is not self.loop:
+            raise UsageError(
+                "this coroutine runs in another event loop than the simulated cluster: run it by `cluster.run(...)`, or make the "
+                "test itself `async def` without the mark of another plugin"
+            )
+        life = self._host(name).life
+        if life is None or self._is_closed:
+            raise ConnectError(f"the simulated node {name} does not run: `restart({name!r})` starts a node that crashed or left")
+        assert isinstance(life.node, SessionNode)
+        return SimulatedLink(self._world, self.loop, life.node)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in virtual time; what it returns."""
+        if self.loop.is_running():
+            coroutine.close()
+            raise UsageError("a coroutine runs already: await this one there, or make a task of it")
+        return self.loop.run_until_complete(coroutine)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float) -> Awaitable[None]:
+        """Let virtual time pass."""
+        return self._do(asyncio.sleep(seconds))
+
+    def settle(self, within: float | None = None) -> Awaitable[None]:
+        """Let time pass until all nodes that can reach each other share a view and nothing is in flight.
+
+        Raises Unsettled, with what is in the way, if that takes more than `within` virtual seconds; if nothing is said, more than
+        the protocol may take at worst.
+        """
+        limit_us = self._budget_us() if within is None else round(within * SECOND)
+        return self._do(self._settling(self._world.now + limit_us))
+
+    async def _settling(self, latest_us: int) -> None:
+        """At rest means: found at rest twice."""
+        looks = 0
+        while looks < 2:
+            why = self.unrest()
+            looks = 0 if why else looks + 1
+            self._require_in_time(why, latest_us)
+            await asyncio.sleep(SLICE_US / SECOND)
+
+    def _require_in_time(self, why: str, latest_us: int) -> None:
+        if why and self._world.now > latest_us:
+            raise Unsettled(f"the cluster did not settle: {why}\n{self.story()}")
+
+    def _do(self, coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        if self.loop.is_running():
+            return coroutine
+        self.run(coroutine)
+        return _Done()
+
+    def start(self) -> None:
+        """Let the nodes find each other before anybody connects, in a time of their own: nobody else's passes."""
+        world, latest_us = self._world, self._budget_us()
+        self.loop.timeline.detach(world)
+        while why := self.unrest():
+            self._require_in_time(why, latest_us)
+            world.run(world.now + SLICE_US)
+        self.loop.timeline.attach(world, self._look)
+        self._look()
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """No time passes here any more; the run is checked, if it is to be. Again is nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.loop.timeline.detach(self._world)
+        if self.is_checked:
+            self.check()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """An error of the test is told before one of the cluster, which is closed later then."""
+        if error is None:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<Cluster {' '.join(self.names)}, seed {self.seed}, at {self.now:.6f} s>"

@@ -1,0 +1,195 @@
+"""A simulated node with its sessions: the code of a real one (stack/sessions.py), on a simulated host.
+
+The host drives it like any node; its sessions live in its turns:
+1. Clients' frames wait in an inbox, as in sockets, also while the node is paused. One is worked off a turn, after everything that
+   the node handed out before was carried out and recorded, so that the trace has a client's doings in their true order.
+2. For the same reason the sessions hear of the node's outputs in the turn after them.
+3. Frames for clients leave some microseconds later. What has not left when a node crashes, no client sees.
+4. What clients do is told to the harness as its own client processes are: it knows who is connected, who wants to be in which
+   group, and which bytes were sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from transis.model.config import Config
+from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
+from transis.model.errors import UsageError
+from transis.model.groups import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.service import Service
+from transis.sim.clients import Clients
+from transis.sim.life import Life
+from transis.sim.world import World
+from transis.stack.grouped import GroupedNode, GroupedOutput
+from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
+from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
+
+if TYPE_CHECKING:
+    from transis.testing.link import SimulatedLink
+
+AT_ONCE: Final = 0
+"""A deadline that has always passed."""
+
+HOP_US: Final = (10, 60)
+"""What a frame takes between a client and its node, from and to."""
+
+
+class SessionNode(GroupedNode):
+    """`_links` has the connection of each process that is not over; `under_way` counts what clients sent and has not arrived."""
+
+    def __init__(
+        self, world: World, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None, policy: SessionPolicy
+    ) -> None:
+        super().__init__(config, stored, boot, key, frozenset(config.quorum))
+        self.sessions = SessionHost(self, config.cluster, policy)
+        self._world = world
+        self._host = world.hosts[config.address]
+        self._inbox: deque[tuple[SimulatedLink, ClientFrame | None]] = deque()
+        self._unheard: list[HostEvent] = []
+        self._links: dict[int, SimulatedLink] = {}
+        self._flush_arranged = False
+        self.under_way = 0
+
+    @property
+    def life(self) -> Life:
+        return self._world.lives[self.id]
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing of a session is on its way to the node or to its client, and nothing waits for a turn."""
+        return not (self.under_way or self._inbox or self._unheard or self._flush_arranged or self.sessions.ready())
+
+    # --- the doors of the host --------------------------------------------------------------------------------------
+
+    def deadline(self) -> int:
+        if self._inbox or self._unheard or (self.sessions.ready() and not self._flush_arranged):
+            return AT_ONCE
+        return min(super().deadline(), self.sessions.deadline())
+
+    def wake(self, now: int) -> None:
+        if super().deadline() <= now:
+            super().wake(now)
+        elif self._unheard:
+            events, self._unheard = self._unheard, []
+            self.sessions.hear(now, events)
+        elif self.sessions.deadline() <= now:
+            self.sessions.wake(now)
+        elif self._inbox:
+            self._attend(now, *self._inbox.popleft())
+        self._arrange_flush()
+
+    def outputs(self) -> list[GroupedOutput]:
+        """Of deliveries the sessions want their own: the others' come to them through groups."""
+        outputs = super().outputs()
+        for output in outputs:
+            if isinstance(output, Delivered):
+                if output.process.node == self.id:
+                    self._unheard.append(output)
+            elif isinstance(
+                output, GroupDelivered | Configure | Refused | Room | Stopped | GroupViewInstalled | GroupLeft | GroupRefused
+            ):
+                self._unheard.append(output)
+        return outputs
+
+    def check(self) -> None:
+        super().check()
+        self.sessions.check()
+
+    # --- the doors of the sessions ----------------------------------------------------------------------------------
+
+    def connect(self, process: int) -> None:
+        super().connect(process)
+        self.life.recorder.client(self._world.now, process, True)
+        clients = self._clients
+        clients.wanted[process], clients.inside[process] = set(), {}
+
+    def disconnect(self, now: int, process: int) -> None:
+        self.life.recorder.client(self._world.now, process, False)
+        clients = self._clients
+        del clients.wanted[process], clients.inside[process]
+        super().disconnect(now, process)
+
+    def join_group(self, now: int, process: int, name: str) -> bool:
+        taken = super().join_group(now, process, name)
+        if taken:
+            self._clients.wanted[process].add(name)
+        return taken
+
+    def leave_group(self, now: int, process: int, name: str) -> bool:
+        taken = super().leave_group(now, process, name)
+        if taken:
+            self._clients.wanted[process].discard(name)
+        return taken
+
+    def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
+        taken = super().submit(now, service, payloads, address, process)
+        self.life.payloads.setdefault(process, []).extend(payloads[:taken])
+        return taken
+
+    @property
+    def _clients(self) -> Clients:
+        clients = self.life.clients
+        assert clients is not None, "a node with groups has clients"
+        return clients
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def arrive(self, link: SimulatedLink, frames: Sequence[ClientFrame | None]) -> None:
+        """Frames of a client, None for the end of its connection."""
+        self._inbox.extend((link, frame) for frame in frames)
+        self._host.arrange()
+
+    def _attend(self, now: int, link: SimulatedLink, frame: ClientFrame | None) -> None:
+        if isinstance(frame, Hello) and link.process is None:
+            self._welcome(now, link, frame)
+        elif link.process is None or link.process not in self._links:
+            return
+        elif frame is None:
+            del self._links[link.process]
+            self.sessions.forget(now, link.process)
+        else:
+            self.sessions.receive(now, link.process, frame)
+
+    def _welcome(self, now: int, link: SimulatedLink, hello: Hello) -> None:
+        try:
+            link.process = self.sessions.connect(now, hello)
+        except UsageError as refusal:
+            link.arrived([Goodbye(str(refusal))])
+        else:
+            self._links[link.process] = link
+
+    def _arrange_flush(self) -> None:
+        if not self._flush_arranged and self.sessions.ready():
+            self._flush_arranged = True
+            hop_us = self._world.streams["sessions"].between(*HOP_US)
+            self._world.at(self._world.now + hop_us, self._flush, None)
+
+    def _flush(self, _: None) -> None:
+        """A node that is paused by now does not write; it does when it goes on."""
+        self._flush_arranged = False
+        if self._host.life is self.life and not self._host.paused:
+            self._write()
+            self._host.arrange()
+
+    def _write(self) -> None:
+        for process in self.sessions.ready():
+            frames: list[NodeFrame] = [parcel.frame for parcel in self.sessions.take(process)]
+            link = self._links.get(process)
+            if link is not None:
+                link.arrived(frames)
+                if isinstance(frames[-1], Goodbye):
+                    del self._links[process]
+
+    def died(self) -> None:
+        """Who stopped has told its clients why; of one that crashed, connections only break."""
+        ended = self.life.ended
+        if ended == "stopped":
+            self.sessions.hear(self._host.clock.local(self._world.now), self._unheard)
+            self._write()
+        self._unheard, links, self._links = [], self._links, {}
+        for link in [*links.values(), *(link for link, _ in self._inbox)]:
+            link.broke("it crashed" if ended == "failed" else f"it {ended}")
+        self._inbox.clear()

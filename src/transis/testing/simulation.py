@@ -1,0 +1,228 @@
+"""The simulated machines of a cluster: what may be done to them, and what became of it.
+
+1. Everything a node does is the code of production, on a simulated network, disk and clock.
+2. What was done is told when something fails, with the seed and the line that does it again.
+3. Doings of a test must make sense: a name that is none, a crash of the dead are errors, not silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from transis.model.config import MS, SECOND, Config
+from transis.model.errors import UsageError
+from transis.model.limits import MEMBERS_MAX
+from transis.sim.checkers import check
+from transis.sim.checkers.verdict import Report
+from transis.sim.cluster import show_view
+from transis.sim.faults import WEATHERS, Crash, Fault, Heal, Leave, Partition, Pause, Restart, Resume, Weather
+from transis.sim.host import Host
+from transis.sim.life import Life
+from transis.sim.liveness import budget_us
+from transis.sim.network import Climate
+from transis.sim.plan import Plan
+from transis.sim.streams import Stream
+from transis.sim.swarm import node_names
+from transis.sim.world import Conditions, World
+from transis.stack.sessions import SessionPolicy
+from transis.testing.node import SessionNode
+from transis.testing.rest import unrest
+from transis.trace.digest import digest
+from transis.trace.events import History, NodeTrace
+
+LOG_SHOWN: Final = 40
+"""Doings that are told when something fails: the last ones."""
+
+STAGGER_US: Final = 20 * MS
+"""Nodes start within so long."""
+
+CONDITIONS: Final = Conditions(climate=Climate(jitter_us=100), offset_us=1 * SECOND, drift_ppm=50, check_every=16)
+"""A LAN whose packets overtake each other now and then, and clocks as they are. Invariants of nodes are asserted at some of the
+turns; the simulator's own sweeps do it at every one."""
+
+
+class GuaranteeBroken(AssertionError):
+    """What was recorded contradicts a guarantee: a bug of the package, not of the test."""
+
+
+class Simulation:
+    """`names` are the nodes."""
+
+    def __init__(self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str) -> None:
+        self.names = tuple(names)
+        self.seed = seed
+        self.replay = replay
+        self._policy = policy.validated()
+        config = Config(name="any", quorum=tuple(quorum)).validated()
+        self._plan = Plan(seed, self.names, config=config, conditions=CONDITIONS)
+        self._world = World(seed, CONDITIONS, self._make_node)
+        self._components: list[tuple[str, ...]] = [self.names]
+        self._present: dict[str, SessionNode] = {}
+        for name in self.names:
+            self._world.add_host(replace(config, name=name).validated())
+            self._world.at(self._world.streams["starts"].between(0, STAGGER_US), self._world.first_start, name)
+
+    def _make_node(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> SessionNode:
+        return SessionNode(self._world, config, stored, boot, key, self._policy)
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the cluster began."""
+        return self._world.now / SECOND
+
+    def _budget_us(self) -> int:
+        """What the protocol may take at worst until the cluster is at rest."""
+        return budget_us(self._world, self._plan)
+
+    # --- doings -----------------------------------------------------------------------------------------------------
+
+    def partition(self, *components: Sequence[str]) -> None:
+        """Only nodes of one component hear each other; nodes that are not named are together in one more."""
+        named = [self._host(name).address for component in components for name in component]
+        if len(set(named)) < len(named):
+            raise UsageError(f"a node is in two components: {components}")
+        rest = tuple(name for name in self.names if name not in named)
+        self._components = [tuple(component) for component in components] + ([rest] if rest else [])
+        self._strike(Partition(tuple(self._components)))
+
+    def heal(self) -> None:
+        """The partition ends."""
+        self._components = [self.names]
+        self._strike(Heal())
+
+    def crash(self, name: str) -> None:
+        """The node dies at once: its clients lose their sessions, and a write on its way to the disk may be lost."""
+        self._life(name)
+        self._strike(Crash(name))
+
+    def leave(self, name: str) -> None:
+        """The node leaves in good order, as when a daemon is stopped. That takes some time."""
+        self._life(name)
+        self._strike(Leave(name))
+
+    def restart(self, name: str) -> None:
+        """A node that is down starts again from what is on its disk."""
+        host = self._host(name)
+        if host.life is not None:
+            raise UsageError(f"{name} runs: crash it or let it leave first")
+        self._strike(Restart(name))
+        if host.life is None:
+            raise UsageError(self._world.log[-1][1])
+
+    def pause(self, name: str) -> None:
+        """The node stands still, as in a long garbage collection or under SIGSTOP."""
+        self._life(name)
+        self._strike(Pause(name))
+
+    def resume(self, name: str) -> None:
+        self._life(name)
+        self._strike(Resume(name))
+
+    def lossy(self, rate: float) -> None:
+        """So many of all datagrams are lost from now on, 0.1 for one in ten; 0 ends it."""
+        self.weather("loss", rate)
+
+    def weather(self, what: str, rate: float) -> None:
+        """A rate of the whole network from 0 to 1: loss, burst, duplicate, reorder, junk or replay."""
+        if what not in WEATHERS or not 0 <= rate <= 1:
+            raise UsageError(f"{what!r} at {rate}: possible are {', '.join(WEATHERS)}, at rates from 0 to 1")
+        self._strike(Weather(what, round(rate * 1000)))
+
+    def _strike(self, fault: Fault) -> None:
+        self._world.strike(fault)
+        self._look()
+
+    def _look(self) -> None:
+        """Clients of nodes that are gone are told. A host's next node is another object, however soon it comes."""
+        for name, host in self._world.hosts.items():
+            before = self._present.get(name)
+            now = None if host.life is None else host.life.node
+            if now is not before:
+                assert now is None or isinstance(now, SessionNode)
+                if before is not None:
+                    del self._present[name]
+                    before.died()
+                if now is not None:
+                    self._present[name] = now
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> tuple[str, ...]:
+        return tuple(name for name, host in self._world.hosts.items() if host.life is not None)
+
+    def members(self, name: str) -> tuple[str, ...]:
+        """The nodes in the view of this one; none before its first."""
+        view = self._life(name).view
+        return () if view is None else tuple(node.name for node in view.nodes)
+
+    @property
+    def random(self) -> Stream:
+        """Draws from the seed, for tests that want to vary what they do."""
+        return self._world.streams["test"]
+
+    def unrest(self) -> str:
+        """Why the cluster is not at rest, in words; empty when it is."""
+        if self._world.now <= STAGGER_US:
+            return "not all nodes have started"
+        return unrest(self._world, self._components)
+
+    def history(self) -> History:
+        """Everything recorded so far, of every life of every node."""
+        lives = sorted(self._world.lives.values(), key=lambda life: life.id)
+        is_paused = any(host.paused for host in self._world.hosts.values())
+        return History([NodeTrace(life.id, life.recorder.events) for life in lives], closed=not is_paused and not self.unrest())
+
+    def digest(self) -> str:
+        """Of the history: equal for equal runs, in any process."""
+        return digest(self.history())
+
+    def check(self) -> Report:
+        """Hold every guarantee of ring and groups against what was recorded; raises GuaranteeBroken with what contradicts it."""
+        report = check(self.history())
+        found = [f"{one.property}: at {one.time_us / SECOND:.6f} s {one.explanation}" for one in self._world.mishaps]
+        found += [f"{violation.property}: {violation.explanation}" for violation in report.violations]
+        if found:
+            head = f"guarantees were broken {len(found)} times. This is a bug of transis; please report it with all of this:"
+            raise GuaranteeBroken("\n".join([head, *found, self.story()]))
+        return report
+
+    def story(self) -> str:
+        """What this cluster is, what was done to it, where it stands, and the line that does it again."""
+        log = self._world.log
+        lines = [f"simulated cluster of {' '.join(self.names)}, seed {self.seed}, after {self.now:.6f} s of virtual time"]
+        lines += ["  ..."] if len(log) > LOG_SHOWN else []
+        lines += [f"  {time_us / SECOND:10.6f} s  {what}" for time_us, what in log[-LOG_SHOWN:]]
+        lines += [f"  {name} is {_standing(host)}" for name, host in self._world.hosts.items()]
+        return "\n".join([*lines, f"replay: {self.replay}"])
+
+    def _host(self, name: str) -> Host:
+        if name not in self._world.hosts:
+            raise UsageError(f"there is no node {name!r}; there are {' '.join(self.names)}")
+        return self._world.hosts[name]
+
+    def _life(self, name: str) -> Life:
+        life = self._host(name).life
+        if life is None:
+            raise UsageError(f"{name} is down")
+        return life
+
+
+def chosen_names(nodes: int | Sequence[str]) -> tuple[str, ...]:
+    """a, b, c ... for a number, else those given."""
+    count = nodes if isinstance(nodes, int) else len(nodes)
+    if not 1 <= count <= MEMBERS_MAX:
+        raise UsageError(f"a cluster of {count} nodes: 1 to {MEMBERS_MAX} are possible")
+    names = node_names(nodes) if isinstance(nodes, int) else tuple(nodes)
+    if len(set(names)) < len(names):
+        raise UsageError(f"two nodes have one name: {' '.join(names)}")
+    return names
+
+
+def _standing(host: Host) -> str:
+    if host.life is None:
+        return "down"
+    view = "no view" if host.life.view is None else show_view(host.life.view)
+    return f"{'paused' if host.paused else host.state} in {view}"
