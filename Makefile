@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml scripts/setup
 	@scripts/setup .venv
 	@printf '%s\n' '$(CURDIR)' > $@
 
-demo: setup ## simulate five nodes through a crash, a partition, a merge and a restart
+demo: setup ## five real daemons through kill -9, a partition, a heal and a restart
 	@$(BIN)/transis demo
 
 test: lint types unit ## everything that must be green: ruff, mypy --strict, pytest

@@ -1,10 +1,100 @@
 """Transis: group communication for Python.
 
-This file imports nothing of the package, so that importing one room never loads another.
+    import transis
+
+    async with transis.connect() as session:
+        async with session.join("orders") as group:
+            await group.send(b"new order")
+            async for event in group:
+                ...
+
+Nothing of the package is imported before it is asked for, so that importing one room never loads another.
 """
 
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from transis import blocking
+    from transis.client import (
+        Batch,
+        Group,
+        Json,
+        Message,
+        MsgPack,
+        Raw,
+        Receipt,
+        Session,
+        Transfer,
+        View,
+        connect,
+    )
+    from transis.model import errors
+    from transis.model.ids import MessageId, ProcessId
+    from transis.model.service import Service
+    from transis.node.node import Node
+
+__all__ = [
+    "Batch",
+    "Group",
+    "Json",
+    "Message",
+    "MessageId",
+    "MsgPack",
+    "Node",
+    "ProcessId",
+    "Raw",
+    "Receipt",
+    "Service",
+    "Session",
+    "Transfer",
+    "View",
+    "__version__",
+    "blocking",
+    "connect",
+    "errors",
+]
 
 # Invariants are asserted, and the guarantees rest on those assertions being checked in production too.
 if not __debug__:
     raise RuntimeError("transis refuses to run with assertions off: start Python without -O and without PYTHONOPTIMIZE")
+
+
+def __getattr__(name: str) -> object:
+    """The names above, imported when they are first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'transis' has no attribute {name!r}")
+    value = _import(name)
+    globals()[name] = value
+    return value
+
+
+def _import(name: str) -> object:
+    if name in ("MessageId", "ProcessId"):
+        from transis.model import ids
+
+        return getattr(ids, name)
+    if name == "Service":
+        from transis.model.service import Service
+
+        return Service
+    if name == "errors":
+        from transis.model import errors
+
+        return errors
+    if name == "Node":
+        from transis.node.node import Node
+
+        return Node
+    if name == "blocking":
+        import transis.blocking
+
+        return transis.blocking
+    from transis import client
+
+    return getattr(client, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

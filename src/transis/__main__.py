@@ -2,4 +2,4 @@
 
 from transis.console.main import app
 
-app()
+app(prog_name="transis")

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tests.groups.judging import Seen, StreamEvent
+from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.groups.state import Identify
-from transis.model.contract import Delivered, Phase
+from transis.model.contract import Configure, Delivered, Phase
 from transis.model.groups import (
     Address,
     GroupDelivered,
@@ -26,6 +26,8 @@ from transis.model.groups import (
 from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
+from transis.trace.events import History, NodeTrace
+from transis.trace.recorder import Recorder
 from transis.wire.address import CONTROL_ADDRESS, encode_address
 
 CHECKED_GROUPS_MAX = 100
@@ -46,6 +48,7 @@ class Daemon:
     def __init__(self, name: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
         self.id = NodeId(name, 1, sum(name.encode()))
         self.layer = GroupLayer(self.id, quorum, identify)
+        self.recorder = Recorder(self.id)
         self.outbox: list[ControlMessage] = []
         self.streams: dict[int, list[StreamEvent]] = {}
         self.open = False
@@ -56,19 +59,28 @@ class Daemon:
         self.configure(self.ring.view)
 
     def connect(self, process: int) -> ProcessId:
+        self.recorder.client(0, process, True)
         self.layer.connect(process)
         self.streams[process] = []
         return ProcessId(self.id, process)
+
+    def disconnect(self, process: int) -> None:
+        self.recorder.client(0, process, False)
+        self.layer.disconnect(process)
 
     def configure(self, view: View) -> None:
         self.open = False
         if view.id.is_regular:
             self.outbox = [message for message in self.outbox if message.bound_to is None]
+        self.recorder.observe(0, Configure(view))
         self.layer.configure(view)
         self.collect()
 
     def deliver(self, run: Delivered, phase: Phase) -> None:
-        self.layer.delivered(run._replace(phase=phase))
+        run = run._replace(phase=phase)
+        if run.process.number != CONTROL_PROCESS:
+            self.recorder.observe(0, run)
+        self.layer.delivered(run)
         self.collect()
 
     def advance(self, upto: int) -> None:
@@ -80,6 +92,8 @@ class Daemon:
         if len(self.layer.table.groups) < CHECKED_GROUPS_MAX:
             self.layer.check()
         for output in self.layer.take_outputs():
+            if not isinstance(output, ControlMessage | Settled):
+                self.recorder.observe(0, output)
             match output:
                 case ControlMessage():
                     self.outbox.append(output)
@@ -92,8 +106,8 @@ class Daemon:
                 case GroupDelivered(run, recipients):
                     for process, groups in recipients:
                         self.streams[process].extend(
-                            Seen(MessageId(run.process, run.first_counter + rank), run.service, bytes(data), groups)
-                            for rank, data in enumerate(run.payloads)
+                            Seen(MessageId(run.process, run.first_counter + rank), run.service, groups)
+                            for rank in range(len(run.payloads))
                         )
                 case GroupLeft() | GroupRefused():
                     self.streams[output.process].append(output)
@@ -185,9 +199,6 @@ class Order:
             for daemon in self.daemons.values():
                 daemon.advance(len(daemon.ring.log))
 
-    def streams(self) -> dict[ProcessId, list[StreamEvent]]:
-        return {
-            ProcessId(daemon.id, process): stream
-            for daemon in self.daemons.values()
-            for process, stream in daemon.streams.items()
-        }
+    def history(self, closed: bool = False) -> History:
+        """What all nodes recorded; `closed` if everybody is in one ring and has delivered everything."""
+        return History([NodeTrace(daemon.id, daemon.recorder.events) for daemon in self.daemons.values()], closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.groups.abstract import Daemon, Order, Survivors
-from tests.groups.judging import Seen, judge
+from tests.groups.streams import Seen, judge
 from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
 from transis.groups.layer import CONTROL_PROCESS, WAITING_BYTES_MAX
 from transis.model.errors import UsageError
@@ -64,7 +64,7 @@ def test_a_lost_node_gives_one_transitional_and_one_regular_view_and_spares_othe
     assert (second.kind, second.members, second.joined, second.left) == (ViewKind.REGULAR, (a, b), (), (c,))
     assert second.merged_from[0].view == first.id
     assert len(views(order.daemons["a"], 1, "blue")) == 1
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_a_merge_is_one_view_that_tells_who_came_from_where() -> None:
@@ -79,7 +79,7 @@ def test_a_merge_is_one_view_that_tells_who_came_from_where() -> None:
     assert (view.members, view.joined, view.left) == ((a, b, c), (c,), ())
     assert [(origin.view, origin.members) for origin in view.merged_from] == sorted([(before[0], (a, b)), (before[1], (c,))])
     assert views(order.daemons["c"], 1)[-1].joined == (a, b)
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_a_group_with_all_members_on_one_side_sees_nothing_of_a_merge() -> None:
@@ -107,7 +107,7 @@ def test_a_departure_before_a_merge_is_noticed_also_where_the_group_was_unknown(
     nodes["c"].layer.join(1, "red")
     order.settle()
     assert views(nodes["c"], 1)[-1].members == (a, c)
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_who_left_and_returned_between_two_views_is_in_both_lists() -> None:
@@ -119,7 +119,7 @@ def test_who_left_and_returned_between_two_views_is_in_both_lists() -> None:
     order.reconfigure([Survivors(nodes, 0, EVERYTHING)])
     view = views(order.daemons["a"], 1)[-1]
     assert (view.joined, view.left) == ((b,), (b,))
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_sides_that_parted_without_a_regular_view_do_not_pass_for_unparted() -> None:
@@ -137,7 +137,27 @@ def test_sides_that_parted_without_a_regular_view_do_not_pass_for_unparted() -> 
     assert len(view.merged_from) == 2
     assert [process.node.name for process in view.joined] == [c.node.name]
     assert len(views(nodes["a"], 1)) > seen
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
+
+
+def test_two_sides_that_lose_members_before_they_have_exchanged_do_not_share_a_transitional_view() -> None:
+    """a and c met b and d; before anybody announced anything, only a and b are left. Each comes from its own side's view."""
+    order, (a, b, _, _) = together("abcd", joined="abcd")
+    split(order, "ac", "bd")
+    order.settle()
+    nodes = order.daemons
+    before = [views(nodes[name], 1)[-1].id for name in "ab"]
+    order.merge("abcd")
+    order.reconfigure([Survivors([nodes["a"], nodes["b"]], 0, 0)])
+    at_a, at_b = (views(nodes[name], 1)[-1] for name in "ab")
+    assert (at_a.members, at_b.members) == ((a,), (b,))
+    assert at_a.id != at_b.id
+    assert [origin.view for view in (at_a, at_b) for origin in view.merged_from] == before
+    order.settle()
+    at_a, at_b = (views(nodes[name], 1)[-1] for name in "ab")
+    assert (at_a.joined, at_b.joined) == ((b,), (a,))
+    assert len(at_a.merged_from) == 2
+    assert judge(order.history()) == []
 
 
 def test_trap_2_who_joins_and_dies_within_the_exchange_leaves_no_ghost() -> None:
@@ -155,7 +175,7 @@ def test_trap_2_who_joins_and_dies_within_the_exchange_leaves_no_ghost() -> None
     order.merge("ab")
     order.settle()
     assert [set(group.members) for group in nodes["a"].layer.table.in_order()] == [{a, b}]
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_an_exchange_that_ends_in_the_transitional_view_shows_what_the_others_saw() -> None:
@@ -182,7 +202,7 @@ def test_an_exchange_that_ends_in_the_transitional_view_shows_what_the_others_sa
     assert (transitional.members, transitional.kind) == ((a, b), ViewKind.TRANSITIONAL)
     assert last.members == (a, b)
     assert nodes["a"].open, "all come from one settled configuration"
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_trap_24_messages_queued_before_the_view_do_not_overtake_the_exchange() -> None:
@@ -203,7 +223,7 @@ def test_trap_26_late_and_foreign_announcements_are_counted_and_change_nothing()
     order.settle()
     assert daemon.layer.rejections == {"stale": 1}
     order.merge("abc")
-    order.daemons["b"].layer.disconnect(1)
+    order.daemons["b"].disconnect(1)
     split(order, "abc")
     order.daemons["b"].append(CONTROL_PROCESS, CONTROL_ADDRESS, Service.AGREED, stale)
     order.settle()
@@ -227,7 +247,7 @@ def test_parts_that_repeat_or_contradict_are_counted() -> None:
 def test_trap_27_leave_and_then_disconnect_is_one_departure() -> None:
     order, (a, b, _) = together(joined="ab")
     order.daemons["b"].layer.leave(1, "red")
-    order.daemons["b"].layer.disconnect(1)
+    order.daemons["b"].disconnect(1)
     order.settle()
     assert [view.members for view in views(order.daemons["a"], 1)] == [(a,), (a, b), (a,)]
     assert views(order.daemons["a"], 1)[-1].cause.what == "leave"
@@ -247,7 +267,7 @@ def test_trap_27_a_disconnected_process_takes_all_its_groups_with_it_and_hears_n
     order.daemons["b"].layer.join(1, "blue")
     order.settle()
     heard = len(order.daemons["b"].streams[1])
-    order.daemons["b"].layer.disconnect(1)
+    order.daemons["b"].disconnect(1)
     order.settle()
     assert views(order.daemons["a"], 1)[-1].members == (a,)
     assert [group.name for group in order.daemons["c"].layer.table.in_order()] == ["red"]
@@ -273,7 +293,7 @@ def test_trap_40_basic_messages_wait_for_their_group_view() -> None:
     view, message = nodes["a"].streams[1][-2:]
     assert isinstance(view, GroupView)
     assert isinstance(message, Seen)
-    assert judge(order.streams()) == []
+    assert judge(order.history()) == []
 
 
 def test_basic_messages_that_wait_are_limited_and_go_with_a_failed_exchange() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.groups.abstract import Daemon, Order, Survivors
-from tests.groups.judging import judge
+from tests.groups.streams import judge
 from transis.model.groups import GroupId, GroupView, group_id
 from transis.model.ids import ProcessId, ViewId
 from transis.model.service import Service
@@ -60,7 +60,7 @@ class Twin:
 
     def replace(self, name: str, one: bool) -> None:
         process = self.process(name, one)
-        self.order.daemons[name].layer.disconnect(process.number)
+        self.order.daemons[name].disconnect(process.number)
         self.numbers[name, one] = 1 + max(number for (node, _), number in self.numbers.items() if node == name)
         self.order.daemons[name].connect(self.numbers[name, one])
         for members in self.members.values():
@@ -145,7 +145,7 @@ def test_layers_are_the_twin_and_keep_their_promises(actions: list[tuple[object,
     twin.order.merge(NAMES)
     twin.order.settle()
     twin.compare()
-    assert judge(twin.order.streams()) == []
+    assert judge(twin.order.history(closed=True)) == []
     assert all(
         not daemon.layer.rejections - daemon.layer.rejections.__class__(_EXPECTED) for daemon in twin.order.daemons.values()
     )

@@ -85,12 +85,12 @@ def picture_file(path: Path | None, option: str) -> Path | None:
     return path
 
 
-def trace_directory(path: Path | None) -> Path | None:
+def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
     """A directory for traces: new or empty, because traces of two runs in one directory cannot be told apart."""
     if path is None:
         return None
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise wrong("--trace", repr(str(path)), "must be a directory that is new or empty")
+        raise wrong(option, repr(str(path)), "must be a directory that is new or empty")
     return path
 
 

@@ -23,6 +23,7 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
     summary = tally.summary
     return {
         "engine": wish.engine,
+        "groups": wish.groups,
         "seeds": {"first": wish.seeds[0], "last": wish.seeds[-1], "count": len(wish.seeds)},
         "broken_engine": wish.broken or None,
         "runs": summary.runs,

@@ -9,6 +9,7 @@ from typing import Final
 
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
+from transis.sim.group_coverage import EXPECTED as GROUPS
 from transis.totem.states import IGNORED, TABLE, Event, State
 from transis.totem.traps import Trap
 
@@ -30,8 +31,9 @@ TRAPS: Final = frozenset(trap.value for trap in Trap)
 
 
 def never_reached(coverage: Coverage) -> dict[str, list[str]]:
-    """By table, what was expected and never seen."""
-    return coverage.never_reached(EVENTS, FAULTS, TRAPS)
+    """By table, what was expected and never seen; of groups only if there were any."""
+    missing = coverage.never_reached(EVENTS, FAULTS, TRAPS)
+    return missing | {"groups": sorted(set(GROUPS) - set(coverage.groups))} if coverage.groups else missing
 
 
 def event_names() -> list[str]:

@@ -1,25 +1,74 @@
 """`transis`: the commands, and how every one of them ends.
 
-Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run. A user's mistake is one sentence on
-stderr, never a traceback; a traceback is our bug.
+1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run. A user's mistake is one sentence on stderr,
+   never a traceback; a traceback is our bug.
+2. A command is a module of this room, in which its name is a function, with EXAMPLES beside it, or a typer application. It is
+   imported when it is asked for: `transis send` and a press of the tab key must not wait for the simulator.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from transis import __version__
-from transis.console.demo import demo
-from transis.console.simulate import simulate
+
+PANELS: Final = {
+    "See it": ("demo", "simulate", "bench"),
+    "Run it": ("up", "daemon", "keygen", "leave"),
+    "Use it": ("send", "recv"),
+    "Look at it": ("status", "monitor", "groups"),
+}
+"""Every command, in the order of the help."""
+
+PANEL_OF: Final = {name: panel for panel, names in PANELS.items() for name in names}
+SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """The commands above, each loaded when somebody wants it."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(PANEL_OF)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in PANEL_OF and cmd_name not in self.commands:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A name that does not exist is answered with those that are near, so all must be known then."""
+        if args and args[0] not in PANEL_OF:
+            for name in PANEL_OF:
+                self.get_command(ctx, name)
+        return super().resolve_command(ctx, args)
+
+
+def _load(name: str) -> Any:
+    module = import_module(f"transis.console.{name}")
+    what = getattr(module, name)
+    loaded = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=SETTINGS)
+    loaded.callback()(lambda: None)  # So that one command, too, is a command among others.
+    if isinstance(what, typer.Typer):
+        loaded.add_typer(what, name=name)
+    else:
+        loaded.command(name, epilog=module.EXAMPLES)(what)
+    command: Any = get_group(loaded).commands[name]
+    command.rich_help_panel = PANEL_OF[name]
+    return command
+
 
 app = typer.Typer(
     name="transis",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
 
 
@@ -37,29 +86,6 @@ def root(
 ) -> None:
     """Group communication for Python: ordered multicast and membership through crashes, partitions and merges.
 
-    Start with [bold]transis demo[/bold]. Exit codes: 0 fine, 1 found a problem, 2 could not run.
+    Start with [bold]transis demo[/bold], then [bold]transis up[/bold] in one terminal, [bold]transis recv orders[/bold] in a
+    second and [bold]transis send orders hello[/bold] in a third. Exit codes: 0 fine, 1 found a problem, 2 could not run.
     """
-
-
-SIMULATE_EXAMPLES = """Examples:
-
-transis simulate --seed 7 [dim]# one run, told in full[/dim]
-
-transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
-
-transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
-
-transis simulate --seeds 0:500 --json > out.json
-
-transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
-"""
-
-DEMO_EXAMPLES = """Examples:
-
-transis demo
-
-transis demo --out story.svg
-"""
-
-app.command(epilog=SIMULATE_EXAMPLES)(simulate)
-app.command(epilog=DEMO_EXAMPLES)(demo)

@@ -35,3 +35,16 @@ MEANINGS: Final = {
     "integrity": "delivered bytes are the bytes that were submitted",
     "no_crash": "no node raised an error, no invariant broke",
 }
+
+GROUP_MEANINGS: Final = {
+    "group_order": "views and messages of all groups come in one order",
+    "group_agreement_on_views": "the same group view has the same members, origins and cause for everybody",
+    "group_virtual_synchrony": "who goes together from one view of a group to the next got the same of it",
+    "group_members_only": "a process gets what is for it while it is a member, and nothing else",
+    "group_one_view_per_change": "a change is told once, and to the groups that it concerns only",
+    "group_no_ghosts": "members are there by their own node's word, on nodes of the configuration",
+    "group_differences": "who joined, left and came from which view is told truly",
+    "group_no_duplicates": "nobody gets a message or a view twice",
+    "group_primary": "no two components call themselves primary at a time",
+}
+"""What groups promise, on nodes that have them."""

@@ -33,6 +33,7 @@ class Wish(NamedTuple):
     jobs: int
     broken: str
     trace: Path | None
+    groups: bool = False
 
     @property
     def is_single(self) -> bool:
@@ -69,7 +70,7 @@ def run(wish: Wish) -> Tally:
 
 
 def _one(wish: Wish) -> Tally:
-    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes)
+    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes, groups=wish.groups)
     if wish.trace is not None:
         write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}")
     tally = Tally(outcome=outcome)
@@ -93,7 +94,7 @@ def _many(wish: Wish) -> Tally:
 
 def _swept(wish: Wish, progress: Callable[[Result], None]) -> Summary:
     if wish.trace is None:
-        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes)
+        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes, groups=wish.groups)
     summary = Summary()
     for result in _traced(wish):
         summary.add(result)
@@ -112,7 +113,7 @@ def _traced(wish: Wish) -> Iterator[Result]:
 
 def _run_traced(order: Wish) -> Result:
     """One seed with its trace, in whichever process this is."""
-    outcome = simulate(order.seeds[0], broken=order.broken, nodes=order.nodes)
+    outcome = simulate(order.seeds[0], broken=order.broken, nodes=order.nodes, groups=order.groups)
     assert order.trace is not None
     write_trace(outcome.history, trace_of(order.trace, outcome.seed), f"seed {outcome.seed}")
     return result_of(outcome)

@@ -16,12 +16,30 @@ from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
 from transis.model.errors import TransisError
+from transis.sim.broken import GROUP_DEFECTS
 from transis.sim.plan import plan_text
 from transis.sim.run import Outcome
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
-from transis.sim.swarm import draw
+from transis.sim.swarm import draw, draw_groups
+
+EXAMPLES = """Examples:
+
+transis simulate --seed 7 [dim]# one run, told in full[/dim]
+
+transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
+
+transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
+
+transis simulate --seeds 0:500 --json > out.json
+
+transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave and send[/dim]
+
+transis simulate --groups --nodes 128 --seed 1
+
+transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
+"""
 
 TOLD_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
@@ -32,6 +50,9 @@ UNABLE: Final = 2
 
 def simulate(
     engine: Annotated[str, typer.Option(help="Ordering engine: totem.", autocompletion=arguments.complete_engine)] = "totem",
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Nodes with process groups: client processes join, leave, go and send.")
+    ] = False,
     nodes: Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run one seed (0 if neither --seed nor --seeds is given).")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")] = None,
@@ -50,7 +71,8 @@ def simulate(
 ) -> None:
     """Simulate clusters under faults and check every guarantee.
 
-    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run.
+    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. With --groups it also
+    draws client processes, on the same cluster under the same faults, and what groups promise them is checked as well.
 
     The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
@@ -61,7 +83,10 @@ def simulate(
         jobs=arguments.jobs_of(jobs),
         broken=arguments.broken_of(broken),
         trace=arguments.trace_directory(trace),
+        groups=groups,
     )
+    if broken in GROUP_DEFECTS and not groups:
+        raise arguments.wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     file = arguments.picture_file(show, "--show")
     if file is not None and not wish.is_single:
         raise arguments.wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
@@ -89,7 +114,8 @@ def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> b
 def _shrunk(wish: Wish, tally: Tally) -> Shrunk | None:
     if not tally.failures:
         return None
-    return shrink_plan(draw(tally.failures[0].seed, wish.nodes), wish.broken)
+    drawn = draw_groups if wish.groups else draw
+    return shrink_plan(drawn(tally.failures[0].seed, wish.nodes), wish.broken)
 
 
 def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:

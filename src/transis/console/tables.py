@@ -5,38 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from transis.console.expected import EVENTS, FAULTS, event_names, never_reached, state_names
-from transis.console.meanings import MEANINGS
+from transis.console.meanings import GROUP_MEANINGS, MEANINGS
+from transis.console.printing import plain_table, say, stdout
 from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.sweep import Property
 
+__all__ = ["coverage_tables", "fault_line", "plain_table", "say", "stdout", "verdict_table"]
+
 COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
-
-PLAIN_WIDTH: Final = 120
-"""Columns when stdout is no terminal: tables in a log file keep their words."""
-
-
-def stdout() -> Console:
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
-
-
-def say(console: Console, words: str, style: str = "") -> None:
-    """Words that somebody may copy, such as a path or the line that replays a run: never cut into lines."""
-    console.print(Text(words, style=style), soft_wrap=True)
-
-
-def plain_table(*columns: str, title: str = "") -> Table:
-    """A table without walls; the first column is words, the others are numbers unless told otherwise."""
-    table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
-    for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-    return table
 
 
 def verdict_table(properties: Mapping[str, Property]) -> Table:
@@ -45,7 +27,9 @@ def verdict_table(properties: Mapping[str, Property]) -> Table:
     for name, found in properties.items():
         verdict = Text(found.verdict, style=COLOURS.get(found.verdict, ""))
         violations = f"{found.violations:,}" if found.violations else ""
-        table.add_row(name, verdict, f"{found.checked:,}", violations, Text(MEANINGS.get(name, ""), style="dim"))
+        table.add_row(
+            name, verdict, f"{found.checked:,}", violations, Text((MEANINGS | GROUP_MEANINGS).get(name, ""), style="dim")
+        )
     return table
 
 
@@ -63,6 +47,7 @@ def coverage_tables(coverage: Coverage, runs: int) -> RenderableType:
         Text(),
         Text(_traps(coverage)),
         Text(),
+        *([Text(_groups(coverage)), Text()] if coverage.groups else []),
         *(_missing_counts(never_reached(coverage)) if runs == 1 else _missing_names(never_reached(coverage))),
     ]
     return Group(*parts)
@@ -101,6 +86,10 @@ def _traps(coverage: Coverage) -> str:
     return f"Traps whose trigger fired: {fired or 'none'}"
 
 
+def _groups(coverage: Coverage) -> str:
+    return "Groups: " + ", ".join(f"{what} {count:,}" for what, count in sorted(coverage.groups.items()))
+
+
 def _natural(name: str) -> tuple[int, str]:
     digits = "".join(letter for letter in name if letter.isdigit())
     return (int(digits) if digits else 0, name)
@@ -117,7 +106,8 @@ def _missing_names(missing: Mapping[str, list[str]]) -> Iterator[Text]:
         yield Text("Never reached: nothing that was expected is missing.")
     for table, names in missing.items():
         if names:
-            yield Text(f"Never reached, of {table}: ", style="bold").append(_grouped(names), style="not bold")
+            named = ", ".join(names) if table == "groups" else _grouped(names)
+            yield Text(f"Never reached, of {table}: ", style="bold").append(named, style="not bold")
 
 
 def _grouped(names: Iterable[str]) -> str:

@@ -8,7 +8,24 @@ from transis.console.diagram.scale import clock
 from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.sim.checkers.verdict import Violation, Witness
 from transis.sim.cluster import show_message, show_node, show_view, show_view_id
-from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NoteEvent, Refuse, Sent, Submit
+from transis.trace.events import (
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    History,
+    NoteEvent,
+    OfClients,
+    Refuse,
+    Sent,
+    Submit,
+)
 
 
 def witness_lines(history: History, violations: Sequence[Violation]) -> Iterator[str]:
@@ -52,6 +69,27 @@ def event_words(node: NodeId, event: Event) -> str:
             return f"noted: {what}"
         case Gap(first_lseq=first, last_lseq=last):
             return f"dropped its events {first} to {last}"
+        case _:
+            return _client_words(node, event)
+
+
+def _client_words(node: NodeId, event: OfClients) -> str:
+    match event:
+        case GroupConf(view=view, processes=processes):
+            members = ", ".join(f"{show_node(member.node)}#{member.number}" for member in view.members)
+            return f"showed {view.id} of {view.name} {{{members}}} to {_numbers(processes)}: {view.cause}"
+        case ClientDelivery(handed=handed, waited=waited):
+            runs = [f"events {', '.join(map(str, one.runs))} to {_numbers(one.processes)}" for one in handed]
+            late = [f"{_run(one.sender, one.first, one.count)} to {_numbers(one.processes)}" for one in waited]
+            return f"handed over {'; '.join(runs + late)}"
+        case ClientLeft(process=process, name=name, why=why, refused=refused):
+            return f"told #{process} that {'it may not join' if refused else 'it is out of'} {name}: {why}"
+        case ClientLife(process=process, connected=connected):
+            return f"#{process} {'connected' if connected else 'is gone'}"
+
+
+def _numbers(processes: Sequence[int]) -> str:
+    return " ".join(f"#{process}" for process in processes)
 
 
 def _run(process: ProcessId, first: int, count: int) -> str:

@@ -29,7 +29,7 @@ from transis.groups.encoding import (
 from transis.groups.exchange import Dismissed, Exchange, announce, choose_in_force
 from transis.groups.routing import Router
 from transis.groups.state import Group, Identify, Table
-from transis.groups.views import next_regular, next_transitional
+from transis.groups.views import fingerprint, next_regular, next_transitional
 from transis.model.contract import Delivered
 from transis.model.errors import UsageError
 from transis.model.groups import (
@@ -350,12 +350,19 @@ class GroupLayer:
         primary = is_primary(self._quorum, view.nodes)
         groups = self.table.in_order()
         for group in groups:
-            due = next_transitional(group, nodes, GroupViewId(view.id, place), cause, primary)
+            due = next_transitional(group, nodes, GroupViewId(view.id, self._place_of_loss(group, place)), cause, primary)
             if due is not None:
                 group.enter_transitional(due)
                 self._emit_view(group)
         self._router.forget()
         self.table.forget_finished(groups)
+
+    def _place_of_loss(self, group: Group, place: Place) -> Place:
+        """Before an exchange is complete, daemons of one transitional configuration may have different views of a group in force:
+        what they turn into must not have one id, or their members would pass for members that never parted."""
+        if self._exchange is None or group.in_force is None:
+            return place
+        return Place(AT_CONFIGURATION.seq, fingerprint(group.in_force.id))
 
     def _install_due(self, groups: list[Group], place: Place, cause: GroupCause) -> None:
         view = self._view

@@ -8,6 +8,7 @@ between two views is in both, and a client that waits for the regular view misse
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
+from hashlib import blake2b
 
 from transis.groups.state import Group
 from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin
@@ -40,6 +41,13 @@ def next_transitional(
         return None
     remaining = tuple(member for member in in_force.members if member.node in nodes)
     return GroupView(group.id, group.name, view_id, remaining, (), lost, (Origin(in_force.id, remaining),), cause, primary)
+
+
+def fingerprint(view: GroupViewId) -> int:
+    """A number that stands for a view id, the same at every daemon; below 2^62, as an index of a place must be."""
+    (kind, seq, rep), place = view
+    text = f"{int(kind)} {seq} {rep.name} {rep.incarnation} {rep.boot} {place.seq} {place.index}"
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 2
 
 
 def origins(group: Group, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:

@@ -41,7 +41,8 @@ from transis.model.view import View
 from transis.net.clock import NodeClock, boottime_us
 from transis.net.statedir import StateDirectory, new_boot_id
 from transis.net.transport import Statistics, Transport
-from transis.stack.grouped import GroupedNode, GroupedOutput
+from transis.net.witnessed import WitnessedNode
+from transis.stack.grouped import GroupedOutput
 from transis.trace.recorder import Recorder, Sink
 
 Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
@@ -71,7 +72,7 @@ class Driver:
         clock: NodeClock | None = None,
         on_note: Callable[[Note], None] | None = None,
     ) -> None:
-        self.node = GroupedNode(
+        self.node = WitnessedNode(
             replace(config, address=transport.address), state.stored, new_boot_id(), key, frozenset(config.quorum)
         )
         self.view: View | None = None
@@ -81,6 +82,7 @@ class Driver:
         self._on_events = on_events
         self._on_note = on_note
         self._recorder = Recorder(self.node.id, make_sink(self.node.id)) if make_sink is not None else None
+        self.node.recorder = self._recorder
         self._clock = clock or NodeClock()
         self._writer = ThreadPoolExecutor(1, "transis-state")
         self._room = asyncio.Event()

@@ -58,7 +58,7 @@ def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext
             name,
             None,
             f"{interface} is not loopback, and without a key anybody there could read and write everything: "
-            f"make one with `transis keygen --out FILE` and give it to every node (or, for a network that is yours alone, {otherwise})",
+            f"make one with `transis keygen --out FILE` and give it to every node; or, if nobody else is there, {otherwise}",
         )
 
 

@@ -1,7 +1,7 @@
 """A process that belongs to a node: its event loop, its garbage collector, and whose child it is.
 
-Only for processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A node in a thread leaves the
-program around it as it is.
+For processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A node in a thread leaves
+the program around it as it is.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def fast_loop() -> LoopFactory | None:
 def calm_the_collector() -> None:
     """Collect seldom, and never what was there at the start.
 
-    A node makes few cycles, but with ten thousand groups one full collection stops it for longer than a token may be away, and the
-    others would begin to suspect it. Call this when everything is imported.
+    A node makes few cycles, but with ten thousand groups one full collection stops it for longer than a token may be away, and
+    the others would begin to suspect it. Call this when everything is imported.
     """
     gc.collect()
     gc.freeze()
@@ -48,7 +48,7 @@ def calm_the_collector() -> None:
 def end_with_parent(parent: int) -> bool:
     """Ask the system for SIGTERM when the process `parent` ends. False if it has ended already.
 
-    Linux does this by thread: the parent that counts is the thread that started us, which must live as long as its process wants us.
+    For Linux the parent is the thread that started us, so that thread must live as long as its process wants us.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -30,6 +30,42 @@ class Defect(NamedTuple):
     changes: tuple[Change, ...]
 
 
+GROUP_DEFECTS: Final[dict[str, Defect]] = {
+    "requests_of_the_lost": Defect(
+        "in a transitional configuration, joins of processes whose node is lost take effect (trap 2)",
+        (
+            Change(
+                "groups.layer",
+                "if self._transitional is not None and process.node not in self._transitional.nodes:",
+                "if False:",
+            ),
+        ),
+    ),
+    "one_id_for_two_sides": Defect(
+        "sides that lose members before they have exchanged give their transitional views one id",
+        (Change("groups.layer", "if self._exchange is None or group.in_force is None:", "if True:"),),
+    ),
+    "lane_opened_early": Defect(
+        "applications may send before the exchange is complete, and nobody knows yet whom their messages are for (trap 40)",
+        (
+            Change(
+                "groups.layer",
+                "            self._exchange = Exchange(view, self._identify)\n",
+                "            self._exchange = Exchange(view, self._identify); self._out.append(Settled(view.id))\n",
+            ),
+        ),
+    ),
+    "everybody_is_told": Defect(
+        "a configuration shows every group a view, also those to which nothing happened",
+        (Change("groups.views", "if group.transitional is None and not joined and not left:", "if False:"),),
+    ),
+    "origins_stay_regular": Defect(
+        "members of a transitional view go on as if they came from the regular one, and pass for members that never parted",
+        (Change("groups.state", "                self.members[member] = view.id\n", "                pass\n"),),
+    ),
+}
+"""Of the groups: only nodes that have them can go wrong this way."""
+
 DEFECTS: Final[dict[str, Defect]] = {
     "safe_one_rotation_early": Defect(
         "a safe message is delivered after one rotation with aru above it instead of two (TOCS95 4.3)",
@@ -90,7 +126,7 @@ DEFECTS: Final[dict[str, Defect]] = {
             Change("totem.recovery", "if core.outbox.restart():", "if False:"),
         ),
     ),
-}
+} | GROUP_DEFECTS
 
 
 @contextmanager

@@ -15,7 +15,8 @@ Pair = tuple[str, str]
 
 
 class Coverage:
-    """Five tables: transitions and events by protocol state, faults by the state they met, traps, and other notes."""
+    """Transitions and events by protocol state, faults by the state they met, traps, other notes, and what client processes of
+    nodes with groups went through."""
 
     def __init__(self) -> None:
         self.events: Counter[Pair] = Counter()
@@ -23,6 +24,7 @@ class Coverage:
         self.faults: Counter[Pair] = Counter()
         self.traps: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
+        self.groups: Counter[str] = Counter()
 
     def note(self, note: Note) -> None:
         """A node said something: a transition, a trap's trigger, or something else worth counting."""
@@ -48,6 +50,7 @@ class Coverage:
         self.faults.update(other.faults)
         self.traps.update(other.traps)
         self.notes.update(other.notes)
+        self.groups.update(other.groups)
 
     def never_reached(
         self, events: Iterable[Pair] = (), faults: Iterable[Pair] = (), traps: Iterable[str] = ()
@@ -67,4 +70,5 @@ class Coverage:
             "faults": {f"{kind} x {state}": n for (kind, state), n in sorted(self.faults.items())},
             "traps": dict(sorted(self.traps.items())),
             "notes": dict(sorted(self.notes.items())),
+            "groups": dict(sorted(self.groups.items())),
         }

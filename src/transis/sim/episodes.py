@@ -79,6 +79,14 @@ class Draft:
             fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS), fault, self.some_hops_us())
         self.add(time_us, fault)
 
+    def components(self) -> tuple[tuple[str, ...], ...]:
+        """A partition: everybody in one of several components."""
+        count = self.stream.pick((2, 2, 2, 3, len(self.names)))
+        components: list[list[str]] = [[] for _ in range(count)]
+        for name in self.names:
+            self.stream.pick(components).append(name)
+        return tuple(tuple(component) for component in components if component)
+
     def some_hops_us(self) -> int:
         """At once, or within the few rotations that forming a ring takes."""
         return self.stream.pick((0, self.stream.between(0, 6 * len(self.names) * self.timing.hop_us)))
@@ -157,7 +165,7 @@ def _partition(draft: Draft) -> None:
     """Several partitions in a row, each cutting across the one before, then one network again."""
     time = draft.moment()
     for _ in range(draft.stream.between(1, 4)):
-        draft.add_perhaps_in_ambush(time, draft.name(), Partition(_components(draft)))
+        draft.add_perhaps_in_ambush(time, draft.name(), Partition(draft.components()))
         time += draft.while_us()
     draft.add(time, Heal())
 
@@ -170,7 +178,7 @@ def _storm(draft: Draft) -> None:
     draft.add(time, stream.pick((Weather("loss", stream.between(100, 600)), Cut("*", draft.name(), Port.DATA))))
     blow = time + stream.stretched(max(1, draft.timing.token_loss_us // 32), draft.timing.token_loss_us)
     for _ in range(stream.between(1, 3)):
-        fault = stream.pick((Partition(_components(draft)), Partition(_components(draft)), Crash(draft.name())))
+        fault = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(draft.name())))
         draft.add(blow, fault)
         if stream.chance(300):
             draft.add(blow, Weather("loss", 0))
@@ -242,14 +250,6 @@ def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
         count = stream.stretched(1, 40) if size < draft.config.datagram else stream.between(1, 6)
         service = stream.pick((Service.AGREED, Service.SAFE, Service.SAFE))
         draft.add(time + stream.between(0, draft.timing.token_loss_us // 4), Send(name, service, count, size))
-
-
-def _components(draft: Draft) -> tuple[tuple[str, ...], ...]:
-    count = draft.stream.pick((2, 2, 2, 3, len(draft.names)))
-    components: list[list[str]] = [[] for _ in range(count)]
-    for name in draft.names:
-        draft.stream.pick(components).append(name)
-    return tuple(tuple(component) for component in components if component)
 
 
 def _cut(draft: Draft) -> None:

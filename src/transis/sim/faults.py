@@ -121,6 +121,17 @@ class Send(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask(OfNode):
+    """No fault either: client processes of the node ask for so many things, to join or leave groups or to be gone."""
+
+    kind: ClassVar[str] = "ask"
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"ask {self.node} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
 class Partition(Fault):
     """Only hosts of one component hear each other; hosts that are not named make up one more component."""
 
@@ -199,6 +210,9 @@ class Ambush(OfNode):
         return f"on {self.node} {self.moment}{later} {self.fault}"
 
 
+HARMLESS: Final = (Ambush, Send, Ask)
+"""What is arranged or done without harm: not counted, and not told as a fault."""
+
 Schedule = tuple[tuple[int, Fault], ...]
 
 
@@ -257,6 +271,11 @@ def _send(rest: str) -> Fault:
     return Send(words[0], Service[words[1].upper()], *map(int, words[2:]))
 
 
+def _ask(rest: str) -> Fault:
+    node, count = _words(rest, 2, 2)
+    return Ask(node, int(count))
+
+
 def _partition(rest: str) -> Fault:
     return Partition(tuple(tuple(name.strip() for name in part.split(",")) for part in rest.split("|")))
 
@@ -304,6 +323,7 @@ _READERS: Final[dict[str, Callable[[str], Fault]]] = {
     "resume": lambda rest: Resume(_words(rest, 1, 1)[0]),
     "slow": _slow,
     "send": _send,
+    "ask": _ask,
     "partition": _partition,
     "heal": lambda rest: Heal(),
     "cut": lambda rest: Cut(*_link(rest)),

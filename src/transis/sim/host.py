@@ -30,6 +30,8 @@ from transis.model.contract import (
     Transmit,
 )
 from transis.model.errors import IdentityError
+from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.sim.clients import Wish
 from transis.sim.clock import Clock
 from transis.sim.disk import Disk, Write
 from transis.sim.faults import Ambush
@@ -77,7 +79,7 @@ class Host:
         self._sockets: tuple[deque[Sequence[bytes]], ...] = (deque(), deque(), deque())
         self._held_bytes = [0, 0, 0]
         self._completed: deque[int] = deque()
-        self._submissions: deque[Submission] = deque()
+        self._submissions: deque[Submission | Wish] = deque()
         self._busy_until = 0
         self._turn_at = NEVER
 
@@ -151,8 +153,8 @@ class Host:
         self.overflowed += len(datagrams) - len(kept)
         return kept, size
 
-    def submit(self, submission: Submission) -> None:
-        """An application calls; the node hears of it at its next turn."""
+    def submit(self, submission: Submission | Wish) -> None:
+        """An application or a client process calls; the node hears of it at its next turn."""
         if self.life is not None and len(self._submissions) < SUBMISSIONS_MAX:
             self._submissions.append(submission)
             self._arrange_at(self._busy_until)
@@ -219,7 +221,7 @@ class Host:
             self._carry_out(life)
         handled = self._drain(life, local)
         while self._submissions and self.life is life:
-            life.submit(local, self._submissions.popleft())
+            self._call(life, local, self._submissions.popleft())
             self._carry_out(life)
         if self.life is life and node.deadline() <= local:
             node.wake(local)
@@ -228,6 +230,12 @@ class Host:
         self._busy_until = self._world.now + max(1, busy)
         if self.life is life and self._world.check_is_due():
             node.check()
+
+    def _call(self, life: Life, local: int, call: Submission | Wish) -> None:
+        if isinstance(call, Submission):
+            life.submit(local, call)
+        elif life.clients is not None:
+            life.clients.ask(self._world.now, local, call)
 
     def _drain(self, life: Life, local: int) -> int:
         """Hand over what the sockets hold; bursts that wait on the data socket become one."""
@@ -262,6 +270,7 @@ class Host:
             self._world.note_exception(self, traceback.format_exc())
             if self.life is life:
                 self.die("failed")
+        life.recorder.flush()
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
@@ -278,7 +287,7 @@ class Host:
         if life.ended:
             self.die(life.ended)
 
-    def _recorded(self, life: Life, output: NodeOutput) -> None:
+    def _recorded(self, life: Life, output: NodeOutput | GroupOutput) -> None:
         life.recorder.observe(self._world.now, output)
 
     def _transmit(self, life: Life, output: Transmit) -> None:
@@ -314,6 +323,16 @@ class Host:
         elif output.what == "received":
             self._world.moment(self, "Received")
 
+    def _installed(self, life: Life, output: GroupViewInstalled) -> None:
+        self._recorded(life, output)
+        assert life.clients is not None
+        life.clients.installed(output)
+
+    def _left(self, life: Life, output: GroupLeft | GroupRefused) -> None:
+        self._recorded(life, output)
+        assert life.clients is not None
+        life.clients.left(output)
+
     def _room(self, life: Life, output: Room) -> None:
         """Applications of the simulation try again by themselves."""
 
@@ -323,7 +342,7 @@ class Host:
         life.ended = "stopped"
 
 
-_CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
+_CARRY: Final[dict[type[NodeOutput | GroupOutput], Callable[[Host, Life, Any], None]]] = {
     Transmit: Host._transmit,
     Persist: Host._persist,
     Accepted: Host._accepted,
@@ -334,4 +353,8 @@ _CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
     Room: Host._room,
     Note: Host._note,
     Stopped: Host._stopped,
+    GroupDelivered: Host._recorded,
+    GroupViewInstalled: Host._installed,
+    GroupLeft: Host._left,
+    GroupRefused: Host._left,
 }

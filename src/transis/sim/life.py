@@ -11,14 +11,17 @@ from typing import NamedTuple, Protocol
 
 from transis.model.config import Config
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Port, Refused
+from transis.model.groups import GroupOutput
 from transis.model.ids import NodeId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
+from transis.sim.clients import Clients
+from transis.stack.grouped import GroupedNode
 from transis.trace.recorder import Recorder
 
 
 class NodeLike(Protocol):
-    """The doors of a node that the world uses; `stack.node.Node` has them, and so have the fakes of tests."""
+    """The doors of a node that the world uses: those of a node with groups, one without, and the fakes of tests."""
 
     @property
     def id(self) -> NodeId: ...
@@ -36,7 +39,7 @@ class NodeLike(Protocol):
     def deadline(self) -> int: ...
     def persisted(self, now: int, ticket: int) -> None: ...
     def leave(self, now: int) -> None: ...
-    def outputs(self) -> list[NodeOutput]: ...
+    def outputs(self) -> Sequence[NodeOutput | GroupOutput]: ...
     def check(self) -> None: ...
 
 
@@ -45,11 +48,12 @@ class NodeFactory(Protocol):
 
 
 class Submission(NamedTuple):
-    """What an application hands to its node in one call."""
+    """What an application hands to its node in one call; an address is of groups and processes, an empty one of nobody."""
 
     service: Service
     sizes: tuple[int, ...]
     process: int = 0
+    address: bytes = b""
 
 
 def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
@@ -62,6 +66,7 @@ class Life:
     """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
     2. What is owed = taken - refused - returned; a node at rest owes nothing.
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
+    4. Only a node with groups has `clients`; a process of theirs that is gone sends nothing more.
     """
 
     def __init__(self, host: str, node: NodeLike, started_us: int, memory: str = "") -> None:
@@ -71,6 +76,7 @@ class Life:
         self.id = node.id
         self.started_us = started_us
         self.recorder = Recorder(node.id)
+        self.clients = Clients(node, self.recorder) if isinstance(node, GroupedNode) else None
         self.payloads: dict[int, list[bytes]] = {}
         self.taken = 0
         self.refused = 0
@@ -92,10 +98,12 @@ class Life:
 
     def submit(self, local: int, submission: Submission) -> int:
         """Hand messages to the node; keep the bytes of those that it took."""
+        if self.clients is not None and submission.process and submission.process not in self.clients.wanted:
+            return 0
         mine = self.payloads.setdefault(submission.process, [])
         first = len(mine) + 1
         batch = [payload(self.id, submission.process, first + i, size) for i, size in enumerate(submission.sizes)]
-        taken = self.node.submit(local, submission.service, batch, process=submission.process)
+        taken = self.node.submit(local, submission.service, batch, submission.address, submission.process)
         assert 0 <= taken <= len(batch), f"{self.id} took {taken} of {len(batch)} messages"
         mine.extend(batch[:taken])
         return taken

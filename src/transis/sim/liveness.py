@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from transis.model.config import MS, SECOND
-from transis.model.ids import NodeId
+from transis.model.ids import NodeId, ProcessId
 from transis.sim.faults import COPY_SUFFIX
 from transis.sim.host import Host
 from transis.sim.life import Life
@@ -104,6 +104,21 @@ def unrest(world: World) -> str:
             return f"{life.id} ({life.node.state}) {reason}"
     if len({(life.regular, life.position) for life in lives}) > 1:
         return "positions differ: " + ", ".join(f"{life.id} at {life.position} of {life.regular}" for life in lives)
+    return _unrest_of_groups(lives)
+
+
+def _unrest_of_groups(lives: list[Life]) -> str:
+    """The members of each group, as each of them was told last, are exactly those who asked to be in it."""
+    wanted: dict[str, list[ProcessId]] = {}
+    for life in lives:
+        for process, names in sorted(life.clients.wanted.items()) if life.clients is not None else ():
+            for name in sorted(names):
+                wanted.setdefault(name, []).append(ProcessId(life.id, process))
+    for life in lives:
+        for process, inside in sorted(life.clients.inside.items()) if life.clients is not None else ():
+            for view in inside.values():
+                if list(view.members) != sorted(wanted.get(view.name, [])):
+                    return f"{life.id}#{process} is in {view.id} of {view.name}, whose members are not those who want to be in it"
     return ""
 
 
@@ -119,4 +134,4 @@ def _unrest_of(life: Life, members: tuple[NodeId, ...]) -> str:
         return "is not operational"
     if life.owed:
         return f"still owes {life.owed} of {life.taken} messages"
-    return ""
+    return "" if life.clients is None else life.clients.unrest()

@@ -1,7 +1,8 @@
 """A history opened for surgery: single messages instead of runs, events that can be moved, numbers put right afterwards.
 
 A mutant changes what happened, not how it was numbered: after the cut `lseq` is dense again and `tpos` counts again, so
-that only the checkers of guarantees can see the difference, never a check of the recorder's own numbers.
+that only the checkers of guarantees can see the difference, never a check of the recorder's own numbers. What clients were
+handed goes on to point at the same deliveries.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from transis.model.ids import NodeId, Place, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers.index import Index, Life, Stay
-from transis.trace.events import Conf, Delivery, Event, History, NodeTrace, Refuse, Sent, Submit
+from transis.trace.events import ClientDelivery, Conf, Delivery, Event, Handed, History, NodeTrace, Refuse, Sent, Submit
 
 Properties = frozenset[str]
 
@@ -136,15 +137,25 @@ class Draft:
 def _renumbered(events: list[Event]) -> list[Event]:
     tpos = 0
     fresh: list[Event] = []
+    moved: dict[int, list[int]] = {}
     for lseq, event in enumerate(events, start=1):
         if isinstance(event, Conf) and event.view.id.is_regular:
             tpos = 0
         if isinstance(event, Delivery) and event.service is not Service.BASIC:
             fresh.append(event._replace(lseq=lseq, tpos=tpos))
             tpos += event.count
+        elif isinstance(event, ClientDelivery):
+            handed = tuple(_pointing_at(one, moved) for one in event.handed)
+            fresh.append(event._replace(lseq=lseq, handed=handed))
         else:
             fresh.append(event._replace(lseq=lseq))
+        moved.setdefault(event.lseq, []).append(lseq)
     return fresh
+
+
+def _pointing_at(handed: Handed, moved: dict[int, list[int]]) -> Handed:
+    """The same deliveries under their new numbers: several where a run became single messages, none where it was cut out."""
+    return handed._replace(runs=tuple(lseq for old in handed.runs for lseq in moved.get(old, ())))
 
 
 def _singles(event: Event) -> list[Event]:

@@ -35,9 +35,33 @@ class Traffic:
     """So many of the nodes send at all."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """Client processes and what they do. Without any, nodes run without groups."""
+
+    processes: int = 0
+    """Of each node, at most at a time."""
+    groups: int = 3
+    wishes: int = 100
+    """Connections, joins, leaves and disconnections of all nodes together in the safety phase."""
+    interval_us: int = 20_000
+    """Between two wishes of the processes of one node, on average."""
+    gone_permille: int = 100
+    """So many wishes are to be gone; the others join or leave a group."""
+    several_permille: int = 300
+    """So many messages are for several groups."""
+    private_permille: int = 100
+    """So many are for processes by their private names."""
+    open_permille: int = 300
+    """So many are for groups whoever sends them; the others for groups of their sender, if it is in one."""
+    quorum: int = 0
+    """The first so many names are those of which a primary configuration has a majority."""
+
+
 CONFIG: Final = Config(name="any")
 CONDITIONS: Final = Conditions()
 TRAFFIC: Final = Traffic()
+CLIENTS: Final = ClientPlan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +71,7 @@ class Plan:
     config: Config = CONFIG
     conditions: Conditions = CONDITIONS
     traffic: Traffic = TRAFFIC
+    clients: ClientPlan = CLIENTS
     schedule: Schedule = ()
     safety_us: int = 2_000_000
     """How long faults strike."""
@@ -67,7 +92,11 @@ class Plan:
         assert len(set(self.names)) == len(self.names), "names differ"
 
     def config_of(self, name: str) -> Config:
-        return replace(self.config, name=name)
+        return replace(self.config, name=name, quorum=self.names[: self.clients.quorum])
+
+    @property
+    def has_groups(self) -> bool:
+        return self.clients.processes > 0
 
 
 def plan_text(plan: Plan) -> str:

@@ -6,21 +6,25 @@ everybody is in one view and everything is delivered. Then the recorded history 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from transis.model.config import Config
 from transis.sim.broken import broken_engine
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Findings, Report, Violation
 from transis.sim.coverage import Coverage
 from transis.sim.fairness import compete
+from transis.sim.group_coverage import counted
+from transis.sim.group_workload import GroupWorkload, everybody
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.plan import Plan, plan_text
-from transis.sim.swarm import draw
+from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
+from transis.stack.grouped import GroupedNode
 from transis.stack.node import Node
 from transis.trace.digest import digest
 from transis.trace.events import History, NodeTrace
@@ -60,28 +64,40 @@ class Outcome:
     def replay(self) -> str:
         """The one line that replays this run, if its plan is the one that its seed draws."""
         nodes = "" if len(self.plan.names) == len(draw(self.seed).names) else f" --nodes {len(self.plan.names)}"
-        return f"transis simulate --engine totem{nodes} --seed {self.seed}"
+        groups = " --groups" if self.plan.has_groups else ""
+        return f"transis simulate --engine totem{groups}{nodes} --seed {self.seed}"
 
     def digest(self) -> str:
         """The canonical digest of the history: equal for equal runs, whatever the process or its hash seed."""
         return digest(self.history)
 
 
-def simulate(
-    seed: int, plan: Plan | None = None, broken: str = "", nodes: int | None = None, make_node: NodeFactory = Node
-) -> Outcome:
-    """Run a seed's plan, or the plan given, and judge it. `broken` names a deliberate defect of the engine."""
-    run = Run(draw(seed, nodes) if plan is None else plan, make_node)
+def simulate(seed: int, plan: Plan | None = None, broken: str = "", nodes: int | None = None, groups: bool = False) -> Outcome:
+    """Run a seed's plan, with client processes if `groups`, or the plan given, and judge it. `broken` names a defect."""
+    if plan is None:
+        plan = draw_groups(seed, nodes) if groups else draw(seed, nodes)
+    run = Run(plan)
     with broken_engine(broken):
         run.safety()
         run.liveness()
     return run.judged(broken)
 
 
+def node_of(plan: Plan) -> NodeFactory:
+    """What the plan's hosts run: a node with groups if there are client processes, else one without."""
+    return _grouped_node if plan.has_groups else Node
+
+
+def _grouped_node(config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> GroupedNode:
+    return GroupedNode(config, stored, boot, key, frozenset(config.quorum))
+
+
 def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) -> World:
     """The plan's hosts, each with a moment at which it starts; those of `later` are started by somebody else."""
     key = sha256(f"key of {plan.seed}".encode()).digest() if plan.sealed else None
     world = World(plan.seed, plan.conditions, make_node, key)
+    if plan.has_groups:
+        world.sends_to = everybody(plan.clients)
     starts = world.streams["starts"]
     for name in plan.names:
         world.add_host(plan.config_of(name))
@@ -97,16 +113,16 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
 class Run:
     """The phases of one run, in order."""
 
-    def __init__(self, plan: Plan, make_node: NodeFactory) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self.world = build_world(plan, make_node)
+        self.world = build_world(plan, node_of(plan))
         self._settled_us: int | None = None
         self._budget_us = 0
         self._liveness = Findings("liveness")
         self._fairness = Findings("fairness")
         stream = self.world.streams["senders"]
         senders = [name for name in plan.names if stream.chance(plan.traffic.senders_permille)]
-        self._workload = Workload(self.world, plan.traffic, senders or plan.names[:1])
+        self._workload = _workload(self.world, plan, senders or plan.names[:1])
 
     def safety(self) -> None:
         for time_us, fault in self._plan.schedule:
@@ -132,6 +148,7 @@ class Run:
         for life in world.lives.values():
             world.coverage.node(life.node.coverage)
         history = self._history()
+        world.coverage.groups.update(counted(history) if self._plan.has_groups else {})
         report = check(history)
         for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
             report.verdicts[findings.name] = findings.verdict()
@@ -179,6 +196,12 @@ class Run:
         lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
         traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
         return History(traces, closed=not unrest(self.world))
+
+
+def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:
+    if plan.has_groups:
+        return GroupWorkload(world, plan.traffic, senders, plan.clients, plan.names)
+    return Workload(world, plan.traffic, senders)
 
 
 def describe(outcome: Outcome) -> str:

@@ -58,6 +58,7 @@ class Shrinker:
         self._nodes()
         self._plainer()
         self._traffic()
+        self._clients()
         self._schedule()
 
     def _schedule(self) -> None:
@@ -87,6 +88,14 @@ class Shrinker:
             fewer = replace(self.plan.traffic, messages=self.plan.traffic.messages // 2)
             if not self.keep_if_failing(replace(self.plan, traffic=fewer)):
                 return
+
+    def _clients(self) -> None:
+        """Fewer wishes, processes and groups, as long as there are any."""
+        for setting in ("wishes", "processes", "groups"):
+            while getattr(self.plan.clients, setting) > 1:
+                fewer = replace(self.plan.clients, **{setting: getattr(self.plan.clients, setting) // 2})
+                if not self.keep_if_failing(replace(self.plan, clients=fewer)):
+                    break
 
 
 def shrink(plan: Plan, broken: str = "", runs_max: int = RUNS_MAX) -> Shrunk:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from transis.model.contract import Port
 from transis.sim.faults import (
     COPY_SUFFIX,
+    HARMLESS,
     Ambush,
+    Ask,
     Copy,
     Crash,
     Cut,
@@ -41,7 +43,7 @@ def strike(world: World, fault: Fault) -> None:
     if isinstance(fault, OfNode):
         host = world.hosts.get(fault.node)
         if host is not None:
-            if not isinstance(fault, Ambush | Send):
+            if not isinstance(fault, HARMLESS):
                 world.coverage.fault(fault.kind, [host.state])
                 _record(world, [host], fault)
             _ON_HOST[type(fault)](world, host, fault)
@@ -107,7 +109,12 @@ def _slow(world: World, host: Host, fault: Slow) -> None:
 
 
 def _send(world: World, host: Host, fault: Send) -> None:
-    host.submit(Submission(fault.service, (fault.size,) * fault.count))
+    host.submit(Submission(fault.service, (fault.size,) * fault.count, address=world.sends_to))
+
+
+def _ask(world: World, host: Host, fault: Ask) -> None:
+    for _ in range(fault.count):
+        world.ask(host)
 
 
 def _ambush(world: World, host: Host, fault: Ambush) -> None:
@@ -161,6 +168,7 @@ _ON_HOST: Final[dict[type[Fault], Callable[[World, Host, Any], None]]] = {
     Resume: _resume,
     Slow: _slow,
     Send: _send,
+    Ask: _ask,
     Ambush: _ambush,
 }
 

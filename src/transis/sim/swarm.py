@@ -8,15 +8,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from transis.model.config import MS, SECOND, Config, Timing, Window
 from transis.model.contract import Port
 from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.sim.episodes import draw_schedule
+from transis.sim.group_episodes import draw_strikes
 from transis.sim.host import Machine
 from transis.sim.network import Climate
-from transis.sim.plan import Plan, Traffic
+from transis.sim.plan import ClientPlan, Plan, Traffic
 from transis.sim.streams import Stream, Streams
 from transis.sim.world import Conditions
 
@@ -52,6 +54,29 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         sealed=sealed,
         foreign=stream.chance(50),
     )
+
+
+def draw_groups(seed: int, nodes: int | None = None) -> Plan:
+    """The plan of a seed with client processes: the same cluster, traffic and faults, and more that strike at exchanges."""
+    plan = draw(seed, nodes)
+    streams = Streams(seed)
+    stream = streams["crowd"]
+    small = len(plan.names) <= 7
+    wishes = stream.stretched(40, 640) if small else stream.stretched(40, 320)
+    clients = ClientPlan(
+        processes=stream.pick((1, 2, 2, 3, 5)) if small else stream.pick((1, 2)),
+        groups=stream.pick((1, 2, 3, 5, 12)),
+        wishes=wishes,
+        interval_us=max(100, plan.safety_us * len(plan.names) // wishes),
+        gone_permille=stream.pick((0, 50, 200)),
+        several_permille=stream.pick((0, 300, 700)),
+        private_permille=stream.pick((0, 100, 400)),
+        open_permille=stream.pick((0, 300, 1000)),
+        quorum=stream.pick((0, len(plan.names), stream.between(1, len(plan.names)))),
+    )
+    strikes = draw_strikes(streams["exchanges"], plan.names, plan.config, plan.safety_us)
+    schedule = tuple(sorted(plan.schedule + strikes, key=lambda entry: entry[0]))
+    return replace(plan, clients=clients, schedule=schedule)
 
 
 def node_names(count: int) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ class Job(NamedTuple):
     nodes: int | None
     broken: str
     digests: bool = False
+    groups: bool = False
 
 
 class Result(NamedTuple):
@@ -112,7 +113,7 @@ _WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
 def run_job(job: Job) -> Result:
     """One seed, in whichever process this is."""
     started = perf_counter()
-    outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes)
+    outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes, groups=job.groups)
     digest = outcome.digest() if job.digests else ""
     return result_of(outcome, perf_counter() - started, digest)
 
@@ -134,9 +135,10 @@ def sweep(
     nodes: int | None = None,
     digests: bool = False,
     stop_at_first: bool = False,
+    groups: bool = False,
 ) -> Summary:
     """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
-    work = [Job(seed, nodes, broken, digests) for seed in seeds]
+    work = [Job(seed, nodes, broken, digests, groups) for seed in seeds]
     summary = Summary()
     for result in _results(work, jobs):
         summary.add(result)

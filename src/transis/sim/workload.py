@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from transis.model.service import Service
+from transis.sim.host import Host
 from transis.sim.life import Submission
 from transis.sim.plan import Traffic
 from transis.sim.streams import Stream
@@ -49,12 +50,12 @@ class Workload:
             return
         host = self._world.hosts[address]
         if self.left > 0 and host.state not in NOT_YET:
-            submission = self._submission()
+            submission = self._submission(host)
             self.left -= len(submission.sizes)
             host.submit(submission)
         self._world.at(self._world.now + self._pause(), self._call, address)
 
-    def _submission(self) -> Submission:
+    def _submission(self, host: Host) -> Submission:
         traffic, stream = self._traffic, self._stream
         count = min(self.left, stream.between(1, traffic.batch))
         sizes = tuple(self._size() for _ in range(count))

@@ -18,7 +18,7 @@ from transis.model.contract import Audience, Delivered, Transmit
 from transis.model.ids import NodeId
 from transis.sim.clock import Clock
 from transis.sim.coverage import Coverage
-from transis.sim.faults import Ambush, Fault, Send
+from transis.sim.faults import HARMLESS, Fault
 from transis.sim.host import Host, Machine
 from transis.sim.life import Life, NodeFactory
 from transis.sim.network import Climate, Network
@@ -64,7 +64,8 @@ class Mishap(NamedTuple):
 
 
 class World:
-    """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory."""
+    """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory. `sends_to` is
+    the address of what a schedule sends, and `ask` draws a wish for a client process of a host, where there are groups."""
 
     def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
         self.now = 0
@@ -82,6 +83,8 @@ class World:
         self.struck: dict[str, int] = {}
         self.verified = 0
         self.at_peace = False
+        self.sends_to = b""
+        self.ask: Callable[[Host], None] = _ask_nothing
         self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
         self._serial = 0
 
@@ -170,7 +173,7 @@ class World:
     def strike(self, fault: Fault) -> None:
         """Carry out a fault now; the log and the coverage tell what it met."""
         self.log.append((self.now, str(fault)))
-        if not isinstance(fault, Ambush | Send):
+        if not isinstance(fault, HARMLESS):
             self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
         strike(self, fault)
 
@@ -205,6 +208,10 @@ class World:
     def _mishap(self, property_name: str, explanation: str) -> None:
         if len(self.mishaps) < MISHAPS_MAX:
             self.mishaps.append(Mishap(property_name, self.now, explanation))
+
+
+def _ask_nothing(host: Host) -> None:
+    """Nodes without groups have no client processes."""
 
 
 def _equal(delivered: bytes | memoryview, submitted: bytes) -> bool:

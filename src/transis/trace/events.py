@@ -2,13 +2,15 @@
 
 A node's events are totally ordered by `lseq`, dense from 1. Messages are recorded as runs: `count` consecutive
 messages of one process from counter `first` on; the i-th of them has place (place.seq, place.index + i) and, when
-ordered, tpos + i.
+ordered, tpos + i. What client processes were handed is recorded by pointing at the deliveries of the same trace, so that a
+client's stream can be held against its node's (traces plan G) at the cost of a number a run.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from transis.model.groups import GroupId, GroupView
 from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
@@ -117,7 +119,70 @@ class Gap(NamedTuple):
     last_lseq: int
 
 
-Event = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap
+class GroupConf(NamedTuple):
+    """GVIEW: a group view was installed for these client processes of the node."""
+
+    lseq: int
+    time_us: int
+    view: GroupView
+    processes: tuple[int, ...]
+
+
+class Handed(NamedTuple):
+    """DELIVER events, by lseq in growing order, whose messages these processes got through these groups."""
+
+    groups: tuple[GroupId, ...]
+    processes: tuple[int, ...]
+    runs: tuple[int, ...]
+
+
+class Waited(NamedTuple):
+    """A run that reached these processes long after its DELIVER: basic messages wait until the views of groups stand."""
+
+    groups: tuple[GroupId, ...]
+    processes: tuple[int, ...]
+    sender: ProcessId
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
+
+
+class ClientDelivery(NamedTuple):
+    """CDELIVER: what client processes were handed since the last event about clients, or in this turn.
+
+    A process got its runs in the order of their lseq, whichever entries they stand in; group views in force are those of the
+    last GVIEW events before this one.
+    """
+
+    lseq: int
+    time_us: int
+    handed: tuple[Handed, ...]
+    waited: tuple[Waited, ...] = ()
+
+
+class ClientLeft(NamedTuple):
+    """CLEFT: the last word to a process about a group, or the refusal of its join."""
+
+    lseq: int
+    time_us: int
+    process: int
+    group: GroupId
+    name: str
+    why: str
+    refused: bool
+
+
+class ClientLife(NamedTuple):
+    """A process connected, or is gone for good. A trace without these tells less: silence may then be a process that is gone."""
+
+    lseq: int
+    time_us: int
+    process: int
+    connected: bool
+
+
+OfNode = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap
+OfClients = GroupConf | ClientDelivery | ClientLeft | ClientLife
+Event = OfNode | OfClients
 
 
 class NodeTrace(NamedTuple):

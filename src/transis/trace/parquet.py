@@ -11,8 +11,25 @@ from types import ModuleType
 from typing import Any, Final
 
 from transis.model.errors import MissingExtra
-from transis.model.ids import NodeId, ViewId
-from transis.trace.events import Conf, Delivery, End, Fault, Gap, NoteEvent, Refuse, Sent, Submit
+from transis.model.groups import GroupId, GroupViewId
+from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.trace.addresses import NOBODY, read_address
+from transis.trace.events import (
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    NoteEvent,
+    Refuse,
+    Sent,
+    Submit,
+)
 from transis.trace.reader import Segment, read_segment
 
 Row = dict[str, Any]
@@ -39,7 +56,8 @@ def tables(segment: Segment) -> dict[str, list[Row]]:
         name, columns = TABLES[type(event)]
         common = {"node": node, "lseq": event.lseq, "time_us": event.time_us}
         found.setdefault(name, []).append(common | columns(event))
-    return found
+    addresses = _address_rows(segment.events)
+    return found | {"addresses": addresses} if addresses else found
 
 
 def _pyarrow() -> tuple[ModuleType, ModuleType]:
@@ -69,6 +87,21 @@ def _segment_row(segment: Segment) -> Row:
         "mode": header.mode,
         "build": header.build,
     }
+
+
+def _address_rows(events: list[Event]) -> list[Row]:
+    """Each address of the segment once, with the groups and processes that it names."""
+    used = {event.address for event in events if isinstance(event, Sent | Delivery)}
+    read = [(address, read_address(address)) for address in sorted(used)]
+    return [
+        {
+            "address": address,
+            "groups": [_group(group) for group in to.groups],
+            "processes": [{"boot": f"{boot:016x}", "process": number} for boot, number in to.processes],
+        }
+        for address, to in read
+        if to != NOBODY
+    ]
 
 
 def _node(node: NodeId) -> str:
@@ -115,6 +148,68 @@ def _conf(event: Conf) -> Row:
     return {"conf": _view(view.id), "regular": _view(view.regular), "cause": str(view.cause), "members": members}
 
 
+def _group(group: GroupId) -> str:
+    return f"{group:016x}"
+
+
+def _process(process: ProcessId) -> str:
+    return f"{_node(process.node)}#{process.number}"
+
+
+def _group_view_id(view: GroupViewId) -> str:
+    return f"{_view(view.configuration)}+{view.place.seq}.{view.place.index}"
+
+
+def _group_conf(event: GroupConf) -> Row:
+    view = event.view
+    return {
+        "group": _group(view.group),
+        "name": view.name,
+        "view": _group_view_id(view.id),
+        "conf": _view(view.id.configuration),
+        "place_seq": view.id.place.seq,
+        "place_index": view.id.place.index,
+        "members": [_process(member) for member in view.members],
+        "joined": [_process(member) for member in view.joined],
+        "left": [_process(member) for member in view.left],
+        "merged_from": [
+            {"view": _group_view_id(origin.view), "members": [_process(member) for member in origin.members]}
+            for origin in view.merged_from
+        ],
+        "cause": str(view.cause),
+        "primary": view.primary,
+        "processes": list(event.processes),
+    }
+
+
+def _client_delivery(event: ClientDelivery) -> Row:
+    handed = [
+        {"groups": [_group(group) for group in groups], "processes": list(processes), "runs": list(runs)}
+        for groups, processes, runs in event.handed
+    ]
+    waited = [
+        {
+            "groups": [_group(group) for group in one.groups],
+            "processes": list(one.processes),
+            "sender": _node(one.sender.node),
+            "process": one.sender.number,
+            "first": one.first,
+            "count": one.count,
+        }
+        for one in event.waited
+    ]
+    return {"handed": handed, "waited": waited}
+
+
+def _client_left(event: ClientLeft) -> Row:
+    why = {"why": event.why, "refused": event.refused}
+    return {"process": event.process, "group": _group(event.group), "name": event.name} | why
+
+
+def _client_life(event: ClientLife) -> Row:
+    return {"process": event.process, "connected": event.connected}
+
+
 def _note(event: NoteEvent) -> Row:
     return {"what": event.what, "detail": [{"key": key, "value": str(value)} for key, value in event.detail]}
 
@@ -141,5 +236,9 @@ TABLES: Final[dict[type[Any], tuple[str, Callable[[Any], Row]]]] = {
     Fault: ("faults", _fault),
     NoteEvent: ("notes", _note),
     Gap: ("gaps", _gap),
+    GroupConf: ("group_views", _group_conf),
+    ClientDelivery: ("client_deliveries", _client_delivery),
+    ClientLeft: ("client_leaves", _client_left),
+    ClientLife: ("clients", _client_life),
 }
 """Which table an event goes to, and its columns beside node, lseq and time."""

@@ -5,6 +5,8 @@ Rules of this file:
 2. The recorder never blocks its node: a turn has a limit, a sink may refuse a batch, and both end in a Gap.
 3. Evidence precedes effect: the driver calls `flush` before a datagram leaves and before a client sees a message.
 4. After the end of a life nothing more is recorded.
+5. What clients are handed is gathered, one number a run, and becomes one event: at the end of the turn, or before anything
+   that changes who gets what (handing.py).
 """
 
 from __future__ import annotations
@@ -13,10 +15,26 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
-from transis.model.groups import GroupOutput
+from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.service import Service
-from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
+from transis.trace.events import (
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    NoteEvent,
+    Refuse,
+    Sent,
+    Submit,
+)
+from transis.trace.handing import Handing
 
 TURN_EVENTS_MAX: Final = 1 << 20
 """Events between two flushes: one turn of a driver makes hundreds, so this is a bound on memory, not a tuning knob."""
@@ -55,6 +73,8 @@ class Recorder:
         self._tpos = 0
         self._conf: ViewId | None = None
         self._overflow_from = 0
+        self._handing = Handing()
+        self._handed_us = 0
         self.ended = False
 
     @property
@@ -77,7 +97,20 @@ class Recorder:
                 self._append(Submit(self._next(), now_us, process, first, count, service, address))
             case Refused(ids, why):
                 self._append(Refuse(self._next(), now_us, ids.process, ids.first_counter, ids.count, why))
+            case GroupDelivered(run, recipients):
+                self._handed_us = now_us
+                if not self._handing.add(run, recipients):
+                    self._hand_over(now_us)
+                    self._handing.add(run, recipients)
+            case GroupViewInstalled(view, processes):
+                self._hand_over(now_us)
+                self._append(GroupConf(self._next(), now_us, view, processes))
+            case GroupLeft(process, group, name, why) | GroupRefused(process, group, name, why):
+                self._hand_over(now_us)
+                refused = isinstance(output, GroupRefused)
+                self._append(ClientLeft(self._next(), now_us, process, group, name, why, refused))
             case Configure(view):
+                self._hand_over(now_us)
                 self._conf = view.id
                 if view.id.kind is ViewKind.REGULAR:
                     self._tpos = 0
@@ -90,6 +123,11 @@ class Recorder:
             case _:
                 pass
 
+    def client(self, now_us: int, process: int, connected: bool) -> None:
+        """A process connected, or is gone; whoever owns the doors of processes says so, for the node hands out nothing then."""
+        self._hand_over(now_us)
+        self._append(ClientLife(self._next(), now_us, process, connected))
+
     def fault(self, now_us: int, what: str) -> None:
         """The harness did something to this node."""
         self._append(Fault(self._next(), now_us, what))
@@ -97,11 +135,13 @@ class Recorder:
     def end(self, now_us: int, how: str) -> None:
         """The life is over; only the first word about it counts."""
         if not self.ended:
+            self._hand_over(now_us)
             self._append(End(self._next(), now_us, how))
             self.ended = True
 
     def flush(self) -> None:
         """Hand the turn to the sink in one write; what could not be kept is named by a Gap that opens the next turn."""
+        self._hand_over(self._handed_us)
         if not self._turn:
             return
         batch, self._turn = self._turn, []
@@ -121,8 +161,14 @@ class Recorder:
             self._tpos += count
         conf = run.view if self._conf is None else self._conf
         lseq, size = self._next(), sum(map(len, run.payloads))
+        self._handing.delivered(run, lseq)
         what = (run.process, run.first_counter, count, run.service, run.address, run.place)
         self._append(Delivery(lseq, now_us, conf, run.view, *what, tpos, run.origin_us, run.timestamp, size))
+
+    def _hand_over(self, now_us: int) -> None:
+        handed, waited = self._handing.take()
+        if handed or waited:
+            self._append(ClientDelivery(self._next(), now_us, handed, waited))
 
     def _next(self) -> int:
         self._lseq += 1

@@ -13,10 +13,28 @@ from typing import Any, Final
 import msgspec
 
 from transis.model.errors import TraceError
-from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
+from transis.trace.events import (
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    NoteEvent,
+    Refuse,
+    Sent,
+    Submit,
+)
 
-KINDS: Final[tuple[type[Event], ...]] = (Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap)
-"""A kind's number is its place here."""
+KINDS: Final[tuple[type[Event], ...]] = (
+    *(Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap),
+    *(GroupConf, ClientDelivery, ClientLeft, ClientLife),
+)
+"""A kind's number is its place here. The second row came with schema 2."""
 
 NUMBERS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(KINDS)}
 

@@ -28,8 +28,8 @@ from transis.trace.events import Event
 from transis.trace.rows import encode_rows
 
 MAGIC: Final = b"transis trace\n"
-SCHEMA: Final = 1
-"""Version of header, rows and footer. Readers accept this one and the one before."""
+SCHEMA: Final = 2
+"""Version of header, rows and footer. Readers accept this one and the one before; 2 added the events of client processes."""
 
 SUFFIX: Final = ".trace"
 
@@ -105,6 +105,15 @@ class SegmentWriter:
             self._append(self._opening())
         self._seal(closed)
         self._done = True
+
+    def seal(self) -> None:
+        """Seal the segment that is being written, if there is one; the next event opens another."""
+        self._seal(closed=False)
+
+    @property
+    def current(self) -> str:
+        """The name of the file that is being written, or nothing."""
+        return segment_name(self._header) if self._file is not None else ""
 
     def release(self) -> None:
         """Close the file without sealing it, as the end of a process does."""

@@ -16,7 +16,7 @@ from transis.model.ids import NodeId, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers.verdict import Violation
-from transis.sim.faults import Ambush, Crash, Fault, Pause, Restart, Resume, Send, names_in, parse
+from transis.sim.faults import HARMLESS, Crash, Fault, Pause, Restart, Resume, names_in, parse
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
 
 EXPLANATION_MAX: Final = 600
@@ -230,7 +230,7 @@ def _strikes(log: Log, lanes: Sequence[str], end_us: int) -> tuple[tuple[Strike,
     resting: dict[str, int] = {}
     for time_us, words in log:
         fault = _parsed(words)
-        if isinstance(fault, Ambush | Send):
+        if isinstance(fault, HARMLESS):
             continue
         if isinstance(fault, Pause):
             resting.setdefault(fault.node, time_us)

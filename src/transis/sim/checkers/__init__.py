@@ -20,6 +20,15 @@ from transis.sim.checkers import (
     end_together,
     failure_atomicity,
     fifo,
+    group_agreement,
+    group_changes,
+    group_differences,
+    group_duplicates,
+    group_ghosts,
+    group_members,
+    group_order,
+    group_primary,
+    group_synchrony,
     incarnations,
     no_creation,
     no_duplicates,
@@ -34,13 +43,15 @@ from transis.sim.checkers import (
     submits,
     total_order,
 )
+from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.index import Index
 from transis.sim.checkers.verdict import NOT_PROMISED, Findings, Report, Verdict, Violation, Witness
 from transis.trace.events import History
 
-__all__ = ["PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check"]
+__all__ = ["GROUP_PROPERTIES", "PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check", "check_groups"]
 
 Checker = Callable[[Index, Findings], None]
+GroupChecker = Callable[[Crowd, Findings], None]
 
 PROPERTIES: Final[dict[str, Checker]] = {
     "no_creation": no_creation.check,
@@ -67,6 +78,19 @@ PROPERTIES: Final[dict[str, Checker]] = {
 }
 """Every property by the name it has in reports, in the order in which they are told."""
 
+GROUP_PROPERTIES: Final[dict[str, GroupChecker]] = {
+    "group_order": group_order.check,
+    "group_agreement_on_views": group_agreement.check,
+    "group_virtual_synchrony": group_synchrony.check,
+    "group_members_only": group_members.check,
+    "group_one_view_per_change": group_changes.check,
+    "group_no_ghosts": group_ghosts.check,
+    "group_differences": group_differences.check,
+    "group_no_duplicates": group_duplicates.check,
+    "group_primary": group_primary.check,
+}
+"""What groups promise their members (docs/groups.md), judged where a history has client processes."""
+
 UNPROMISED: Final[dict[str, frozenset[str]]] = {
     "evs": frozenset(),
     "transis": frozenset({"delivered_where_sent_1_3"}),
@@ -76,12 +100,19 @@ UNPROMISED: Final[dict[str, frozenset[str]]] = {
 
 
 def check(history: History) -> Report:
-    """The verdict of every property on this history."""
+    """The verdict of every property on this history; of groups only if it tells of client processes."""
     if history.promises not in UNPROMISED:
         raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(UNPROMISED)}")
     index = Index(history)
     unpromised = UNPROMISED[history.promises]
-    return Report([_verdict(index, name, name not in unpromised) for name in PROPERTIES])
+    verdicts = [_verdict(index, name, name not in unpromised) for name in PROPERTIES]
+    crowd = Crowd(index)
+    return Report(verdicts + (_group_verdicts(crowd) if crowd.lives else []))
+
+
+def check_groups(history: History) -> Report:
+    """The verdicts on what groups promise, whatever ordered their messages."""
+    return Report(_group_verdicts(Crowd(Index(history))))
 
 
 def _verdict(index: Index, name: str, promised: bool) -> Verdict:
@@ -90,3 +121,12 @@ def _verdict(index: Index, name: str, promised: bool) -> Verdict:
     findings = Findings(name)
     PROPERTIES[name](index, findings)
     return findings.verdict()
+
+
+def _group_verdicts(crowd: Crowd) -> list[Verdict]:
+    verdicts = []
+    for name, judge in GROUP_PROPERTIES.items():
+        findings = Findings(name)
+        judge(crowd, findings)
+        verdicts.append(findings.verdict())
+    return verdicts

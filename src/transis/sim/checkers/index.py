@@ -20,7 +20,7 @@ from operator import eq
 
 from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
-from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
+from transis.trace.events import ClientDelivery, Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
 
 PLACE_SHIFT = 32
 """A place (seq, index) as one integer: indices stay far below 2^32, a datagram has at most 65,000 bytes."""
@@ -334,4 +334,6 @@ def _processes(history: History) -> list[ProcessId]:
         found.update({event.process for event in trace.events if type(event) is Delivery})
         own = {event.process for event in trace.events if isinstance(event, Submit | Refuse | Sent)}
         found.update(ProcessId(trace.node, number) for number in own)
+        handed = (event for event in trace.events if type(event) is ClientDelivery)
+        found.update(waited.sender for event in handed for waited in event.waited)
     return sorted(found)

@@ -1,0 +1,359 @@
+"""The same API for threads and scripts: every call waits, and takes a timeout in seconds if waiting for ever is not wanted.
+
+    with transis.blocking.connect() as session:
+        with session.join("orders") as group:
+            group.send(b"new order").wait(timeout=5)
+            for event in group:
+                ...
+
+1. A session runs in a thread of its own; any thread may send, one at a time may iterate over a stream.
+2. What came is kept until it is returned: a timeout or Ctrl-C in the middle loses nothing.
+3. A stream is read ahead by frames. One with state is not: there the place that the application reached is what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar, overload
+
+from transis.client import connection, group, providing, receipts, session
+from transis.client.addressing import Destination
+from transis.client.chunks import ChunkReader
+from transis.client.codecs import Codec
+from transis.client.connection import WINDOW
+from transis.client.events import Batch, Message, View
+from transis.client.loopthread import LoopThread
+from transis.client.receipts import Outcome
+from transis.client.stream import MessageStream
+from transis.model.errors import UsageError
+from transis.model.ids import MessageId, ProcessId
+from transis.model.service import Service
+
+T = TypeVar("T")
+
+AHEAD: Final = 64
+"""Frames that one call brings over from the session's thread, if so many are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """As the one of asyncio, with a `load` that gets a plain iterator; it runs in a thread of its own while `join` waits."""
+
+    save: Callable[[], Iterable[bytes]]
+    load: Callable[[Iterator[bytes]], None]
+    background: bool = False
+    patience: float = 30.0
+    memory_max: int = 1 << 20
+    directory: str | None = None
+
+    def _for_loop(self) -> providing.Transfer:
+        async def load(chunks: object) -> None:
+            assert isinstance(chunks, ChunkReader)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self.load, _plain(chunks, loop))
+
+        return providing.Transfer(self.save, load, self.background, self.patience, self.memory_max, self.directory)
+
+
+def _plain(chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
+    async def following() -> bytes | None:
+        return await anext(chunks, None)
+
+    while (chunk := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+        yield chunk
+
+
+class Receipt:
+    """Of one `send` or `send_many`. `wait` returns when it was delivered here, or raises SendRefused or InDoubt."""
+
+    def __init__(self, thread: LoopThread, receipt: receipts.Receipt) -> None:
+        self._thread = thread
+        self._receipt = receipt
+
+    @property
+    def id(self) -> MessageId:
+        return self._receipt.id
+
+    @property
+    def first(self) -> int:
+        return self._receipt.first
+
+    @property
+    def count(self) -> int:
+        return self._receipt.count
+
+    @property
+    def outcome(self) -> Outcome:
+        return self._receipt.outcome
+
+    def wait(self, timeout: float | None = None) -> None:
+        async def settled() -> None:
+            await self._receipt
+
+        if self._receipt.outcome == "pending":
+            self._thread.call(settled(), timeout)
+        else:
+            self._receipt.raise_unless_delivered()
+
+
+class Stream(Generic[T]):
+    """Iterating over messages and views, or with `batches()` over frames."""
+
+    def __init__(self, thread: LoopThread, stream: MessageStream[T], ahead: int) -> None:
+        self._thread = thread
+        self._stream = stream
+        self._ahead = ahead
+        self._came: deque[Batch[T] | View] = deque()
+        self._current: Batch[T] | None = None
+        self._rank = 0
+        self._reading = Lock()
+
+    def __iter__(self) -> Iterator[Message[T] | View]:
+        return self
+
+    def __next__(self) -> Message[T] | View:
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> Message[T] | View:
+        """The next event; StopIteration at the end, TimeoutError if none came in time."""
+        while True:
+            current = self._current
+            if current is not None and self._rank < len(current):
+                self._rank += 1
+                return current[self._rank - 1]
+            event = self._next_event(timeout)
+            if not isinstance(event, Batch):
+                return event
+            self._current, self._rank = event, 0
+
+    def next_batch(self, timeout: float | None = None) -> Batch[T] | View:
+        current, self._current = self._current, None
+        if current is not None and self._rank < len(current):
+            return current.after(self._rank)
+        return self._next_event(timeout)
+
+    def batches(self) -> Iterator[Batch[T] | View]:
+        while True:
+            try:
+                yield self.next_batch()
+            except StopIteration:
+                return
+
+    def _next_event(self, timeout: float | None) -> Batch[T] | View:
+        if not self._reading.acquire(blocking=False):
+            raise UsageError("another thread iterates over this stream at this moment: one stream has one reader")
+        try:
+            if not self._came and not self._thread.call(self._fetch(), timeout):
+                raise StopIteration
+            event = self._came.popleft()
+        finally:
+            self._reading.release()
+        self._passed(event)
+        return event
+
+    async def _fetch(self) -> bool:
+        """Bring over what is there; False at the end. What came lies in `_came` even if the caller is gone."""
+        try:
+            self._came.append(await self._stream.next_batch())
+            while len(self._came) < self._ahead and self._stream.is_ready:
+                self._came.append(await self._stream.next_batch())
+        except StopAsyncIteration:
+            return bool(self._came)
+        return True
+
+    def _passed(self, event: Batch[T] | View) -> None:
+        """The application has it."""
+
+
+class Group(Stream[T]):
+    def __init__(self, thread: LoopThread, inner: group.Group[T], ahead: int) -> None:
+        super().__init__(thread, inner, ahead)
+        self._group = inner
+        self._views: dict[str, View] = {}
+
+    def _passed(self, event: Batch[T] | View) -> None:
+        if not isinstance(event, Batch):
+            self._views[event.name] = event
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._group.names
+
+    @property
+    def name(self) -> str:
+        return self._group.name
+
+    @property
+    def views(self) -> dict[str, View]:
+        return dict(self._views) if self._views else self._group.views
+
+    @property
+    def view(self) -> View | None:
+        return self.views.get(self.name)
+
+    @property
+    def members(self) -> tuple[ProcessId, ...]:
+        view = self.view
+        return () if view is None else view.members
+
+    def send(self, data: T, service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._group.send(data, service), timeout))
+
+    def send_many(self, datas: Sequence[T], service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._group.send_many(datas, service), timeout))
+
+    def reload(self, timeout: float | None = None) -> bool:
+        loaded = self._thread.call(self._group.reload(), timeout)
+        if loaded:
+            self._current = None
+        return loaded
+
+    def leave(self) -> None:
+        self._thread.call(self._group.leave())
+
+    def close(self, timeout: float | None = None) -> None:
+        self._thread.call(self._group.close(), timeout)
+
+
+class Joining(Generic[T]):
+    def __init__(self, thread: LoopThread, inner: group.Joining[T], ahead: int, timeout: float | None) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._ahead = ahead
+        self._timeout = timeout
+        self._group: Group[T] | None = None
+
+    def open(self) -> Group[T]:
+        return Group(self._thread, self._thread.call(self._inner.open(), self._timeout), self._ahead)
+
+    def __enter__(self) -> Group[T]:
+        self._group = self.open()
+        return self._group
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._group is not None
+        self._group.close()
+
+
+class Session(Generic[T]):
+    def __init__(self, thread: LoopThread, inner: session.Session[T]) -> None:
+        self._thread = thread
+        self._session = inner
+        self._private: Stream[T] | None = None
+
+    @property
+    def process(self) -> ProcessId:
+        return self._session.process
+
+    @property
+    def cluster(self) -> str:
+        return self._session.cluster
+
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
+    def join(self, *names: str, state: Transfer | None = None, timeout: float | None = None) -> Joining[T]:
+        """`timeout` is for the join itself, with the state if there is one."""
+        inner = self._session.join(*names, state=None if state is None else state._for_loop())
+        return Joining(self._thread, inner, AHEAD if state is None else 1, timeout)
+
+    @property
+    def private(self) -> Stream[T]:
+        if self._private is None:
+            self._private = Stream(self._thread, self._session.private, AHEAD)
+        return self._private
+
+    def send(
+        self,
+        to: Destination | Sequence[Destination],
+        data: T,
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+    ) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._session.send(to, data, service), timeout))
+
+    def send_many(
+        self,
+        to: Destination | Sequence[Destination],
+        datas: Sequence[T],
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+    ) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._session.send_many(to, datas, service), timeout))
+
+    def statistics(self, timeout: float | None = None) -> dict[str, Any]:
+        return self._thread.call(self._session.statistics(), timeout)
+
+    def close(self) -> None:
+        try:
+            self._thread.call(self._session.close())
+        except UsageError:
+            pass  # It was closed before.
+        finally:
+            self._thread.stop()
+
+
+class Connection(Generic[T]):
+    def __init__(self, inner: connection.Connection[T], timeout: float | None) -> None:
+        self._inner = inner
+        self._timeout = timeout
+        self._session: Session[T] | None = None
+
+    def open(self) -> Session[T]:
+        thread = LoopThread()
+        try:
+            return Session(thread, thread.call(self._inner.open(), self._timeout))
+        except BaseException:
+            thread.stop()
+            raise
+
+    def __enter__(self) -> Session[T]:
+        self._session = self.open()
+        return self._session
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._session is not None
+        self._session.close()
+
+
+@overload
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    timeout: float | None = None,
+) -> Connection[bytes]: ...
+@overload
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[T],
+    timeout: float | None = None,
+) -> Connection[T]: ...
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[Any] | None = None,
+    timeout: float | None = None,
+) -> Connection[Any]:
+    """As the one of asyncio; `timeout` is for the connection itself."""
+    if codec is None:
+        return Connection(connection.connect(path, host=host, key=key, label=label, window=window), timeout)
+    return Connection(connection.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)

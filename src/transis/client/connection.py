@@ -1,0 +1,91 @@
+"""How a session comes about: `connect`, and what it returns until somebody enters it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Generic, TypeVar, overload
+
+from transis.client.codecs import Codec, Raw
+from transis.client.link import Link, link_to_host, link_to_unix
+from transis.client.session import Session
+from transis.model.errors import UsageError
+
+T = TypeVar("T")
+
+WINDOW: Final = 4 << 20
+"""Bytes of its stream that a node sends ahead of what the application took."""
+WINDOW_MIN: Final = 4 << 10
+WINDOW_MAX: Final = 1 << 30
+LABEL_MAX: Final = 128
+
+
+class Connection(Generic[T]):
+    """A context that gives the Session; or `await it.open()` and, later, `await session.close()`."""
+
+    def __init__(self, make_link: Callable[[], Awaitable[Link]], label: str, window: int, codec: Codec[T]) -> None:
+        if not WINDOW_MIN <= window <= WINDOW_MAX:
+            raise UsageError(f"window = {window}: must be from {WINDOW_MIN} to {WINDOW_MAX} bytes")
+        if len(label) > LABEL_MAX:
+            raise UsageError(f"a label of {len(label)} characters: at most {LABEL_MAX} are allowed")
+        self._make_link = make_link
+        self._label = label
+        self._window = window
+        self._codec = codec
+        self._session: Session[T] | None = None
+
+    async def open(self) -> Session[T]:
+        link = await self._make_link()
+        session = Session(link, self._label, self._window, self._codec)
+        try:
+            await session._open()
+        except BaseException:
+            await link.close()
+            raise
+        return session
+
+    async def __aenter__(self) -> Session[T]:
+        if self._session is not None:
+            raise UsageError("this connection was entered already: call connect again for another session")
+        self._session = await self.open()
+        return self._session
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._session is not None
+        await self._session.close()
+
+
+@overload
+def connect(
+    path: str | None = None, *, host: str | None = None, key: bytes | None = None, label: str = "", window: int = WINDOW
+) -> Connection[bytes]: ...
+@overload
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[T],
+) -> Connection[T]: ...
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[Any] | None = None,
+) -> Connection[Any]:
+    """A session with the node that listens on a Unix socket (where the rule says, or at `path`), or at `host` over sealed TCP.
+
+    `label` is for people who look at the node's status.
+    """
+    if path is not None and host is not None:
+        raise UsageError("give a path or a host, not both")
+
+    async def make_link() -> Link:
+        return await link_to_unix(path) if host is None else await link_to_host(host, key)
+
+    return Connection(make_link, label, window, codec if codec is not None else Raw())

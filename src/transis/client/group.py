@@ -1,0 +1,191 @@
+"""A group as an application has it: one ordered stream of messages and views, and the way to send to it.
+
+1. One Group may be of several names: then its stream is that of all of them in the one global order, each message once.
+2. `view` and `members` are what the iteration has passed, not what has arrived: they fit the messages that the application sees.
+3. Leaving the context leaves the groups, whatever happened inside, and lets go of what was not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from transis.client.events import Batch, View
+from transis.client.inlet import Entry, Inlet
+from transis.client.keeper import LOADED, Keeper
+from transis.client.memberships import Membership
+from transis.client.providing import Transfer
+from transis.client.receipts import Receipt
+from transis.client.spool import Spool
+from transis.client.stream import MessageStream
+from transis.client.transfer import companion_of
+from transis.model.errors import UsageError
+from transis.model.groups import Address, group_id, require_group_name
+from transis.model.ids import ProcessId
+from transis.model.service import Service
+from transis.wire.address import encode_address
+from transis.wire.session import Changed
+
+if TYPE_CHECKING:
+    from transis.client.session import Session
+
+T = TypeVar("T")
+
+LEAVE_SECONDS: Final = 5.0
+"""How long a close waits for the node to say that the group was left. It is left after that as well."""
+
+
+class Group(MessageStream[T]):
+    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None) -> None:
+        super().__init__(_inlet_for(state, session.window), session.codec)
+        self.names = names
+        self._session = session
+        self._address = encode_address(Address(tuple(map(group_id, names))))
+        self._memberships: list[Membership] = []
+        self._views: dict[str, View] = {}
+        self._keeper: Keeper | None = None
+        if state is not None:
+            require_group_name(companion_of(names[0]))
+            self._keeper = Keeper(names[0], state, session, self._inlet)
+
+    # --- who is there -----------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def views(self) -> dict[str, View]:
+        """The view in force of each name, where the iteration stands."""
+        if not self._views:
+            first = self._inlet.peek()
+            view = None if first is None else self._view_of(first)
+            return {} if view is None else {view.name: view}
+        return dict(self._views)
+
+    def _view_of(self, entry: Entry) -> View | None:
+        frame = entry.frame
+        return frame.view if isinstance(frame, Changed) and frame.view.name in self.names else None
+
+    @property
+    def view(self) -> View | None:
+        """The view in force; None before the first one came. Of several names, that of the first."""
+        return self.views.get(self.names[0])
+
+    @property
+    def members(self) -> tuple[ProcessId, ...]:
+        view = self.view
+        return () if view is None else view.members
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    async def send(self, data: T, service: Service = Service.AGREED) -> Receipt:
+        """To all members of all names of this group, in one multicast. Waits for flow control, not for delivery."""
+        return await self._session._send(self._address, data, service)
+
+    async def send_many(self, datas: Sequence[T], service: Service = Service.AGREED) -> Receipt:
+        """The same for many messages: one receipt for all, and far less work for each."""
+        return await self._session._send_many(self._address, datas, service)
+
+    # --- coming and going -------------------------------------------------------------------------------------------
+
+    async def _enter(self) -> None:
+        session = self._session
+        for name in self.names:
+            self._memberships.append(await session._memberships.begin(name, self._inlet))
+        for membership in self._memberships:
+            await membership.until_joined()
+        if self._keeper is not None:
+            session._keepers[self._keeper.group] = self._keeper
+            self._memberships.insert(0, await session._memberships.begin(self._keeper.companion, self._inlet))
+            await self._memberships[0].until_joined()
+            await self._keeper.acquire()
+
+    async def leave(self) -> None:
+        """Ask to leave. The iteration goes on to the place where it happens, and ends there. Again is nothing."""
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._keeper is not None:
+            self._keeper.stop()
+            self._session._keepers.pop(self._keeper.group, None)
+        for membership in self._memberships:
+            self._session._memberships.leave(membership)
+
+    def abandon(self) -> None:
+        """Leave, and let go of everything that came and will come."""
+        self._stop()
+        self._inlet.discard(for_good=True)
+
+    async def close(self) -> None:
+        """Leave, and wait until it is done; but not for ever for a node that has nobody to tell."""
+        self.abandon()
+        for membership in self._memberships:
+            await membership.until_left(LEAVE_SECONDS)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    async def reload(self) -> bool:
+        """Take the state of another member in place of one's own; the iteration goes on behind it.
+
+        False if all who had a state wanted another one, and this one's was chosen: then it goes on as before.
+        """
+        if self._keeper is None:
+            raise UsageError("this group was joined without `state`: there is nothing to load")
+        loaded = await self._keeper.reload() == LOADED
+        if loaded:
+            self._current = None
+        return loaded
+
+    # --- the stream -------------------------------------------------------------------------------------------------
+
+    def _may_take(self) -> bool:
+        return self._keeper is None or self._keeper.step()
+
+    def _open(self, entry: Entry) -> Batch[T] | View | None:
+        if self._keeper is not None and self._keeper.reach(entry.frame):
+            return None
+        event = super()._open(entry)
+        if event is not None and not isinstance(event, Batch):
+            self._views[event.name] = event
+            if self._keeper is not None:
+                self._keeper.passed = event.id
+        return event
+
+    def __repr__(self) -> str:
+        return f"<Group {' '.join(self.names)} of {self._session.process}>"
+
+
+def _inlet_for(state: Transfer | None, window: int) -> Inlet:
+    """What is kept in memory during a transfer must leave most of the window to the chunks and what goes with them."""
+    return Inlet() if state is None else Inlet(memory_max=min(state.memory_max, window // 4), spool=Spool(state.directory))
+
+
+class Joining(Generic[T]):
+    """What `session.join` returns: a context that gives the Group; or `await it.open()` and, later, `await group.close()`."""
+
+    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None) -> None:
+        self._session = session
+        self._names = names
+        self._state = state
+        self._group: Group[T] | None = None
+
+    async def open(self) -> Group[T]:
+        group = Group(self._session, self._names, self._state)
+        try:
+            await group._enter()
+        except BaseException:
+            group.abandon()
+            raise
+        return group
+
+    async def __aenter__(self) -> Group[T]:
+        if self._group is not None:
+            raise UsageError("this join was entered already: call session.join again for another")
+        self._group = await self.open()
+        return self._group
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._group is not None
+        await self._group.close()

@@ -1,0 +1,358 @@
+"""The state of one group at one member: the machine of transfer.py between the stream, `save` and `load`.
+
+Two places of the order matter. What *arrives* passes `arrived` at once: views, requests and founders are noticed there even if
+the application is far behind. What the application *reaches* passes `step`, at its place: there, and only there, a holder knows
+what its state is, and provides. Rules:
+1. While this member has no state, its application does not iterate: what lies before the cut is dropped, what follows is kept.
+2. A member that had a state and wants another keeps everything from where its application stood, as it may become the founder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from transis.client.chunks import ChunkReader
+from transis.client.inlet import Inlet
+from transis.client.providing import Provisions, Transfer
+from transis.client.talking import Speaker, Talker
+from transis.client.transfer import (
+    Acquisition,
+    Action,
+    Ask,
+    Begin,
+    Chunks,
+    Cut,
+    Decline,
+    End,
+    Failed,
+    Found,
+    GiveUp,
+    Interrupt,
+    Ledger,
+    Load,
+    Private,
+    Public,
+    Ready,
+    Refuse,
+    Request,
+    Taken,
+    companion_of,
+    decode_said,
+)
+from transis.model.errors import TransferError, TransferInterrupted, TransisError, UsageError
+from transis.model.groups import Address, GroupView, GroupViewId, group_id
+from transis.model.ids import ProcessId, ViewKind
+from transis.wire.address import encode_address
+from transis.wire.session import Changed, Stream, StreamFrame
+
+LOADED: Final = "loaded"
+FOUNDED: Final = "founded"
+Reached = GroupView | tuple[ProcessId, Public]
+
+
+class _Loading(NamedTuple):
+    load: Load
+    reader: ChunkReader
+
+
+class Keeper:
+    def __init__(self, name: str, transfer: Transfer, speaker: Speaker, inlet: Inlet) -> None:
+        self.name = name
+        self.group = group_id(name)
+        self.companion = companion_of(name)
+        self.buffered_max = 0
+        self.passed: GroupViewId | None = None
+        self._transfer = transfer
+        self._speaker = speaker
+        self._inlet = inlet
+        self._me = speaker.process
+        self._companion_id = group_id(self.companion)
+        self._companion_address = encode_address(Address((self._companion_id,)))
+        self._arrived = Ledger()
+        self._reached = Ledger()
+        self._to_reach: deque[Reached] = deque()
+        self._open_requests: dict[ProcessId, int] = {}
+        self._acquisition: Acquisition | None = Acquisition(self._me, False, speaker.next_attempts())
+        self._has_state = False
+        self._keeping = False
+        self._beginnings = 0
+        self._last_view: GroupView | None = None
+        self._cut_at = 0
+        self._cut_view: GroupView | None = None
+        self._cut_ledger = Ledger()
+        self._reader: ChunkReader | None = None
+        self._news: asyncio.Queue[_Loading | Found | GiveUp | Callable[[], TransisError]] = asyncio.Queue()
+        self._talker = Talker(speaker)
+        self._provisions = Provisions(self.group, transfer, self._talker.whisper, self._provisions_changed)
+        inlet.gate = self.arrived
+
+    # --- what arrives -----------------------------------------------------------------------------------------------
+
+    def arrived(self, frame: StreamFrame) -> StreamFrame | None:
+        """What of it the application has to reach, if anything."""
+        if isinstance(frame, Stream) and frame.address == self._companion_address:
+            return self._arrived_words(frame)
+        if isinstance(frame, Changed):
+            if frame.view.group == self._companion_id:
+                self._arrived_view(frame.view)
+            else:
+                self._last_view = frame.view
+        return frame if self._is_keeping else None
+
+    @property
+    def _is_keeping(self) -> bool:
+        return self._acquisition is None or self._has_state or self._keeping
+
+    def _arrived_view(self, view: GroupView) -> None:
+        self._arrived.view(view)
+        self._open_requests = {one: attempt for one, attempt in self._open_requests.items() if one in view.members}
+        self._provisions.keep_only(view.members)
+        if self._acquisition is not None:
+            self._perform(self._acquisition.view(view))
+
+    def _arrived_words(self, frame: Stream) -> Stream | None:
+        """A frame may hold several words of one sender, and the application's stream may begin between two of them."""
+        kept: list[bytes] = []
+        for payload in frame.payloads:
+            said = decode_said(payload)
+            before = (self._is_keeping, self._beginnings)
+            if isinstance(said, Request | Ready) and self._arrived.heeds(frame.sender):
+                self._arrived_word(frame.sender, said)
+            if before == (True, self._beginnings) and self._is_keeping:
+                kept.append(payload)
+        return msgspec.structs.replace(frame, payloads=kept) if kept else None
+
+    def _arrived_word(self, sender: ProcessId, said: Public) -> None:
+        acquisition = self._acquisition
+        if isinstance(said, Ready):
+            self._arrived.ready(sender)
+            self._open_requests.pop(sender, None)
+            if acquisition is not None:
+                self._perform(acquisition.ready(said))
+            return
+        founder = self._arrived.request(sender, said.has_state)
+        self._open_requests[sender] = said.attempt
+        self._provisions.stop(sender)
+        if acquisition is not None:
+            self._perform(acquisition.request(sender, said, founder))
+
+    def whispered(self, sender: ProcessId, said: Private) -> None:
+        """A private message about this group."""
+        acquisition = self._acquisition
+        match said:
+            case Taken():
+                self._provisions.taken(sender, said.attempt)
+            case Refuse():
+                self._provisions.stop(sender, said.attempt)
+            case Begin() if acquisition is None:
+                self._talker.say_to(sender, Refuse(self.group, said.attempt))
+            case Begin() if acquisition is not None:
+                self._perform(acquisition.begin(sender, said))
+            case Failed() if acquisition is not None:
+                self._perform(acquisition.failed(sender, said))
+            case Chunks() | End() if acquisition is not None and acquisition.is_from_provider(sender, said.attempt):
+                self._loading(said)
+
+    def _loading(self, said: Chunks | End) -> None:
+        assert self._reader is not None
+        if isinstance(said, End):
+            self._reader.finish()
+        else:
+            self._reader.feed(said.chunks)
+            self.buffered_max = max(self.buffered_max, self._reader.bytes + self._inlet.bytes)
+
+    # --- what is to be done for it ----------------------------------------------------------------------------------
+
+    def _perform(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Ask(request):
+                    self._stop_keeping()
+                    self._say_to_all(request)
+                case Cut():
+                    self._cut()
+                case Load(provider, attempt):
+                    self._reader = ChunkReader(lambda: self._talker.say_to(provider, Taken(self.group, attempt)))
+                    self._news.put_nowait(_Loading(action, self._reader))
+                case Interrupt(why):
+                    self._interrupt(why)
+                case Decline(provider, attempt):
+                    self._talker.say_to(provider, Refuse(self.group, attempt))
+                case Found(is_asking):
+                    self._found()
+                    self._news.put_nowait(action)
+                    if is_asking:
+                        self._say_to_all(Ready())
+                case GiveUp(why):
+                    self._interrupt(why)
+                    self._news.put_nowait(action)
+
+    def _interrupt(self, why: str) -> None:
+        self._stop_keeping()
+        if self._reader is not None:
+            self._reader.interrupt(why)
+
+    def _stop_keeping(self) -> None:
+        if not self._has_state:
+            self._keeping = False
+            self._inlet.discard()
+
+    def _cut(self) -> None:
+        self._cut_ledger = self._arrived.copy()
+        self._cut_view = self._last_view
+        self._cut_at = self._inlet.put_count
+        self._keeping = self._inlet.held = True
+
+    def _found(self) -> None:
+        """A founder that had a state goes on where its application stood, and reaches what made it the founder."""
+        if not self._has_state:
+            self._reached = self._arrived.copy()
+            self._inlet.discard()
+            self._begin_stream(self._last_view)
+
+    def _begin_stream(self, view: GroupView | None) -> None:
+        """The application begins here, with the view in force, unless that is the last it saw: a merge is told once."""
+        self._to_reach.clear()
+        self._keeping = True
+        self._beginnings += 1
+        if view is not None and view.id != self.passed:
+            self._inlet.put_first(Changed(view), (self.name,))
+
+    # --- getting the state ------------------------------------------------------------------------------------------
+
+    async def acquire(self) -> str:
+        """Until this member has the state; whether it was loaded, or founded here."""
+        while True:
+            news = await self._news.get()
+            if isinstance(news, Found):
+                self._acquired()
+                return FOUNDED
+            if isinstance(news, GiveUp):
+                self._acquired()
+                raise TransferError(f"nobody could give the state of {self.name!r}: {news.why}")
+            if not isinstance(news, _Loading):
+                raise news()
+            if await self._load(*news):
+                return LOADED
+
+    async def _load(self, load: Load, reader: ChunkReader) -> bool:
+        """Whether it came to its end; if not, another provider is asked already."""
+        try:
+            if not reader.is_interrupted():
+                await self._transfer.load(reader)
+        except Exception as error:
+            if not (isinstance(error, TransferInterrupted) and reader.is_interrupted()):
+                self._talker.say_to(load.provider, Refuse(self.group, load.attempt))
+                raise
+        if reader.is_interrupted():
+            return False
+        self._loaded(load, reader)
+        return True
+
+    def _loaded(self, load: Load, reader: ChunkReader) -> None:
+        assert self._acquisition is not None
+        self._acquisition.loaded()
+        if not reader.finished:
+            self._talker.say_to(load.provider, Refuse(self.group, load.attempt))
+        self._inlet.drop_before(self._cut_at)
+        self._reached = self._cut_ledger
+        self._reached.holders = set(load.holders)
+        self._begin_stream(self._cut_view)
+        self._acquired()
+        self._say_to_all(Ready())
+
+    def _acquired(self) -> None:
+        self._acquisition = self._reader = None
+        self._provisions_changed()
+
+    async def reload(self) -> str:
+        if self._acquisition is not None:
+            raise UsageError(f"the state of {self.name!r} is being loaded already")
+        self._has_state = self._inlet.held = True
+        self._acquisition = Acquisition(self._me, True, self._speaker.next_attempts())
+        self._perform(self._acquisition.ask())
+        try:
+            return await self.acquire()
+        except BaseException:
+            self._interrupt("nobody waits for it any more")
+            self._acquired()
+            self._say_to_all(Ready())  # It has what it had, and every message since.
+            raise
+
+    # --- what the application reaches -------------------------------------------------------------------------------
+
+    def reach(self, frame: StreamFrame) -> bool:
+        """Whether this frame is for the keeper; `step` then works it off."""
+        if isinstance(frame, Changed) and frame.view.group == self._companion_id:
+            self._to_reach.append(frame.view)
+            return True
+        if isinstance(frame, Stream) and frame.address == self._companion_address:
+            said = [decode_said(payload) for payload in frame.payloads]
+            self._to_reach.extend((frame.sender, one) for one in said if isinstance(one, Request | Ready))
+            return True
+        return False
+
+    def step(self) -> bool:
+        """Go on with what was reached. False while the application has to wait."""
+        while self._acquisition is None and not self._inlet.held:
+            if not self._to_reach:
+                return True
+            reached = self._to_reach.popleft()
+            if isinstance(reached, GroupView):
+                self._reach_view(reached)
+            elif self._reached.heeds(reached[0]):
+                self._reach_word(*reached)
+        return False
+
+    def _provisions_changed(self) -> None:
+        """While a snapshot is read from the living state, nothing may change that."""
+        if self._acquisition is None:
+            self._inlet.held = self._provisions.holds_the_stream
+            self._inlet.wake()
+
+    def _reach_view(self, view: GroupView) -> None:
+        self._reached.view(view)
+        if view.kind is ViewKind.REGULAR and len(view.merged_from) > 1 and self._me in self._reached.holders:
+            self._say_to_all(Ready())
+
+    def _reach_word(self, sender: ProcessId, said: Public) -> None:
+        ledger = self._reached
+        if isinstance(said, Request):
+            if ledger.request(sender, said.has_state) is None:
+                self._reach_request(sender, said)
+            return
+        ledger.ready(sender)
+        if sender == self._me and not said.invitation and ledger.holders == {self._me} and ledger.asking:
+            self._say_to_all(Ready(True))
+
+    def _reach_request(self, sender: ProcessId, request: Request) -> None:
+        """Who has asked again meanwhile, or is gone, gets nothing here."""
+        if self._open_requests.get(sender) != request.attempt:
+            return
+        provider = self._reached.provider(request.tried)
+        if provider == self._me:
+            self._provisions.provide(sender, request.attempt, tuple(sorted(self._reached.holders)))
+            self._provisions_changed()
+        elif provider is None and self._me == min(self._reached.holders, default=None):
+            self._talker.say_to(sender, Failed(self.group, request.attempt, "every member that has it was tried in vain", True))
+
+    def _say_to_all(self, said: Public) -> None:
+        self._talker.say(self._companion_address, said)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def abort(self, failure: Callable[[], TransisError]) -> None:
+        """The session is over, or this process was put out of the group."""
+        if self._reader is not None:
+            self._reader.interrupt("this member is cut off")
+        self._news.put_nowait(failure)
+        self.stop()
+
+    def stop(self) -> None:
+        self._provisions.stop_all()
+        self._talker.stop()

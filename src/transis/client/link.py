@@ -1,0 +1,172 @@
+"""Frames between a session and its node: a Link, and the one over sockets.
+
+1. `send` never waits: what may be on its way is bounded by the credit of Sends, and everything else is small and rare.
+2. `on_frames` and `on_lost` run in the session's event loop; after `on_lost`, which comes once, nothing comes.
+3. What a node sends is checked by the reader of frames; anything else ends the link with a sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from transis.model.errors import ConnectError, UsageError
+from transis.model.places import find_socket, socket_candidates
+from transis.wire.rejection import Rejection
+from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
+from transis.wire.session import NODE_FRAMES, ClientFrame, FrameReader, NodeFrame, encode_frame
+
+CONNECT_SECONDS: Final = 10.0
+"""How long a node may take to answer a connection before it counts as not there."""
+
+OnFrames = Callable[[list[NodeFrame]], None]
+OnLost = Callable[[str], None]
+
+
+class Link(Protocol):
+    """`peer` says for people what is at the other end."""
+
+    @property
+    def peer(self) -> str: ...
+
+    def start(self, on_frames: OnFrames, on_lost: OnLost) -> None: ...
+
+    def send(self, frames: Sequence[ClientFrame]) -> None: ...
+
+    async def close(self) -> None:
+        """What was sent is on its way first. Waits until the connection is gone, but not for long."""
+        ...
+
+
+class SocketLink(asyncio.Protocol):
+    """Over a Unix socket, or over TCP and then sealed."""
+
+    def __init__(self, peer: str, seal: SealedStream | None = None) -> None:
+        self._peer = peer
+        self._seal = seal
+        self._reader = FrameReader(NODE_FRAMES)
+        self._transport: asyncio.Transport | None = None
+        self._on_frames: OnFrames | None = None
+        self._on_lost: OnLost | None = None
+        self._early: list[bytes] = []
+        self._unsealed: list[bytes] = []
+        self._lost = ""
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    # --- the session's side -----------------------------------------------------------------------------------------
+
+    def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
+        self._on_frames, self._on_lost = on_frames, on_lost
+        early, self._early = self._early, []
+        for data in early:
+            self.data_received(data)
+        if self._lost:
+            on_lost(self._lost)
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        self._write(b"".join(map(encode_frame, frames)))
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+            await asyncio.wait({self._gone}, timeout=1.0)
+            self._transport.abort()
+
+    # --- the socket's side ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by birth.
+        if self._seal is not None:
+            self._transport.write(self._seal.greeting)
+
+    def data_received(self, data: bytes) -> None:
+        if self._on_frames is None:
+            self._early.append(data)
+            return
+        if self._seal is not None:
+            opened = self._unseal(self._seal, data)
+            if isinstance(opened, Rejection):
+                self._end(f"{opened.why} (is the key the same on both sides?)")
+                return
+            data = opened
+        frames = self._reader.feed(data)
+        if isinstance(frames, Rejection):
+            self._end(f"what came from it cannot be read: {frames.why}")
+        elif frames and not self._lost:
+            self._on_frames(frames)
+
+    def _unseal(self, seal: SealedStream, data: bytes) -> bytes | Rejection:
+        was_open = seal.is_open
+        opened = seal.feed(data)
+        if seal.is_open and not was_open and self._transport is not None:
+            waiting, self._unsealed = self._unsealed, []
+            self._transport.write(seal.seal(b"") + b"".join(map(seal.seal, waiting)))
+        return opened
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is None or self._lost:
+            return
+        if self._seal is None:
+            self._transport.write(data)
+        elif self._seal.is_open:
+            self._transport.write(self._seal.seal(data))
+        else:
+            self._unsealed.append(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self._end(f"the connection broke ({error})" if error is not None else "it closed the connection")
+
+    def _end(self, why: str) -> None:
+        if self._lost:
+            return
+        self._lost = why
+        if self._transport is not None:
+            self._transport.close()
+        if self._on_lost is not None:
+            self._on_lost(why)
+
+
+async def link_to_unix(path: str | None) -> SocketLink:
+    """To the node that listens there; where the rule says (model/places.py) if nobody says."""
+    tried = (path,) if path is not None else socket_candidates(os.environ)
+    found = path if path is not None else find_socket(os.environ, os.path.exists)
+    if found is None:
+        raise ConnectError(f"no node listens here: looked for {' and '.join(tried)}; {_START}")
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, link = await loop.create_unix_connection(lambda: SocketLink(f"the node at {found}"), found)
+    except PermissionError as error:
+        raise ConnectError(f"this user may not connect to {found}: ask for membership of the group that owns it") from error
+    except (OSError, TimeoutError) as error:
+        raise ConnectError(f"no node listens at {found} ({str(error) or 'it does not answer'}); {_START}") from error
+    return link
+
+
+async def link_to_host(host: str, key: bytes | None) -> SocketLink:
+    """`host` is "name:port"; a session over a network is always sealed."""
+    name, separator, port = host.rpartition(":")
+    if not separator or not name or not port.isdigit():
+        raise UsageError(f"host = {host!r}: give it as name:port")
+    if key is None:
+        raise UsageError("a session over TCP needs the cluster's key: connect(host=..., key=...)")
+    seal = SealedStream(key, os.urandom(RANDOM_SIZE), is_client=True)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, link = await loop.create_connection(lambda: SocketLink(f"the node at {host}", seal), name.strip("[]"), int(port))
+    except (OSError, TimeoutError) as error:
+        why = str(error) or "it does not answer"
+        raise ConnectError(f"no node listens at {host} ({why}); its [sessions] tcp must be set, {_START}") from error
+    return link
+
+
+_START: Final = "start one with `transis up` or `transis daemon`"

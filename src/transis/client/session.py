@@ -1,0 +1,384 @@
+"""A session with a node: who this process is, the groups it is in, what it sends, and the end of all that.
+
+1. Everything runs in one event loop. Frames of the node are worked off in the order they came, in one step, without waiting.
+2. The stream of the process is divided here into those of its groups and its private name. A frame's credit goes back when the
+   application took it, in pieces of a quarter of the window. A stream that nobody reads uses the window up: then the others stand
+   still, and in the end the node ends the session as too slow.
+3. When the session is lost, everything that waits in it ends: streams after what had come, sends, joins, answers, receipts.
+   Nothing reconnects by itself, as a new session is a new process to everybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any, Final, Generic, TypeVar
+
+from transis.client.addressing import AddressBook, Destination, require_application_name
+from transis.client.codecs import Codec
+from transis.client.group import Joining
+from transis.client.inlet import Inlet, Parcel
+from transis.client.keeper import Keeper
+from transis.client.link import CONNECT_SECONDS, Link
+from transis.client.memberships import Memberships
+from transis.client.outgoing import Outgoing, divide, require_size
+from transis.client.providing import Transfer
+from transis.client.receipts import Receipt, Receipts
+from transis.client.stream import MessageStream
+from transis.client.transfer import Ready, Request, decode_said, group_of
+from transis.model.errors import ConnectError, JoinRefused, SessionLost, SlowConsumer, TransisError, UsageError
+from transis.model.groups import GroupId, private_name
+from transis.model.ids import ProcessId
+from transis.model.service import Service
+from transis.wire.rejection import Rejection
+from transis.wire.session import (
+    SESSION_VERSION,
+    Answer,
+    Ask,
+    Bye,
+    Changed,
+    Credit,
+    Done,
+    Goodbye,
+    Hello,
+    Joined,
+    Left,
+    NodeFrame,
+    NotJoined,
+    NotSent,
+    Stream,
+    Welcome,
+    cost,
+    decode_value,
+    payload_cost,
+)
+
+T = TypeVar("T")
+Failure = Callable[[], TransisError]
+
+CLOSE_SECONDS: Final = 5.0
+"""How long a close waits for the node to take what was sent last. It is sent after that as well, if the node lives."""
+
+TOO_SLOW: Final = "too slow: "
+"""How a node begins the reason when it ends the session of a client that does not take its messages."""
+
+ATTEMPTS: Final = 1 << 32
+"""Attempts of one member to get a state; the next time it joins it counts on above them."""
+
+
+class Session(Generic[T]):
+    def __init__(self, link: Link, label: str, window: int, codec: Codec[T]) -> None:
+        self.codec = codec
+        self.cluster = ""
+        self._link = link
+        self._label = label
+        self.window = window
+        self._process: ProcessId | None = None
+        self._out = Outgoing(link.send)
+        self._receipts = Receipts()
+        self._memberships: Memberships
+        self._keepers: dict[GroupId, Keeper] = {}
+        self._private_inlet = Inlet()
+        self._private: MessageStream[T] | None = None
+        self._owed = 0
+        self._counts: Counter[str] = Counter()
+        self._addresses = AddressBook()
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[Answer | None]] = {}
+        self._welcomed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failure: Failure | None = None
+        self._closing = False
+
+    # --- beginning and end ------------------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        self._link.start(self._on_frames, self._on_lost)
+        self._link.send([Hello(SESSION_VERSION, self._label, self.window)])
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                refusal = await self._welcomed
+        except TimeoutError:
+            refusal = f"{self._link.peer} does not answer"
+        if refusal:
+            raise ConnectError(f"no session: {refusal}")
+
+    def _welcome(self, welcome: Welcome) -> None:
+        if welcome.version != SESSION_VERSION:
+            self._on_lost(f"it speaks version {welcome.version} of the session protocol, this client {SESSION_VERSION}")
+            return
+        self.cluster, self._process = welcome.cluster, welcome.process
+        self._memberships = Memberships(private_name(welcome.process), self._out.post)
+        self._out.grant(welcome.credit)
+        if not self._welcomed.done():
+            self._welcomed.set_result("")
+
+    async def close(self) -> None:
+        """Leave everything and go. What was sent is sent; receipts that are open stay in doubt. Again is nothing."""
+        if not self._closing and self._failure is None:
+            self._closing = True
+            self._out.post(Bye())
+            self._out.flush()
+            self._stop(lambda: UsageError("the session is closed"), "it was closed before the node answered", clean=True)
+        try:
+            await asyncio.wait({self._over}, timeout=CLOSE_SECONDS)
+        finally:
+            await self._link.close()
+
+    def _on_lost(self, why: str) -> None:
+        if not self._welcomed.done():
+            self._welcomed.set_result(f"{self._link.peer} ended it: {why}")
+        if self._failure is None:
+            self._end(why)
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _goodbye(self, goodbye: Goodbye) -> None:
+        self._on_lost(goodbye.why)
+
+    def _end(self, why: str) -> None:
+        kind = SlowConsumer if why.startswith(TOO_SLOW) else SessionLost
+        text = f"the session with {self._link.peer} is over: {why}. Connect again for a new one, which is a new process to others"
+        self._stop(lambda: kind(text), f"the session was lost ({why})", clean=False)
+
+    def _stop(self, failure: Failure, doubt: str, clean: bool) -> None:
+        """Everything that waits ends; streams quietly if this program wanted it."""
+        self._failure = failure
+        self._out.fail(failure)
+        self._receipts.lose(doubt)
+        for future in self._asked.values():
+            if not future.done():
+                future.set_result(None)
+        for keeper in list(self._keepers.values()):
+            keeper.abort(failure)
+        if self._process is not None:
+            for inlet in [*self._memberships.inlets(), self._private_inlet]:
+                inlet.end(None if clean else failure)
+            self._memberships.lose(failure)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over, for whatever reason."""
+        return self._failure is not None
+
+    @property
+    def process(self) -> ProcessId:
+        """Who this is to everybody else: members of views, senders of messages, an address for private ones."""
+        assert self._process is not None, "a session is made by connect"
+        return self._process
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def join(self, *names: str, state: Transfer | None = None) -> Joining[T]:
+        """`async with session.join("orders") as group`. Several names make one stream over all of them."""
+        self._require_open()
+        if not names or len(set(names)) < len(names):
+            raise UsageError("join at least one name, and each once")
+        for name in names:
+            require_application_name(name)
+        if state is not None and len(names) > 1:
+            raise UsageError("a group with state has one name: its snapshot stands at a place of one group")
+        return Joining(self, names, state)
+
+    @property
+    def private(self) -> MessageStream[T]:
+        """Messages to this process by its private name.
+
+        A program that never looks here is not stopped by those who write to it: until it does, what is more than half of the window
+        is dropped, and counted in `statistics`.
+        """
+        if self._private is None:
+            self._private = MessageStream(self._private_inlet, self.codec)
+        return self._private
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    async def send(self, to: Destination | Sequence[Destination], data: T, service: Service = Service.AGREED) -> Receipt:
+        """To groups by name and to processes, in one multicast, a member of them or not. Waits for flow control, not delivery."""
+        return await self._send(self._addresses.look_up(to), data, service)
+
+    async def send_many(
+        self, to: Destination | Sequence[Destination], datas: Sequence[T], service: Service = Service.AGREED
+    ) -> Receipt:
+        """Many messages with one receipt. If it is cancelled while it waits, a first part of them may have been sent."""
+        return await self._send_many(self._addresses.look_up(to), datas, service)
+
+    async def _send(self, address: bytes, data: T, service: Service) -> Receipt:
+        return await self._send_payload(address, self.codec.encode(data), service)
+
+    async def _send_payload(self, address: bytes, payload: bytes, service: Service) -> Receipt:
+        require_size(len(payload))
+        if self._out.may_accept():
+            receipt = Receipt(self.process, self._out.accept(address, service, [payload]), 1)
+            self._receipts.add(receipt)
+            return receipt
+        return await self._send_in_turn(address, service, [[payload]])
+
+    async def _send_many(self, address: bytes, datas: Sequence[T], service: Service) -> Receipt:
+        payloads = list(map(self.codec.encode, datas))
+        if not payloads:
+            raise UsageError("no messages to send")
+        require_size(max(map(len, payloads)))
+        return await self._send_in_turn(address, service, divide(payloads))
+
+    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]]) -> Receipt:
+        self._require_open()
+        receipt: Receipt | None = None
+        accepted, total = 0, sum(map(len, portions))
+
+        def accept(number: int) -> None:
+            nonlocal receipt, accepted
+            first = self._out.accept(address, service, portions[number])
+            if receipt is None:
+                receipt = Receipt(self.process, first, total)
+                self._receipts.add(receipt)
+            accepted += len(portions[number])
+
+        try:
+            await self._out.accept_in_turn(accept, len(portions))
+        except BaseException:
+            if receipt is not None and receipt.outcome == "pending":
+                self._receipts.cut_short(receipt, accepted)
+            raise
+        assert receipt is not None
+        return receipt
+
+    def _require_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure()
+
+    # --- for state transfer -----------------------------------------------------------------------------------------
+
+    def next_attempts(self) -> int:
+        return next(self._numbers) * ATTEMPTS
+
+    async def say(self, address: bytes, payload: bytes) -> Receipt:
+        return await self._send_payload(address, payload, Service.AGREED)
+
+    # --- what comes -------------------------------------------------------------------------------------------------
+
+    def _on_frames(self, frames: list[NodeFrame]) -> None:
+        for frame in frames:
+            if self._process is None and not isinstance(frame, Welcome | Goodbye):
+                self._on_lost("it said something before Welcome")
+            if self._failure is not None and not isinstance(frame, Goodbye):
+                continue
+            _RECEIVE[type(frame)](self, frame)
+
+    def _stream(self, frame: Stream) -> None:
+        routes = self._memberships.routes(frame.address)
+        self._counts["messages"] += len(frame.payloads)
+        if routes.is_transfer:
+            self._whispered(frame)
+        parcel = Parcel(payload_cost(frame.payloads), self._give_back)
+        to_private = routes.is_private and not routes.is_transfer and self._takes_private(parcel.cost)
+        parcel.holders = 1 + len(routes.streams) + to_private
+        for inlet, names in routes.streams:
+            inlet.put(frame, names, parcel)
+        if to_private:
+            self._private_inlet.put(frame, (), parcel)
+        parcel.let_go()
+
+    def _takes_private(self, size: int) -> bool:
+        if self._private is not None or 2 * (self._private_inlet.bytes + size) <= self.window:
+            return True
+        self._counts["private_dropped"] += 1
+        return False
+
+    def _whispered(self, frame: Stream) -> None:
+        for payload in frame.payloads:
+            said = decode_said(payload)
+            if not isinstance(said, Rejection | Request | Ready):
+                keeper = self._keepers.get(group_of(said))
+                if keeper is not None:
+                    keeper.whispered(frame.sender, said)
+
+    def _changed(self, frame: Changed) -> None:
+        membership = self._memberships.changed(frame.view)
+        parcel = Parcel(cost(frame), self._give_back)
+        parcel.holders = 1
+        if membership is None:
+            parcel.let_go()
+        else:
+            membership.inlet.put(frame, (membership.name,), parcel)
+
+    def _left(self, frame: Left) -> None:
+        self._give_back(cost(frame))
+        membership = self._memberships.left(frame)
+        if membership is None:
+            return
+        keeper = self._keepers.get(membership.group)
+        if not membership.is_leaving:
+            membership.inlet.put(frame, (membership.name,))
+            if keeper is not None:
+                text = f"this process was put out of {frame.name!r}: {frame.why}"
+                keeper.abort(lambda: JoinRefused(text))
+        if not self._memberships.has(membership.inlet):
+            membership.inlet.end()
+
+    def _give_back(self, amount: int) -> None:
+        self._owed += amount
+        if 4 * self._owed >= self.window:
+            self._out.post_anywhere(Credit(self._owed))
+            self._owed = 0
+
+    def _settle(self, first: int, messages: int, why: str) -> None:
+        if not self._receipts.settle(first, messages, why):
+            self._on_lost(
+                f"it spoke of messages {first} to {first + messages - 1}, of which it spoke before or which nobody sent"
+            )
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    async def statistics(self) -> dict[str, Any]:
+        """Figures of the node and of this session at the node, and of this side under `client`."""
+        self._require_open()
+        number = next(self._numbers)
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._out.post_anywhere(Ask(number, "statistics"))
+        try:
+            answer = await future
+        finally:
+            del self._asked[number]
+        if answer is None:
+            assert self._failure is not None
+            raise self._failure()
+        if answer.why:
+            raise UsageError(answer.why)
+        return {**decode_value(answer.value), "client": self._own_statistics()}
+
+    def _own_statistics(self) -> dict[str, int]:
+        waiting = sum(inlet.bytes for inlet in [*self._memberships.inlets(), self._private_inlet])
+        return {
+            "sent": self._out.accepted,
+            "unconfirmed_receipts": len(self._receipts),
+            "send_credit": self._out.credit,
+            "received": self._counts["messages"],
+            "waiting_bytes": waiting,
+            "private_dropped": self._counts["private_dropped"],
+        }
+
+    def _answered(self, answer: Answer) -> None:
+        future = self._asked.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def __repr__(self) -> str:
+        return f"<Session {self._process} with {self._link.peer}{' (over)' if self.closed else ''}>"
+
+
+_RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
+    Stream: Session._stream,
+    Done: lambda session, done: session._settle(done.first, done.count, ""),
+    Credit: lambda session, credit: session._out.grant(credit.amount),
+    Changed: Session._changed,
+    Left: Session._left,
+    Welcome: Session._welcome,
+    Joined: lambda session, joined: session._memberships.joined(joined.name),
+    NotJoined: lambda session, refused: session._memberships.not_joined(refused.name, refused.why),
+    NotSent: lambda session, refused: session._settle(refused.first, refused.count, refused.why or "the node gave no reason"),
+    Answer: Session._answered,
+    Goodbye: Session._goodbye,
+}

@@ -1,0 +1,225 @@
+"""`transis bench failover`: a member is killed; how long until the others have a view without it, and what the time went into.
+
+1. Each kill is one of a real process (SIGKILL). It is divided at three points of time: the first survivor suspects (enters
+   Gather), the first one knows who will be in the new ring (enters Commit), the last one begins to recover (enters Recovery). It
+   is over when the last survivor has delivered the new regular view.
+2. A view that lacks a living member which was in the view before is a false exclusion, whenever it comes.
+3. The killed node is started again and taken back before the next kill, so that every kill is one of a full ring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from transis.console.bench_processes import PATIENCE_S, BenchError, Line, Worker, Workers
+from transis.console.bench_site import Site
+from transis.console.bench_throughput import machine
+from transis.console.bench_witness import Post
+from transis.model.config import MS
+from transis.net.clock import boottime_us
+from transis.net.interfaces import choose_interface
+from transis.net.opening import timing_for
+
+LOADED_RATE: Final = 1000.0
+PHASES: Final = ("detection", "consensus", "commit", "recovery", "total")
+MEASURED: Final = {
+    "detection": "from the kill until the first survivor suspects (Gather)",
+    "consensus": "until the first survivor knows the new ring (Commit)",
+    "commit": "until the last survivor begins to recover (Recovery)",
+    "recovery": "until the last survivor has delivered the new regular view",
+}
+SETTLE_S: Final = 0.25
+"""Between a full view and the next kill, with a different remainder each time, so that kills fall anywhere into a rotation."""
+
+Say = Callable[[str], None]
+
+
+class Failover(NamedTuple):
+    nodes: int
+    kills: int
+    profile: str
+
+
+class Phases(NamedTuple):
+    """Milliseconds of one kill."""
+
+    detection: float
+    consensus: float
+    commit: float
+    recovery: float
+    total: float
+
+
+class Member:
+    """One node as the benchmark sees it: its process, and what it told."""
+
+    def __init__(self, name: str, worker: Worker) -> None:
+        self.name = name
+        self.worker = worker
+        self.told: list[Line] = []
+        self.members: list[str] = []
+        self.reading: asyncio.Task[None] | None = None
+
+    def last(self, state: str, since_us: int, until_us: int) -> int | None:
+        """When it entered the state for the last time in this while."""
+        times = [line["at"] for line in self.told if line.get("state") == state and since_us <= line["at"] <= until_us]
+        return times[-1] if times else None
+
+    def first_gather(self, since_us: int) -> int | None:
+        return next((line["at"] for line in self.told if line.get("state") == "Gather" and line["at"] >= since_us), None)
+
+    def view_without(self, victim: str, since_us: int) -> int | None:
+        """When it first delivered a regular view without the victim."""
+        views = (line for line in self.told if "view" in line and line["at"] >= since_us)
+        return next((line["at"] for line in views if victim not in line["members"]), None)
+
+
+class Ring:
+    """All members, and the false exclusions among their views."""
+
+    def __init__(self, site: Site, workers: Workers, profile: str, rate: float) -> None:
+        self._site = site
+        self._workers = workers
+        self._profile = profile
+        self._rate = rate / len(site.names)
+        self._changed = asyncio.Event()
+        self._false: set[str] = set()
+        self.members: dict[str, Member] = {}
+
+    @property
+    def false_exclusions(self) -> int:
+        return len(self._false)
+
+    async def start(self, name: str) -> None:
+        worker = await self._workers.start(f"node {name}", "transis.console.bench_witness")
+        site = self._site
+        post = Post(
+            name=name,
+            parent=os.getpid(),
+            cluster=site.cluster,
+            group=site.group,
+            group_port=site.group_port,
+            state=site.state(name),
+            profile=self._profile,
+            rate=self._rate,
+        )
+        worker.tell(msgspec.to_builtins(post))
+        member = self.members[name] = Member(name, worker)
+        member.reading = asyncio.create_task(self._read(member))
+
+    async def _read(self, member: Member) -> None:
+        while True:
+            try:
+                line = await member.worker.hear("at", 3600.0)
+            except BenchError:
+                self._changed.set()
+                return
+            member.told.append(line)
+            if "view" in line:
+                self._judge(member, line)
+                member.members = line["members"]
+            self._changed.set()
+
+    def _judge(self, member: Member, line: Line) -> None:
+        """Rule 2; who is alive is known here, whatever the ring believes."""
+        alive = {name for name, one in self.members.items() if one.worker.process.returncode is None}
+        if (set(member.members) & alive) - set(line["members"]):
+            self._false.add(line["view"])
+
+    async def kill(self, name: str) -> int:
+        victim = self.members.pop(name)
+        killed_us = boottime_us()
+        victim.worker.process.kill()
+        await victim.worker.process.wait()
+        return killed_us
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise BenchError(f"{what} did not come about within {PATIENCE_S:g} s") from None
+
+    async def together(self) -> None:
+        names = sorted(self.members)
+        await self.until(lambda: all(one.members == names for one in self.members.values()), f"a view of {' '.join(names)}")
+
+    def stop_reading(self) -> None:
+        for member in self.members.values():
+            if member.reading is not None:
+                member.reading.cancel()
+
+
+def measure_failover(wanted: Failover, say: Say) -> dict[str, Any]:
+    figures = {load: _measure_at(wanted, load, rate, say) for load, rate in (("idle", 0.0), ("loaded", LOADED_RATE))}
+    timing = timing_for(wanted.profile, choose_interface("127.0.0.1"))
+    circumstances = {"nodes": wanted.nodes, "profile": wanted.profile, "token_loss_ms": timing.token_loss_us / MS}
+    return circumstances | {"loaded_msgs_per_s": LOADED_RATE} | figures | {"measured": MEASURED, "machine": machine()}
+
+
+def _measure_at(wanted: Failover, load: str, rate: float, say: Say) -> dict[str, Any]:
+    with TemporaryDirectory(prefix="transis-bench-") as directory:
+        site = Site(wanted.nodes, Path(directory), lan=False, sealed=False, transport="multicast")
+        return asyncio.run(_measure(wanted, site, rate, lambda words: say(f"{load}: {words}")))
+
+
+async def _measure(wanted: Failover, site: Site, rate: float, say: Say) -> dict[str, Any]:
+    async with Workers() as workers:
+        ring = Ring(site, workers, wanted.profile, rate)
+        say(f"starting {wanted.nodes} nodes")
+        for name in site.names:
+            await ring.start(name)
+        await ring.together()
+        found = []
+        for number in range(wanted.kills):
+            await asyncio.sleep(SETTLE_S + number * 0.013)
+            say(f"kill {number + 1} of {wanted.kills}")
+            found.append(await _one_kill(ring, site.names[number % wanted.nodes]))
+        ring.stop_reading()
+    return _sum_up(found) | {"kills": len(found), "false_exclusions": ring.false_exclusions}
+
+
+async def _one_kill(ring: Ring, victim: str) -> Phases:
+    killed_us = await ring.kill(victim)
+    await ring.together()
+    phases = _phases(list(ring.members.values()), victim, killed_us)
+    await ring.start(victim)
+    await ring.together()
+    return phases
+
+
+def _phases(survivors: list[Member], victim: str, killed_us: int) -> Phases:
+    over = max(_known(one.view_without(victim, killed_us) for one in survivors))
+    gather = min(_known(one.first_gather(killed_us) for one in survivors))
+    commit = min(_known(one.last("Commit", killed_us, over) for one in survivors))
+    recovery = max(_known(one.last("Recovery", killed_us, over) for one in survivors))
+    detection, consensus, committed, recovered = (
+        (later - earlier) / MS for earlier, later in pairwise((killed_us, gather, commit, recovery, over))
+    )
+    return Phases(detection, consensus, committed, recovered, (over - killed_us) / MS)
+
+
+def _known(times: Iterable[int | None]) -> list[int]:
+    known = [time for time in times if time is not None]
+    if not known:
+        raise BenchError("the survivors did not tell how they came to their view")
+    return known
+
+
+def _sum_up(found: list[Phases]) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for phase in PHASES:
+        spans = [getattr(one, phase) for one in found]
+        figures[f"{phase}_ms"] = {"median": round(statistics.median(spans), 1), "max": round(max(spans), 1)}
+    return figures

@@ -1,0 +1,95 @@
+"""One node of `transis bench failover`: it tells the time of every change of state and of every view, and sends if asked.
+
+    python -m transis.console.bench_witness      (started by the benchmark, told what to do on standard input)
+
+Times are of CLOCK_BOOTTIME, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from transis.console.bench_processes import next_order, open_orders, tell
+from transis.model.contract import Configure, Note
+from transis.model.service import Service
+from transis.net.clock import boottime_us
+from transis.net.driver import Driver, Event
+from transis.net.opening import open_node
+from transis.net.process import calm_the_collector, end_with_parent, fast_loop
+from transis.net.transport import Group
+from transis.node.settings import NodeSettings
+
+PAYLOAD: Final = bytes(64)
+TICK_S: Final = 0.005
+
+
+class Post(msgspec.Struct, kw_only=True):
+    """What one witness is to do. `rate` is how many messages it sends a second."""
+
+    name: str
+    parent: int
+    cluster: str
+    group: str
+    group_port: int
+    state: str
+    profile: str
+    rate: float
+
+
+class Witness:
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        group = Group(post.group, post.group_port, post.group_port + 1)
+        settings = NodeSettings(
+            name=post.name, cluster=post.cluster, plaintext=True, group=group, state=str(Path(post.state)), profile=post.profile
+        )
+        self.driver: Driver = open_node(settings.opening(), self._hear, on_note=self._note)
+
+    def _note(self, note: Note) -> None:
+        if note.what == "state":
+            tell({"state": dict(note.detail)["to"], "at": boottime_us()})
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Configure) and event.view.id.is_regular:
+                names = [node.name for node in event.view.nodes]
+                tell({"view": str(event.view.id), "at": boottime_us(), "members": names, "cause": str(event.view.cause)})
+
+    async def speak(self) -> None:
+        """At its rate, as long as the ring takes it: a ring that is being formed takes nothing."""
+        began, sent = boottime_us(), 0
+        while self._post.rate:
+            due = int((boottime_us() - began) / 1e6 * self._post.rate) - sent
+            sent += due
+            if due and self.driver.view is not None:
+                self.driver.submit(Service.AGREED, [PAYLOAD] * due)
+            await asyncio.sleep(TICK_S)
+
+
+async def _run() -> None:
+    orders = await open_orders()
+    post = msgspec.convert(await next_order(orders), Post)
+    end_with_parent(post.parent)
+    witness = Witness(post)
+    witness.driver.start()
+    speaking = asyncio.create_task(witness.speak())
+    await next_order(orders)
+    speaking.cancel()
+    witness.driver.close()
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    calm_the_collector()
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run())
+
+
+if __name__ == "__main__":
+    main()

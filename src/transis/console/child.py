@@ -1,0 +1,17 @@
+"""`python -m transis.console.child PARENT ARGUMENTS...`: a command of ours that ends when the process that started it is gone.
+
+A cluster on one machine is many daemons and one command that owns them. Should that one be killed, the daemons leave by
+themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from transis.console.main import app
+from transis.net.process import end_with_parent
+
+if __name__ == "__main__":
+    if not end_with_parent(int(sys.argv[1])):
+        sys.exit(1)
+    app(sys.argv[2:], prog_name="transis")

@@ -1,0 +1,220 @@
+"""A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
+
+1. Files of the daemon n1: n1.toml (settings), n1/ (state), n1.log, n1.sock and n1-admin.sock. They meet on a multicast group and
+   ports drawn by lot, so that two clusters on one machine do not hear each other.
+2. Daemons are in process groups of their own: Ctrl-C reaches their owner only, who then tells each of them to leave.
+3. Only the owner's children are ever signalled, by their process ids, and every wait is bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from transis.daemon.example import as_toml
+from transis.daemon.paths import admin_beside
+from transis.model.errors import TransisError
+from transis.model.places import socket_to_listen_at
+from transis.net.sessionserver import UNIX_PATH_MAX, bind_unix
+
+STOP_S: Final = 10.0
+"""A graceful leave is bounded by the daemon itself, well below this; who still runs then is killed."""
+TAIL_LINES: Final = 12
+TAIL_BYTES: Final = 16_384
+FIRST_PORT: Final = 20_000
+PORTS: Final = 10_000
+"""Below the ports that systems give out by themselves."""
+
+Settings = Mapping[str, Mapping[str, object]]
+"""Fields by section, over those that this file decides."""
+
+
+class ClusterError(TransisError):
+    """The cluster could not be brought up, or a daemon of it did not stay."""
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where the daemons of one cluster meet."""
+
+    group: str
+    port: int
+
+    @staticmethod
+    def drawn() -> Meeting:
+        draw = random.SystemRandom()
+        return Meeting(
+            f"239.{draw.randrange(192, 196)}.{draw.randrange(256)}.{draw.randrange(1, 255)}",
+            draw.randrange(FIRST_PORT, FIRST_PORT + PORTS, 2),
+        )
+
+
+class LocalDaemon:
+    """One daemon: its files, and its process if it runs."""
+
+    def __init__(self, directory: Path, name: str, clients: Path | None = None) -> None:
+        self.name = name
+        self.config = directory / f"{name}.toml"
+        self.log = directory / f"{name}.log"
+        self.clients = clients or directory / f"{name}.sock"
+        self.admin = admin_beside(self.clients)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told = False
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was never started"
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def crashed(self) -> bool:
+        """It ended, and its owner had not told it to."""
+        return self._process is not None and not self.runs and not self._told
+
+    def start(self) -> None:
+        assert not self.runs, "it runs already"
+        command = [sys.executable, "-m", "transis.console.child", str(os.getpid()), "daemon", "--config", str(self.config)]
+        self._told = False
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._told = True
+            self._process.send_signal(number)
+
+    def wait(self, patience_s: float) -> bool:
+        """Whether it ended in time."""
+        try:
+            assert self._process is not None, "it was never started"
+            self._process.wait(max(0.0, patience_s))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(lines[-TAIL_LINES:])
+
+    def last_words(self) -> str:
+        """How it ended, for a person."""
+        code = self.exit_code
+        assert code is not None, "it still runs"
+        return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
+
+
+class LocalCluster:
+    def __init__(self, directory: Path, names: Sequence[str], settings: Settings, first_clients: Path | None = None) -> None:
+        """Writes the files; `settings` are for all daemons, `first_clients` is where the first listens for clients."""
+        meeting = Meeting.drawn()
+        self.directory = directory
+        self.daemons = [LocalDaemon(directory, name, first_clients if name == names[0] else None) for name in names]
+        for daemon in self.daemons:
+            _check_path(daemon)
+            daemon.config.write_text(_settings_text(_settings(directory, meeting, daemon, settings)), encoding="utf-8")
+            _leave_signposts(directory, daemon)
+
+    def __getitem__(self, name: str) -> LocalDaemon:
+        return next(daemon for daemon in self.daemons if daemon.name == name)
+
+    def start(self) -> None:
+        for daemon in self.daemons:
+            daemon.start()
+
+    def stop(self, patience_s: float = STOP_S) -> list[str]:
+        """Tell all to leave, wait, and kill who does not; the names of those that had to be killed."""
+        for daemon in self._running():
+            daemon.signal(signal.SIGTERM)
+        latest = monotonic() + patience_s
+        try:
+            for daemon in self._running():
+                daemon.wait(latest - monotonic())
+        finally:  # Ctrl-C while they leave: the owner is in a hurry.
+            stubborn = self.kill()
+        return stubborn
+
+    def kill(self) -> list[str]:
+        stubborn = list(self._running())
+        for daemon in stubborn:
+            daemon.signal(signal.SIGKILL)
+        for daemon in stubborn:
+            daemon.wait(STOP_S)
+        return [daemon.name for daemon in stubborn]
+
+    def _running(self) -> Iterator[LocalDaemon]:
+        return (daemon for daemon in self.daemons if daemon.runs)
+
+
+def default_place(environment: Mapping[str, str]) -> Path | None:
+    """Where clients look first, if a daemon of this user can listen there and none does."""
+    path = Path(socket_to_listen_at(environment))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        bind_unix(str(path), 0o600).close()
+        path.unlink()
+    except (OSError, TransisError):
+        return None
+    return path
+
+
+def _check_path(daemon: LocalDaemon) -> None:
+    size = len(os.fsencode(daemon.admin))
+    if size > UNIX_PATH_MAX:
+        raise ClusterError(
+            f"{daemon.admin} is too long for a socket ({size} bytes, at most {UNIX_PATH_MAX}): choose a shorter --dir"
+        )
+
+
+def _leave_signposts(directory: Path, daemon: LocalDaemon) -> None:
+    """Who looks into the directory finds the sockets of all daemons, also of one that listens elsewhere."""
+    for path, name in ((daemon.clients, f"{daemon.name}.sock"), (daemon.admin, f"{daemon.name}-admin.sock")):
+        post = directory / name
+        if post.is_symlink():
+            post.unlink()
+        if path != post:
+            post.unlink(missing_ok=True)
+            post.symlink_to(path)
+
+
+def _settings(directory: Path, meeting: Meeting, daemon: LocalDaemon, more: Settings) -> dict[str, dict[str, object]]:
+    own: dict[str, dict[str, object]] = {
+        "node": {"name": daemon.name, "state": str(directory / daemon.name)},
+        "network": {
+            "interface": "127.0.0.1",
+            "group": meeting.group,
+            "data_port": meeting.port,
+            "control_port": meeting.port + 1,
+        },
+        "sessions": {"socket": str(daemon.clients)},
+    }
+    for section, fields in more.items():
+        own[section] = own.get(section, {}) | dict(fields)
+    return own
+
+
+def _settings_text(settings: Settings) -> str:
+    sections = ((name, (f"{field} = {as_toml(value)}" for field, value in fields.items())) for name, fields in settings.items())
+    return "\n".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections)

@@ -1,0 +1,197 @@
+"""`transis monitor`: daemons as they are, live on a terminal; once, or as JSON lines, for who keeps it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from transis.console.asking import unable
+from transis.console.latency import Milliseconds, Probe, measure_once, words
+from transis.console.panels import daemon_table, past_views, view_lines, warning_lines
+from transis.console.printing import complain, stdout
+from transis.console.watching import Look, Watch, Watched, look_once
+from transis.model.errors import ConnectError, TransisError
+
+EXAMPLES = """Examples:
+
+transis monitor
+
+transis monitor --admin /tmp/cluster [dim]# all daemons of transis up --dir /tmp/cluster[/dim]
+
+transis monitor --admin one-admin.sock --admin two-admin.sock
+
+transis monitor --once [dim]# print and stop[/dim]
+
+transis monitor --json --every 5 >> figures.jsonl
+"""
+
+ADMIN_SOCKETS: Final = "*-admin.sock"
+VIEWS_SHOWN: Final = 8
+Measured = Mapping[str, Milliseconds]
+"""By node."""
+
+PROBLEM: Final = 1
+UNABLE: Final = 2
+
+
+def monitor(
+    admin: Annotated[
+        list[Path] | None,
+        typer.Option("--admin", metavar="PATH", help="Admin socket of a daemon, or a directory with several; repeatable."),
+    ] = None,
+    every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, print, and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a daemon and look, a line each.")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe/--no-probe", help="Measure latency with two messages a look and daemon, sent to nobody else.")
+    ] = True,
+) -> None:
+    """Show members, views with their causes, rates, latency, backlog and trouble of daemons, live. Ctrl-C ends it.
+
+    Exit code 1 when one of the daemons that were named does not answer, with --once.
+    """
+    try:
+        paths = _paths(admin or [])
+        if once:
+            raise typer.Exit(_once(paths, as_json, probe))
+        _first_look(paths)
+    except TransisError as error:
+        raise unable("monitor", error) from None
+    try:
+        with Watch([(_label(path), path) for path in paths], every) as watch:
+            latencies = Latencies(every) if probe else None
+            if as_json:
+                _write_for_ever(watch, latencies, every)
+            else:
+                _show_for_ever(stdout(), watch, latencies, every)
+    except (KeyboardInterrupt, BrokenPipeError):
+        raise typer.Exit from None
+
+
+def _paths(given: Sequence[Path]) -> list[Path | None]:
+    """Directories stand for the sockets in them; nothing given is the daemon at the usual place."""
+    found: list[Path | None] = []
+    for path in given:
+        inside = sorted(path.glob(ADMIN_SOCKETS)) if path.is_dir() else [path]
+        if not inside:
+            raise ConnectError(f"no admin socket ({ADMIN_SOCKETS}) is in {path}")
+        found += inside
+    return found or [None]
+
+
+def _label(path: Path | None) -> str:
+    return path.name.removesuffix(ADMIN_SOCKETS[1:]) if path is not None else "daemon"
+
+
+def _first_look(paths: Sequence[Path | None]) -> None:
+    """A daemon that was never there is a mistake of who asks; one that goes away later is news."""
+    failures = []
+    for path in paths:
+        try:
+            look_once(path)
+        except ConnectError as error:
+            failures.append(error)
+    if len(failures) == len(paths):
+        raise failures[0]
+
+
+# --- once -----------------------------------------------------------------------------------------------------------
+
+
+def _once(paths: Sequence[Path | None], as_json: bool, probe: bool) -> int:
+    watched = []
+    for path in paths:
+        one = Watched(_label(path), path, 0.0)
+        try:
+            one.take(look_once(path))
+        except ConnectError as error:
+            one.silence = str(error)
+            complain("monitor", error)
+        watched.append(one)
+    looks = [one.latest for one in watched if one.latest is not None]
+    if not looks:
+        return UNABLE
+    measured = {look.node: measure_once(str(look.status["socket"])) for look in looks} if probe else None
+    if as_json:
+        for look in looks:
+            print(_object(look, (measured or {}).get(look.node)))
+    else:
+        console = stdout()
+        console.print(_page(console, watched, looks, measured, with_past=False))
+    return PROBLEM if len(looks) < len(watched) else 0
+
+
+# --- live -----------------------------------------------------------------------------------------------------------
+
+
+class Latencies:
+    """A probe for each daemon that was ever seen."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s = every_s
+        self._probes: dict[str, Probe] = {}
+
+    def of(self, looks: Sequence[Look]) -> Measured:
+        found = {}
+        for look in looks:
+            socket = str(look.status["socket"])
+            if socket not in self._probes:
+                self._probes[socket] = Probe(socket, self._every_s)
+            found[look.node] = self._probes[socket].median_ms()
+        return found
+
+
+def _show_for_ever(console: Console, watch: Watch, latencies: Latencies | None, every: float) -> None:
+    def page() -> Group:
+        looks = watch.looks()
+        measured = latencies.of(looks) if latencies is not None else None
+        return _page(console, watch.all, looks, measured, with_past=True)
+
+    pause = Event()
+    if not console.is_terminal:
+        while True:
+            pause.wait(every)
+            console.print(page())
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(page(), refresh=True)
+            pause.wait(min(every, 1.0))
+
+
+def _page(
+    console: Console, watched: Sequence[Watched], looks: Sequence[Look], measured: Measured | None, *, with_past: bool
+) -> Group:
+    latencies = {node: words(found) for node, found in measured.items()} if measured is not None else None
+    parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *view_lines(looks), *warning_lines(looks)]
+    silent = [Text(f"{one.label}: {one.silence}", style="yellow") for one in watched if one.silence]
+    if with_past:
+        parts += [Text(), Text("Views that came, the newest first", style="bold"), past_views(watched, VIEWS_SHOWN)]
+    notes = "latency: median milliseconds of an agreed / a safe message" if measured is not None else ""
+    return Group(*parts, *silent, *([Text(), Text(notes, style="dim")] if notes else []))
+
+
+def _write_for_ever(watch: Watch, latencies: Latencies | None, every: float) -> None:
+    pause = Event()
+    written: dict[str, float] = {}
+    while True:
+        looks = watch.looks()
+        measured = latencies.of(looks) if latencies is not None else {}
+        for look in looks:
+            if written.get(look.node) != look.taken_s:
+                written[look.node] = look.taken_s
+                print(_object(look, measured.get(look.node)), flush=True)
+        pause.wait(every)
+
+
+def _object(look: Look, measured: Milliseconds | None) -> str:
+    latency = {service.name.lower(): round(value, 3) for service, value in (measured or {}).items()}
+    status = {name: value for name, value in look.status.items() if name != "ok"}
+    return json.dumps(status | {"statistics": dict(look.figures), "latency_ms": latency or None})

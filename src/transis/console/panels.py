@@ -1,0 +1,145 @@
+"""Daemons on a screen: a row each, and below them which views there are and why.
+
+Columns are chosen by the room there is: those that matter least go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Final, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from transis.console.printing import plain_table
+from transis.console.status import duration
+from transis.console.watching import Look, SeenView, Watched
+
+PADDING: Final = 2
+NEVER_SEEN: Final = "not there yet"
+
+
+class Column(NamedTuple):
+    heading: str
+    width: int
+    rank: int
+    """Of the columns that do not fit together, those of the highest rank go first."""
+    cell: Callable[[Look], str]
+
+
+def _rate(name: str) -> Callable[[Look], str]:
+    return lambda look: short(float(look.status["rates"].get(name, 0)))
+
+
+def _figure(*names: str) -> Callable[[Look], str]:
+    return lambda look: short(sum(int(look.figures.get(name, 0)) for name in names))
+
+
+def _lost(look: Look) -> str:
+    return short(sum(value for name, value in look.figures.items() if name.startswith("tokens_lost_")))
+
+
+def _rotation(look: Look) -> str:
+    """Nobody to pass a token to, or none measured yet, is no time at all."""
+    rotation_us = int(look.figures.get("last_rotation_us", 0))
+    return f"{rotation_us / 1000:.1f} ms" if rotation_us else "-"
+
+
+COLUMNS: Final = (
+    Column("view", 12, 0, lambda look: str(look.view["id"]) if look.view is not None else "none yet"),
+    Column("members", 7, 0, lambda look: str(len(look.members))),
+    Column("clients", 7, 0, lambda look: short(int(look.status["sessions"]))),
+    Column("groups", 6, 1, lambda look: short(int(look.status["groups"]))),
+    Column("msg/s", 6, 0, _rate("delivered_per_s")),
+    Column("in/s", 6, 3, _rate("received_datagrams_per_s")),
+    Column("out/s", 6, 3, _rate("sent_datagrams_per_s")),
+    Column("rotation", 8, 1, _rotation),
+    Column("backlog", 7, 2, _figure("outbox_bytes", "ring_backlog_bytes")),
+    Column("waiting", 7, 4, _figure("session_queue_bytes")),
+    Column("window", 7, 4, lambda look: f"{look.figures.get('window_used', 0)}/{look.figures.get('window', 0)}"),
+    Column("resent", 6, 2, _figure("retransmitted")),
+    Column("lost tokens", 11, 3, _lost),
+    Column("views", 5, 5, _figure("views")),
+    Column("pauses", 6, 5, _figure("pauses")),
+    Column("up", 8, 4, lambda look: duration(int(look.status["up_s"]))),
+)
+"""`backlog`: bytes that wait to be sent; `waiting`: bytes that wait for clients; `window`: datagrams of the last rotation."""
+
+
+def daemon_table(watched: Sequence[Watched], width: int, latencies: Mapping[str, str] | None = None) -> Table:
+    names = max([4, *(len(one.label) for one in watched)])
+    more = [Column("agreed/safe", 15, 1, lambda look: (latencies or {}).get(look.node, ""))] if latencies is not None else []
+    columns = _fitting([*COLUMNS, *more], width - names - 11 - 2 * PADDING)
+    table = plain_table("node", "state", *(column.heading for column in columns))
+    table.columns[1].justify = "left"
+    for one in watched:
+        table.add_row(*_row(one, columns))
+    return table
+
+
+def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
+    chosen = list(columns)
+    while sum(column.width + PADDING for column in chosen) > width and chosen[-1:]:
+        least = max(chosen, key=lambda column: (column.rank, columns.index(column)))
+        if least.rank == 0:
+            break
+        chosen.remove(least)
+    return chosen
+
+
+def _row(watched: Watched, columns: Sequence[Column]) -> list[Text]:
+    look = watched.latest
+    if look is None or watched.silence:
+        return [Text(watched.label), Text(NEVER_SEEN if look is None else "no answer", style="bold yellow")]
+    if watched.hung_s:
+        return [Text(watched.label), Text(f"hangs {watched.hung_s} s", style="bold yellow")]
+    state = Text(str(look.status["state"]), style="green" if look.status["state"] == "Operational" else "bold yellow")
+    return [Text(watched.label), state, *(Text(column.cell(look), overflow="ellipsis", no_wrap=True) for column in columns)]
+
+
+def view_lines(looks: Sequence[Look]) -> list[Text]:
+    """The views that are in force, each once: more than one is a partition, or a change that is under way."""
+    found: dict[str, Look] = {}
+    for look in looks:
+        if look.view is not None:
+            found.setdefault(str(look.view["id"]), look)
+    return [_view_line(view, look) for view, look in sorted(found.items(), key=lambda item: item[1].members)]
+
+
+def _view_line(view: str, look: Look) -> Text:
+    assert look.view is not None
+    line = Text(f"view {view}: ").append(" ".join(look.members), style="bold")
+    line.append(f", for {duration(int(look.view['since_s']))}: {look.view['cause']}", style="dim")
+    if look.view["primary"] is False:
+        line.append("; without a majority of the quorum", style="bold yellow")
+    return line
+
+
+def warning_lines(looks: Sequence[Look]) -> list[Text]:
+    return [Text(f"{look.node}: {warning}", style="yellow") for look in looks for warning in look.status["warnings"]]
+
+
+def past_views(watched: Sequence[Watched], count: int) -> Table:
+    """The last views that were seen to come, each once with who came to it, the newest first."""
+    found: dict[str, tuple[SeenView, list[str]]] = {}
+    for one in watched:
+        for seen in one.views:
+            found.setdefault(seen.id, (seen, []))[1].append(seen.node)
+    newest = sorted(found.values(), key=lambda item: -item[0].began_s)[:count]
+    table = plain_table("ago", "view", "members", "seen at", "cause")
+    for column in table.columns[1:]:
+        column.justify = "left"
+    for seen, nodes in newest:
+        ago = duration(max(0, int(monotonic() - seen.began_s)))
+        table.add_row(ago, seen.id, " ".join(seen.members), " ".join(nodes), Text(seen.cause, style="dim"))
+    return table
+
+
+def short(number: float) -> str:
+    """Five characters at most: `950`, `12.3k`, `4.5M`."""
+    for unit in ("", "k", "M", "G", "T"):
+        if number < 999.5 or unit == "T":
+            return f"{number:.0f}{unit}" if not unit or number >= 99.5 else f"{number:.1f}{unit}"
+        number /= 1000
+    raise AssertionError("the last unit takes everything")

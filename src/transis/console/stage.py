@@ -1,0 +1,270 @@
+"""Five real daemons on loopback with a client each, traces on, and what the demonstration does to them.
+
+1. Whatever is waited for is an event of a client's stream: that a view came, that messages came. Every wait is bounded.
+2. The evidence is read from the trace files while the cluster is at rest: nobody has anything left to send or to deliver, so
+   nothing is pending and every guarantee can be judged to the last message. Of a killed daemon the trace cannot tell that it was
+   killed; we saw it, and say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from transis.client.connection import connect
+from transis.client.events import Batch, View
+from transis.client.group import Group
+from transis.client.receipts import Receipt
+from transis.client.session import Session
+from transis.console.asking import AdminConnection
+from transis.console.localcluster import ClusterError, LocalCluster
+from transis.model.errors import ConnectError, SessionLost
+from transis.model.ids import MessageId, NodeId
+from transis.model.service import Service
+from transis.net.clock import boottime_us
+from transis.sim.checkers.verdict import Findings, Verdict
+from transis.trace.events import End, Event, History, NodeTrace
+from transis.trace.reader import STILL_OPEN, Finding, read_trace
+
+NAMES: Final = ("a", "b", "c", "d", "e")
+GROUP: Final = "orders"
+PATIENCE_S: Final = 30.0
+"""For one thing to happen, on a machine that does a lot besides; it takes a second or less on an idle one."""
+RETRY_S: Final = 0.05
+
+SETTINGS: Final[dict[str, dict[str, object]]] = {
+    "node": {"quorum": list(NAMES)},
+    "admin": {"allow_faults": True},
+    # On a crowded machine a daemon may wait long for a processor; the others shall not suspect it for that.
+    "timing": {
+        "token_loss_ms": 400,
+        "token_retransmit_ms": 90,
+        "token_hold_ms": 20,
+        "consensus_ms": 480,
+        "fail_to_receive_ms": 800,
+    },
+}
+
+
+class Stay(NamedTuple):
+    """A client's time in one view of its group."""
+
+    view: View
+    messages: list[int]
+
+
+class Actor:
+    """The client of one daemon: says things, and keeps what it sees."""
+
+    def __init__(self, name: str, session: Session[bytes], group: Group[bytes], pulse: Callable[[], None]) -> None:
+        self.name = name
+        self.node = session.process.node
+        self.stays: list[Stay] = []
+        self.heard: dict[MessageId, bytes] = {}
+        self.said: dict[MessageId, bytes] = {}
+        self.receipts: list[Receipt] = []
+        self.lost = ""
+        self._session = session
+        self._group = group
+        self._pulse = pulse
+        self._task = asyncio.create_task(self._listen())
+
+    @property
+    def company(self) -> str:
+        """The nodes of its last view, if that is a regular one."""
+        if not self.stays or not self.stays[-1].view.id.configuration.is_regular:
+            return ""
+        return "".join(sorted({member.node.name for member in self.stays[-1].view.members}))
+
+    async def say(self, count: int, service: Service) -> Receipt:
+        payloads = [f"{self.name} says {number} of {count}, {service.name.lower()}".encode() for number in range(1, count + 1)]
+        receipt = await self._group.send_many(payloads, service)
+        self.receipts.append(receipt)
+        for number, payload in enumerate(payloads):
+            self.said[MessageId(receipt.id.process, receipt.first + number)] = payload
+        return receipt
+
+    async def _listen(self) -> None:
+        try:
+            async for event in self._group.batches():
+                if isinstance(event, Batch):
+                    self.heard |= {message.id: message.data for message in event}
+                    self.stays[-1].messages.append(len(event))
+                else:
+                    self.stays.append(Stay(event, []))
+                self._pulse()
+        except SessionLost as error:
+            self.lost = str(error)
+            self._pulse()
+
+    async def go(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._session.close()
+
+
+class Stage:
+    """`async with Stage(directory)`: the daemons end with it, whatever happens inside."""
+
+    def __init__(self, directory: Path) -> None:
+        self._traces = directory / "trace"
+        trace: dict[str, object] = {"directory": str(self._traces), "free_mb": 0}
+        self.cluster = LocalCluster(directory, NAMES, SETTINGS | {"trace": trace})
+        self.began_us = boottime_us()
+        self.log: list[tuple[int, str]] = []
+        """What was done to the cluster, and when."""
+        self.actors: dict[str, Actor] = {}
+        self.past: list[Actor] = []
+        """Clients whose daemon was killed."""
+        self._killed: list[tuple[NodeId, int]] = []
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> Stage:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await asyncio.gather(*(actor.go() for actor in [*self.past, *self.actors.values()]), return_exceptions=True)
+        finally:
+            await asyncio.to_thread(self.cluster.stop)
+
+    def now_us(self) -> int:
+        return boottime_us() - self.began_us
+
+    # --- doing ------------------------------------------------------------------------------------------------------
+
+    async def start(self, names: str) -> None:
+        for name in names:
+            self.cluster[name].start()
+        await asyncio.gather(*map(self._enter, names))
+
+    async def _enter(self, name: str) -> None:
+        async with _Patience(f"a client joins by way of {name}"):
+            session = await self._connected(name)
+            group = await session.join(GROUP).open()
+        self.actors[name] = Actor(name, session, group, self._news.set)
+
+    async def _connected(self, name: str) -> Session[bytes]:
+        """As soon as the daemon listens."""
+        daemon = self.cluster[name]
+        while True:
+            try:
+                return await connect(str(daemon.clients), label=f"client of {name}").open()
+            except ConnectError:
+                if daemon.crashed:
+                    raise ClusterError(f"{name} did not come up: {daemon.last_words()}\n{daemon.tail()}") from None
+            await asyncio.sleep(RETRY_S)
+
+    def kill(self, name: str) -> None:
+        """kill -9: no word to anybody."""
+        actor = self.actors.pop(name)
+        self.cluster[name].signal(signal.SIGKILL)
+        self.past.append(actor)
+        self._killed.append((actor.node, boottime_us()))
+        self._strike(f"crash {name}")
+
+    async def restart(self, name: str) -> None:
+        self._strike(f"restart {name}")
+        await self.start(name)
+
+    def part(self, *sides: str) -> None:
+        """Every daemon stops hearing, and talking to, those on the other sides."""
+        self._strike(f"partition {' | '.join(' '.join(side) for side in sides)}")
+        for side in sides:
+            others = [name for other in sides if other != side for name in other]
+            for name in side:
+                self._ask(name, "cut", peers=others)
+
+    def heal(self) -> None:
+        self._strike("heal")
+        for name in self.actors:
+            self._ask(name, "heal")
+
+    def _ask(self, name: str, what: str, **more: object) -> None:
+        with AdminConnection(self.cluster[name].admin, None) as connection:
+            connection.ask(what, **more)
+
+    def _strike(self, words: str) -> None:
+        self.log.append((self.now_us(), words))
+
+    async def say(self, names: str, count: int, service: Service) -> list[Receipt]:
+        return list(await asyncio.gather(*(self.actors[name].say(count, service) for name in names)))
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    async def together(self, *sides: str) -> None:
+        """Until each side is a view of its own, at all of its members."""
+        wanted = {name: side for side in sides for name in side}
+        await self._until(
+            lambda: all(self.actors[name].company == side for name, side in wanted.items()), f"views of {' and '.join(sides)}"
+        )
+
+    async def heard(self, names: str, receipts: Sequence[Receipt]) -> None:
+        """Until these messages are delivered where they were sent, and all of these clients have them."""
+        async with _Patience("messages are delivered where they were sent"):
+            for receipt in receipts:
+                await receipt
+        last = [MessageId(receipt.id.process, receipt.first + receipt.count - 1) for receipt in receipts]
+        ears = [self.actors[name].heard for name in names]
+        await self._until(lambda: all(message in heard for heard in ears for message in last), "everybody hears everybody")
+
+    async def talk(self, names: str, count: int, service: Service) -> None:
+        """They speak, and hear each other out."""
+        await self.heard(names, await self.say(names, count, service))
+
+    async def lost(self, actor: Actor) -> None:
+        await self._until(lambda: bool(actor.lost), f"the client of {actor.name} is told that its daemon is gone")
+
+    async def _until(self, reached: Callable[[], bool], what: str) -> None:
+        async with _Patience(what):
+            while not reached():
+                self._news.clear()
+                await self._news.wait()
+
+    # --- evidence ---------------------------------------------------------------------------------------------------
+
+    def history(self, *, closed: bool) -> tuple[History, list[Finding]]:
+        """What the traces say so far, with times from the beginning; and what is wrong with them. That they are open is not."""
+        reading = read_trace(self._traces)
+        ends = dict(self._killed)
+        nodes = [self._trace(trace, ends.get(trace.node)) for trace in reading.history.nodes]
+        findings = [finding for finding in reading.findings if finding.what != STILL_OPEN]
+        return History(nodes, closed, reading.history.promises), findings
+
+    def _trace(self, trace: NodeTrace, killed_us: int | None) -> NodeTrace:
+        events: list[Event] = [event._replace(time_us=event.time_us - self.began_us) for event in trace.events]
+        if killed_us is not None:
+            events.append(End(events[-1].lseq + 1, max(events[-1].time_us, killed_us - self.began_us), "failed"))
+        return NodeTrace(trace.node, events)
+
+    def integrity(self) -> Verdict:
+        """What clients heard is what clients said, byte for byte."""
+        findings = Findings("integrity")
+        actors = [*self.past, *self.actors.values()]
+        said = {message: payload for actor in actors for message, payload in actor.said.items()}
+        for actor in actors:
+            for message, payload in actor.heard.items():
+                findings.checked += 1
+                if said.get(message) != payload:
+                    findings.broken(f"the client of {actor.name} heard {payload!r} as {message}, which was {said.get(message)!r}")
+        return findings.verdict()
+
+
+class _Patience:
+    """Bounds a wait, and says what it was for."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._timeout = asyncio.timeout(PATIENCE_S)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]  # It is a traceback.
+        except TimeoutError:
+            raise ClusterError(f"this did not happen within {PATIENCE_S:.0f} s: {self._what}") from None

@@ -1,0 +1,23 @@
+"""A node whose trace also tells when client processes came and went: it hands out nothing then, so nobody else could say it."""
+
+from __future__ import annotations
+
+from transis.net.clock import boottime_us
+from transis.stack.grouped import GroupedNode
+from transis.trace.recorder import Recorder
+
+
+class WitnessedNode(GroupedNode):
+    """`recorder` is given when the node has its id; None records nothing."""
+
+    recorder: Recorder | None = None
+
+    def connect(self, process: int) -> None:
+        super().connect(process)
+        if self.recorder is not None:
+            self.recorder.client(boottime_us(), process, True)
+
+    def disconnect(self, now: int, process: int) -> None:
+        if self.recorder is not None:
+            self.recorder.client(boottime_us(), process, False)
+        super().disconnect(now, process)

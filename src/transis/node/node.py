@@ -1,0 +1,156 @@
+"""`transis.Node`: a node of the cluster inside this program, with the same sessions as a daemon's.
+
+    async with transis.Node("ann") as node:
+        async with node.connect() as session:
+            async with session.join("orders") as group: ...
+
+1. Arguments are checked where the Node is made, and errors name them; what depends on the moment (a port in use, a state
+   directory in use, a name taken) is raised on entering.
+2. Entering waits for the first view. Leaving the context leaves the cluster gracefully.
+3. A node that fails ends its sessions with SessionLost, and what made it fail is raised on leaving the context, unless something
+   else is on its way up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from transis.client.codecs import Codec, Raw
+from transis.client.connection import WINDOW, Connection
+from transis.client.link import Link
+from transis.model.config import Timing, Window
+from transis.model.errors import UsageError
+from transis.model.ids import NodeId
+from transis.model.view import View
+from transis.net.opening import REAL_WINDOW
+from transis.net.transport import GROUP, Group, Statistics
+from transis.node.process import ChildNode
+from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of
+from transis.node.thread import ThreadedNode
+from transis.stack.sessions import SessionPolicy
+
+T = TypeVar("T")
+
+
+class Node:
+    def __init__(
+        self,
+        name: str,
+        *,
+        cluster: str = "transis",
+        key: bytes | str | Path | None = None,
+        plaintext: bool = False,
+        interface: str = "127.0.0.1",
+        transport: str = "multicast",
+        group: Group = GROUP,
+        port: int = 0,
+        seeds: Sequence[str] = (),
+        state: str | Path | None = None,
+        profile: str | Timing = "auto",
+        window: Window = REAL_WINDOW,
+        quorum: Sequence[str] = (),
+        info: bytes = b"",
+        trace: str | Path | None = None,
+        policy: SessionPolicy = DEFAULT_POLICY,
+        run: str = "thread",
+    ) -> None:
+        settings = NodeSettings(
+            name=name,
+            cluster=cluster,
+            key=key_of(key),
+            plaintext=plaintext,
+            interface=interface,
+            transport="mesh" if transport == "mesh" else transport,  # type: ignore[arg-type]  # Checked by `opening`.
+            group=group,
+            port=port,
+            seeds=tuple(seeds),
+            state=str(state if state is not None else default_state(cluster, name)),
+            profile=profile,
+            window=window,
+            quorum=tuple(quorum),
+            info=info,
+            trace="" if trace is None else str(trace),
+            policy=policy,
+        )
+        settings.opening()
+        self.name = name
+        self._running = ThreadedNode(settings) if run_of(run) == "thread" else ChildNode(settings)
+        self._id: NodeId | None = None
+        self._was_entered = False
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> Node:
+        if self._was_entered:
+            raise UsageError("a Node is one life of a node: make a new one to start again")
+        self._was_entered = True
+        self._id = await self._running.start()
+        return self
+
+    async def leave(self) -> None:
+        """Leave the cluster gracefully; sessions that are still open are lost. Again is nothing."""
+        if self._id is not None:
+            await self._running.leave()
+
+    async def ended(self) -> str:
+        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        self._require_start()
+        return await self._running.ended()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What made the node fail, if it did."""
+        return self._running.failure
+
+    async def __aenter__(self) -> Node:
+        return await self.open()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.leave()
+        if self.failure is not None and error is None:
+            raise self.failure
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def connect(self, *, label: str = "", window: int = WINDOW) -> Connection[bytes]: ...
+    @overload
+    def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
+    def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
+        """As `transis.connect`, with this node. Each session is a process of its own to the others."""
+        return Connection(self._link, label, window, codec if codec is not None else Raw())
+
+    async def _link(self) -> Link:
+        self._require_start()
+        return await self._running.link()
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> NodeId:
+        self._require_start()
+        assert self._id is not None
+        return self._id
+
+    @property
+    def view(self) -> View | None:
+        """The configuration of nodes in force, regular or transitional; None before the first."""
+        return self._running.view
+
+    async def statistics(self) -> Statistics:
+        self._require_start()
+        return await self._running.statistics()
+
+    def _require_start(self) -> None:
+        if self._id is None:
+            raise not_started()
+
+    def __repr__(self) -> str:
+        return f"<Node {self._id or self.name}>"
+
+
+def not_started() -> UsageError:
+    return UsageError("the node is not running: enter it with `with`, or call open")

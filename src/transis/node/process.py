@@ -1,0 +1,186 @@
+"""A node in a process beside the program: not even a program that holds the interpreter's lock for seconds stops it.
+
+1. The child is started with its settings on a pipe, and its sessions come over a Unix socket in a directory that only this user
+   may enter. Both go when the node ends.
+2. The child ends with the program (child.py, rule 1). The end of the child, expected or not, is seen as the end of its pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from transis.client.link import Link, link_to_unix
+from transis.model.errors import NodeLost, TransisError
+from transis.model.ids import NodeId
+from transis.model.view import View
+from transis.net.transport import Statistics
+from transis.node.control import (
+    LINE_MAX,
+    Ask,
+    Begin,
+    Down,
+    Ended,
+    Figures,
+    Leave,
+    Opened,
+    Up,
+    Viewed,
+    decode_up,
+    encode_line,
+    error_of,
+)
+from transis.node.settings import NodeSettings
+
+COMMAND: Final = (sys.executable, "-P", "-m", "transis.node.child")
+"""-P: what lies in the current directory is not imported in place of what is meant."""
+PACKAGES: Final = Path(__file__).resolve().parents[2]
+"""Where this package was found, so that the child finds the same one."""
+LEAVE_SECONDS: Final = 15.0
+"""A child that has not ended so long after it was told to leave is killed. A leave takes about a second."""
+
+
+class ChildNode:
+    def __init__(self, settings: NodeSettings) -> None:
+        self.view: View | None = None
+        self._settings = settings
+        self._directory = ""
+        self._process: asyncio.subprocess.Process | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[Statistics]] = {}
+
+    async def start(self) -> NodeId:
+        """Until the first view; raises what went wrong."""
+        loop = asyncio.get_running_loop()
+        self._id: asyncio.Future[NodeId] = loop.create_future()
+        self._end: asyncio.Future[str] = loop.create_future()
+        self._directory = tempfile.mkdtemp(prefix="transis-")
+        try:
+            pipe = asyncio.subprocess.PIPE
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
+            self._process = await asyncio.create_subprocess_exec(
+                *COMMAND, stdin=pipe, stdout=pipe, env=environment, limit=LINE_MAX
+            )
+            self._listening = asyncio.create_task(self._listen(self._process))
+            self._tell(Begin(self._settings, os.getpid(), self._socket))
+            return await asyncio.shield(self._id)
+        except BaseException:
+            await self._give_up()
+            raise
+
+    async def link(self) -> Link:
+        self._require_life()
+        return await link_to_unix(self._socket)
+
+    async def statistics(self) -> Statistics:
+        self._require_life()
+        number = next(self._numbers)
+        future: asyncio.Future[Statistics] = asyncio.get_running_loop().create_future()
+        self._asked[number] = future
+        try:
+            self._tell(Ask(number))
+            return await future
+        finally:
+            del self._asked[number]
+
+    async def leave(self) -> None:
+        """Gracefully; the child has ended when this returns."""
+        assert self._listening is not None, "who leaves was there"
+        self._tell(Leave())
+        done, _ = await asyncio.wait({self._listening}, timeout=LEAVE_SECONDS)
+        if not done:
+            await self._give_up()
+
+    async def ended(self) -> str:
+        return await asyncio.shield(self._end)
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._end.exception() if self._end.done() else None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "who has an embedded node waited for its start"
+        return self._process.pid
+
+    # --- the child --------------------------------------------------------------------------------------------------
+
+    @property
+    def _socket(self) -> str:
+        return os.path.join(self._directory, "sessions.sock")
+
+    def _tell(self, line: Down) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.write(encode_line(line))
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        ended: Ended | None = None
+        while line := await process.stdout.readline():
+            heard = decode_up(line)
+            if isinstance(heard, Ended):
+                ended = heard
+            else:
+                self._hear(heard)
+        code = await process.wait()
+        if ended is None:
+            self._over(NodeLost(f"the node's process {_how_it_ended(code)}"))
+        else:
+            self._over(error_of(ended) if ended.error else None, ended.why)
+
+    def _hear(self, heard: Up) -> None:
+        match heard:
+            case Opened(node) if not self._id.done():
+                self._id.set_result(node)
+            case Viewed(view):
+                self.view = view
+            case Figures(number, figures) if number in self._asked and not self._asked[number].done():
+                self._asked[number].set_result(figures)
+            case _:
+                pass
+
+    def _over(self, failure: TransisError | None, why: str = "") -> None:
+        """A node that went before it was there has failed to start."""
+        reason = failure or NodeLost(f"the node {self._settings.name} has ended: {why}")
+        waiting: list[asyncio.Future[Any]] = [self._id, *self._asked.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(reason)
+        if failure is not None:
+            self._end.set_exception(failure)
+        else:
+            self._end.set_result(why)
+        for kept in (self._id, self._end):
+            kept.exception()  # Whoever wants to know asks; nobody has to.
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def _give_up(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+        if self._listening is not None:
+            await asyncio.wait({self._listening})
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _require_life(self) -> None:
+        if self._end.done():
+            raise NodeLost(f"the node {self._settings.name} has ended: {self._end.exception() or self._end.result()}")
+
+
+def _paths() -> list[str]:
+    before = os.environ.get("PYTHONPATH", "")
+    return [str(PACKAGES), *([before] if before else [])]
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code} and without a word"

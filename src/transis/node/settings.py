@@ -1,0 +1,122 @@
+"""What a program says about the node it embeds, checked, and what that means on this machine.
+
+1. Every mistake names the argument, before anything is opened.
+2. Settings travel to a child process as one line of JSON on its standard input: the key is never in an argument or in the
+   environment, where others could read it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypedDict
+from urllib.parse import quote
+
+from transis.model.config import Config, Timing, Window
+from transis.model.errors import ConfigError
+from transis.net.addresses import configured_endpoint
+from transis.net.interfaces import choose_interface
+from transis.net.keys import read_key
+from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, require_key, timing_for
+from transis.net.transport import GROUP, Group
+from transis.stack.sessions import SessionPolicy
+
+RunIn = Literal["thread", "process"]
+
+DEFAULT_POLICY: Final = SessionPolicy()
+TRANSPORTS: Final = ("multicast", "mesh")
+RUNS: Final = ("thread", "process")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """The arguments of `transis.Node`, as plain values. `key` is the key itself."""
+
+    name: str
+    cluster: str = "transis"
+    key: bytes | None = field(default=None, repr=False)
+    plaintext: bool = False
+    interface: str = "127.0.0.1"
+    transport: TransportKind = "multicast"
+    group: Group = GROUP
+    port: int = 0
+    seeds: tuple[str, ...] = ()
+    state: str
+    profile: str | Timing = "auto"
+    window: Window = REAL_WINDOW
+    quorum: tuple[str, ...] = ()
+    info: bytes = b""
+    trace: str = ""
+    policy: SessionPolicy = DEFAULT_POLICY
+
+    def opening(self) -> Opening:
+        """What this means here. Raises ConfigError for the first argument that would not work."""
+        _one_of("transport", self.transport, TRANSPORTS)
+        interface = choose_interface(self.interface)
+        require_key("key", interface, self.key, plaintext=self.plaintext, otherwise="plaintext=True")
+        if self.seeds and self.transport != "mesh":
+            raise ConfigError("seeds", self.seeds, 'only a mesh has seeds: add transport="mesh", or take them out')
+        for seed in self.seeds:
+            configured_endpoint("seeds", seed)
+        self.policy.validated()
+        config = Config(
+            name=self.name,
+            cluster=self.cluster,
+            timing=self.profile if isinstance(self.profile, Timing) else timing_for(self.profile, interface),
+            window=self.window,
+            info=self.info,
+            quorum=self.quorum,
+            plaintext=self.key is None,
+        ).validated()
+        group = group_for(interface, self.group)
+        return Opening(config, interface, Path(self.state), self.transport, group, self.port, self.seeds, self.key)
+
+
+class NodeArguments(TypedDict, total=False):
+    """What may be said about a node beside its name, for who passes it on."""
+
+    cluster: str
+    key: bytes | str | Path | None
+    plaintext: bool
+    interface: str
+    transport: str
+    group: Group
+    port: int
+    seeds: Sequence[str]
+    state: str | Path | None
+    profile: str | Timing
+    window: Window
+    quorum: Sequence[str]
+    info: bytes
+    trace: str | Path | None
+    policy: SessionPolicy
+    run: str
+
+
+def key_of(given: bytes | str | Path | None) -> bytes | None:
+    """The key itself, or the name of a file as `transis keygen` writes it."""
+    return read_key(Path(given), "key") if isinstance(given, str | Path) else given
+
+
+def run_of(given: str) -> RunIn:
+    _one_of("run", given, RUNS)
+    return "process" if given == "process" else "thread"
+
+
+def default_state(cluster: str, name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Under the user's own directory for state; one directory per node, as an identity has one owner."""
+    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".local" / "state")
+    return Path(home) / "transis" / _file_name(cluster) / _file_name(name)
+
+
+def _file_name(text: str) -> str:
+    """One that cannot lead anywhere else: no slash, and no dot in front."""
+    quoted = quote(text, safe="")
+    return "%2E" + quoted[1:] if quoted.startswith(".") else quoted
+
+
+def _one_of(name: str, given: object, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise ConfigError(name, given, f"must be one of {', '.join(choices)}")

@@ -1,0 +1,190 @@
+"""Frames between a session in one event loop and a node in another, in two threads of one process. Nothing is encoded.
+
+1. Each direction is a queue and one wake-up of the other loop for everything that was put in since its last look. Appending to a
+   deque and looking at a flag are single steps of the interpreter, so there is no lock.
+2. What is under way is bounded by credit, as on a socket: the streams by the client's window, Sends by the node's.
+3. Frames are immutable and shared; no side changes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from transis.client.link import OnFrames, OnLost
+from transis.model.errors import UsageError
+from transis.net.sessionlink import log
+from transis.net.sessionserver import SessionServer
+from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
+
+Item = TypeVar("Item")
+
+CLOSE_SECONDS: Final = 1.0
+"""How long a closing link waits for the node's loop. It is waited for in vain only when that loop is gone."""
+
+
+class Passage(Generic[Item]):
+    """One direction: `put` is called in any loop but the one that `take` is called in. A loop that is gone takes nothing more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, take: Callable[[list[Item]], None]) -> None:
+        self._loop = loop
+        self._take = take
+        self._items: deque[Item] = deque()
+        self._is_woken = False
+
+    def put(self, items: Sequence[Item]) -> bool:
+        """False if there is nobody on the other side any more."""
+        self._items.extend(items)
+        if self._is_woken:
+            return True
+        self._is_woken = True
+        try:
+            self._loop.call_soon_threadsafe(self._empty)
+        except RuntimeError:
+            return False  # The other loop is closed.
+        return True
+
+    def _empty(self) -> None:
+        """The flag first: who puts something in from now on wakes us again."""
+        self._is_woken = False
+        items = self._items
+        taken = [items.popleft() for _ in range(len(items))]
+        if taken:
+            self._take(taken)
+
+
+class Seat:
+    """The node's side of a link: a connection of its session server. Everything here runs in the node's loop."""
+
+    def __init__(self, server: SessionServer, out: Passage[NodeFrame | None]) -> None:
+        self.process: int | None = None
+        self.is_ending = False
+        self._server = server
+        self._out = out
+        self._label = ""
+        self._is_lost = not server.made(self)
+        if self._is_lost:
+            out.put([Goodbye("the node takes no more sessions"), None])
+
+    # --- from the client --------------------------------------------------------------------------------------------
+
+    def take_in(self, frames: list[ClientFrame | None]) -> None:
+        """None is the end: the client closed the link."""
+        for frame in frames:
+            if frame is None:
+                self.abort()
+            elif self.process is not None:
+                if not self.is_ending:
+                    self._server.host.receive(self._server.now(), self.process, frame)
+            elif isinstance(frame, Hello):
+                self._introduce(frame)
+        self._server.worked()
+
+    def _introduce(self, hello: Hello) -> None:
+        try:
+            process = self._server.host.connect(self._server.now(), hello)
+        except UsageError as error:
+            self.refuse(str(error))
+            return
+        self.process, self._label = process, hello.label
+        self._server.introduced(self, process)
+
+    # --- to the client ----------------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Everything that its credit allows; that is the bound of what is under way."""
+        if self.process is None or self.is_ending:
+            return
+        parcels = self._server.host.take(self.process)
+        if not parcels:
+            return
+        frames: list[NodeFrame | None] = [parcel.frame for parcel in parcels]
+        last = frames[-1]
+        if isinstance(last, Goodbye):
+            self._finish(frames, last.why)
+        elif not self._out.put(frames):
+            self.abort()
+
+    def linger(self) -> None:
+        """The session is over, and its last frames leave at the next turn: a thread takes them whatever its program does."""
+
+    def refuse(self, why: str) -> None:
+        if self.is_ending:
+            return
+        if self.process is not None:
+            self._server.host.disconnect(self._server.now(), self.process, why)
+            self._server.worked()
+        else:
+            self._finish([Goodbye(why)], why)
+
+    def _finish(self, frames: list[NodeFrame | None], why: str) -> None:
+        log.info("session %s ended: %s", self, why)
+        self.is_ending = True
+        self._out.put([*frames, None])
+        self.abort()
+
+    def abort(self) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._server.lost(self)
+            self._out.put([None])
+
+    def __str__(self) -> str:
+        number = "of a stranger" if self.process is None else f"#{self.process}"
+        return f"{number} ({self._label})" if self._label else number
+
+
+class ThreadLink:
+    """The client's side; a `client.link.Link`. Make it in the client's loop."""
+
+    def __init__(self, peer: str, node_loop: asyncio.AbstractEventLoop, server: SessionServer) -> None:
+        self.peer = peer
+        self._on_frames: OnFrames | None = None
+        self._on_lost: OnLost | None = None
+        self._is_lost = False
+        loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[None] = loop.create_future()
+        self._server = server
+        self._seat: Seat | None = None
+        self._to_client: Passage[NodeFrame | None] = Passage(loop, self._arrived)
+        self._to_node: Passage[ClientFrame | None] = Passage(node_loop, self._take_in)
+
+    def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
+        self._on_frames, self._on_lost = on_frames, on_lost
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        if not self._is_lost and not self._to_node.put(frames):
+            self._lose("its thread has ended")
+
+    async def close(self) -> None:
+        if not self._is_lost and self._to_node.put([None]):
+            await asyncio.wait({self._gone}, timeout=CLOSE_SECONDS)
+        self._is_lost = True
+
+    # --- in the node's loop -----------------------------------------------------------------------------------------
+
+    def _take_in(self, frames: list[ClientFrame | None]) -> None:
+        if self._seat is None:
+            self._seat = Seat(self._server, self._to_client)
+        self._seat.take_in(frames)
+
+    # --- in the client's loop ---------------------------------------------------------------------------------------
+
+    def _arrived(self, frames: list[NodeFrame | None]) -> None:
+        ends = frames[-1] is None
+        said = [frame for frame in frames if frame is not None] if ends else frames
+        if said and not self._is_lost:
+            assert self._on_frames is not None, "a session starts its link before it says anything"
+            self._on_frames(said)  # type: ignore[arg-type]  # None comes last, and was taken out.
+        if ends:
+            self._lose("it closed the connection")
+
+    def _lose(self, why: str) -> None:
+        if not self._gone.done():
+            self._gone.set_result(None)
+        if not self._is_lost:
+            self._is_lost = True
+            if self._on_lost is not None:
+                self._on_lost(why)

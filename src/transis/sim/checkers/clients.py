@@ -1,0 +1,180 @@
+"""Client processes laid out for checking: the stream of each, and every group view with what stood before it.
+
+1. A stream has, in order, the group views, messages and last words that one process got. Messages are runs of the node's own
+   deliveries; only basic ones that waited are known by their ids alone.
+2. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
+   group view at a node, with the view and the regular view that were in force there.
+3. After a Gap nothing is known of views in force: the streams are cut there, and what would span the cut is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from transis.model.groups import GroupId, GroupView
+from transis.model.ids import NodeId, ProcessId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.sim.checkers.index import Index, Life
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, OfClients
+
+
+class Got(NamedTuple):
+    """A run as a process got it, through which groups, and the event that says so. `run` is None if it had waited."""
+
+    codes: range
+    run: Delivery | None
+    groups: tuple[GroupId, ...]
+    lseq: int
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.run is not None and self.run.service is not Service.BASIC
+
+
+Step = GroupConf | Got | ClientLeft | Gap
+
+
+class Client:
+    """One process and its stream."""
+
+    def __init__(self, process: ProcessId) -> None:
+        self.id = process
+        self.steps: list[Step] = []
+
+    @property
+    def node(self) -> NodeId:
+        return self.id.node
+
+
+class Change(NamedTuple):
+    """A group view at a node, and what its processes in the group had before; None for those that were in none."""
+
+    life: Life
+    event: GroupConf
+    before: GroupView | None
+    regular: GroupView | None
+    configuration: View | None
+    """In force at the node, regular or transitional."""
+    base: View | None
+    """The last regular one."""
+
+    @property
+    def view(self) -> GroupView:
+        return self.event.view
+
+    @property
+    def own(self) -> View | None:
+        """The configuration that the view stands in, if it is one of those in force at the node."""
+        return next((view for view in (self.configuration, self.base) if view and view.id == self.view.id.configuration), None)
+
+    @property
+    def witness(self) -> tuple[NodeId, int]:
+        return (self.life.node, self.event.lseq)
+
+
+class Crowd:
+    """The clients of a history."""
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        self.closed = index.closed
+        self.lives = [life for life in index.lives if any(isinstance(event, OfClients) for event in life.events)]
+        found: dict[ProcessId, Client] = {}
+        for life in self.lives:
+            found.update(_Streams(index, life).read())
+        self.clients = [client for _, client in sorted(found.items())]
+        self.changes = [change for life in self.lives for change in _changes(life)]
+
+
+class _Streams:
+    """One pass over a life's events."""
+
+    def __init__(self, index: Index, life: Life) -> None:
+        self._index = index
+        self._life = life
+        self._runs: dict[int, Delivery] = {}
+        self._clients: dict[int, Client] = {}
+
+    def read(self) -> dict[ProcessId, Client]:
+        for event in _until_end(self._life):
+            match event:
+                case Delivery():
+                    self._runs[event.lseq] = event
+                case ClientDelivery():
+                    self._handed(event)
+                case GroupConf():
+                    for process in event.processes:
+                        self._client(process).steps.append(event)
+                case ClientLeft():
+                    self._client(event.process).steps.append(event)
+                case ClientLife():
+                    self._client(event.process)
+                case Gap():
+                    for client in self._clients.values():
+                        client.steps.append(event)
+                case _:
+                    pass
+        return {client.id: client for client in self._clients.values()}
+
+    def _client(self, process: int) -> Client:
+        known = self._clients.get(process)
+        if known is None:
+            known = self._clients[process] = Client(ProcessId(self._life.node, process))
+        return known
+
+    def _handed(self, event: ClientDelivery) -> None:
+        """Each process got its runs in the order of the node's deliveries; what had waited promises no order."""
+        found: dict[int, list[tuple[int, tuple[GroupId, ...]]]] = {}
+        for groups, processes, runs in event.handed:
+            for process in processes:
+                found.setdefault(process, []).extend((lseq, groups) for lseq in runs)
+        for process, handed in found.items():
+            steps = self._client(process).steps
+            for lseq, groups in sorted(handed):
+                run = self._runs.get(lseq)
+                if run is not None:  # Of what is not there, `group_members_only` tells.
+                    steps.append(Got(self._index.codes(run.process, run.first, run.count), run, groups, event.lseq))
+        for waited in event.waited:
+            codes = self._index.codes(waited.sender, waited.first, waited.count)
+            for process in waited.processes:
+                self._client(process).steps.append(Got(codes, None, waited.groups, event.lseq))
+
+
+def _changes(life: Life) -> Iterator[Change]:
+    """Every group view of a node. A group is followed as long as a process of the node is in it."""
+    inside: dict[GroupId, set[int]] = {}
+    in_force: dict[GroupId, GroupView] = {}
+    regular: dict[GroupId, GroupView] = {}
+    configuration: View | None = None
+    base: View | None = None
+    for event in _until_end(life):
+        match event:
+            case Conf(view=view):
+                configuration = view
+                base = view if view.id.is_regular else base
+            case GroupConf(view=view, processes=processes):
+                group = view.group
+                before = in_force.get(group) if inside.get(group) else None
+                yield Change(life, event, before, regular.get(group) if before is not None else None, configuration, base)
+                inside.setdefault(group, set()).update(processes)
+                in_force[group] = view
+                if view.id.configuration.is_regular:
+                    regular[group] = view
+            case ClientLeft(process=process, group=group, refused=False):
+                inside.get(group, set()).discard(process)
+            case ClientLife(process=process, connected=False):
+                for processes_inside in inside.values():
+                    processes_inside.discard(process)
+            case Gap():
+                inside.clear()
+            case _:
+                pass
+
+
+def _until_end(life: Life) -> Iterator[Event]:
+    for event in life.events:
+        if isinstance(event, End):
+            return
+        yield event

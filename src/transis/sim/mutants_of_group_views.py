@@ -1,0 +1,249 @@
+"""Mutants of group views: forged, dropped, repeated, late, or made up. See `mutants.py`.
+
+They leave alone what the node itself did, so that only the checkers of groups can see them.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from random import Random
+
+from transis.model.groups import GroupView, GroupViewId, Origin
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
+from transis.sim.checkers.clients import Change, Crowd
+from transis.sim.mutants_of_handing import handings_of
+from transis.sim.mutants_of_messages import strike
+from transis.sim.mutation import Draft, Kit
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
+
+GROUP_VIEWS = Kit()
+
+GHOST = ProcessId(NodeId("~ghost", 1, 1), 1)
+"""A process of a node that never lived; it sorts behind all others."""
+
+
+@GROUP_VIEWS.breaks("group_agreement_on_views")
+def forged_cause_of_a_group_view(draft: Draft, rng: Random) -> bool:
+    """One node says that a process was disconnected where the others say that it left, or the other way round."""
+    other = {"leave": "disconnect", "disconnect": "leave"}
+    targets = [change for change in _shared(draft) if change.view.cause.what in other]
+
+    def act(change: Change) -> None:
+        cause = change.view.cause
+        _edit(draft, change, change.view._replace(cause=cause._replace(what=other[cause.what])))
+
+    return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_agreement_on_views", may=("group_differences", "group_no_ghosts", "group_one_view_per_change"))
+def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
+    """One node leaves out a member. What it says before and after may not add up, and at rest somebody is missing."""
+    targets = [change for change in _shared(draft) if _strangers(change)]
+
+    def act(change: Change) -> None:
+        _edit(draft, change, _without(change.view, _strangers(change)[0]))
+
+    return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_one_view_per_change", may=("group_order",))
+def told_without_a_reason(draft: Draft, rng: Random) -> bool:
+    """A view of the same members, in which nothing changed. A message may have the place that it claims."""
+
+    def act(change: Change) -> None:
+        view = change.view
+        assert change.base is not None
+        place = Place(view.id.place.seq, view.id.place.index + 1)
+        cause = view.cause._replace(what="configuration", process=None, configuration=change.base.cause)
+        origins = (Origin(view.id, view.members),)
+        again = view._replace(id=view.id._replace(place=place), joined=(), left=(), merged_from=origins, cause=cause)
+        draft.put_after(change.life.node, change.event, GroupConf(0, change.event.time_us, again, change.event.processes))
+
+    return strike(rng, _last_of_their_group(draft), act)
+
+
+@GROUP_VIEWS.breaks("group_one_view_per_change", "group_differences", may=("group_virtual_synchrony",))
+def transitional_group_view_missing(draft: Draft, rng: Random) -> bool:
+    """Members were lost, and those who stay hear of it in the next regular view only."""
+    changes = Crowd(draft.index).changes
+    followed = {(change.life.node, change.before.id) for change in changes if change.before is not None}
+    alive = {life.node for life in draft.alive}
+    targets = [
+        change
+        for change in changes
+        if not change.view.id.configuration.is_regular
+        and change.life.node in alive
+        and (change.life.node, change.view.id) in followed
+    ]
+    return strike(rng, targets, lambda change: draft.cut(change.life.node, change.event))
+
+
+@GROUP_VIEWS.breaks("group_no_ghosts", may=("group_one_view_per_change", "group_differences"))
+def ghost_in_a_group_view(draft: Draft, rng: Random) -> bool:
+    """All agree on a member whose node is not there. The change that made the view was another, and may not add up."""
+
+    def act(change: Change) -> None:
+        for other in Crowd(draft.index).changes:
+            if (other.view.group, other.view.id) == (change.view.group, change.view.id):
+                view = other.view
+                _edit(draft, other, view._replace(members=(*view.members, GHOST), joined=(*view.joined, GHOST)))
+
+    return strike(rng, _last_of_their_group(draft), act)
+
+
+@GROUP_VIEWS.breaks("group_differences", may=("group_one_view_per_change",))
+def forged_joined(draft: Draft, rng: Random) -> bool:
+    """A node says that a member joined which was there before."""
+    targets = [change for change in _changes_from_another(draft) if set(change.view.members) - set(change.view.joined)]
+
+    def act(change: Change) -> None:
+        old = min(set(change.view.members) - set(change.view.joined))
+        _edit(draft, change, change.view._replace(joined=tuple(sorted((*change.view.joined, old)))))
+
+    return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_differences", may=("group_one_view_per_change",))
+def forged_left(draft: Draft, rng: Random) -> bool:
+    """A node does not say who left."""
+    targets = [change for change in _changes_from_another(draft) if change.view.left]
+    return strike(rng, targets, lambda change: _edit(draft, change, change.view._replace(left=())))
+
+
+@GROUP_VIEWS.breaks("group_differences")
+def wrong_origin(draft: Draft, rng: Random) -> bool:
+    """All agree that members come from a view which they never had."""
+    targets = [change for change in _changes_from_another(draft) if change.view.merged_from]
+
+    def act(change: Change) -> None:
+        for other in Crowd(draft.index).changes:
+            if (other.view.group, other.view.id) == (change.view.group, change.view.id):
+                first, *rest = other.view.merged_from
+                place = Place(first.view.place.seq, first.view.place.index + 1)
+                origins = tuple(sorted((first._replace(view=first.view._replace(place=place)), *rest)))
+                _edit(draft, other, other.view._replace(merged_from=origins))
+
+    return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_no_duplicates", "group_differences", may=("group_one_view_per_change",))
+def group_view_twice(draft: Draft, rng: Random) -> bool:
+    """A view is shown again at once; what it says has changed then has not."""
+    return strike(rng, _changes_from_another(draft), lambda change: draft.put_after(change.life.node, change.event, change.event))
+
+
+@GROUP_VIEWS.breaks("group_order", may=("group_members_only", "group_virtual_synchrony"))
+def group_view_late(draft: Draft, rng: Random) -> bool:
+    """A process is told of a view behind messages that were sent in it. A newcomer got them too early."""
+    targets = [target for target in _views_before_messages(draft) if target[0].view.id.configuration.is_regular]
+
+    def act(target: tuple[Change, ClientDelivery]) -> None:
+        change, messages = target
+        draft.put_after(change.life.node, messages, change.event)
+        events = draft.traces[change.life.node]
+        del events[next(place for place, event in enumerate(events) if event is change.event)]
+
+    return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("group_primary", may=("group_agreement_on_views",))
+def two_primaries(draft: Draft, rng: Random) -> bool:
+    """Two configurations without a common name both call themselves primary."""
+    names = {
+        change.view.id.configuration: frozenset(node.name for node in change.own.nodes)
+        for change in Crowd(draft.index).changes
+        if change.own is not None
+    }
+    pairs = [pair for pair in combinations(sorted(names), 2) if names[pair[0]].isdisjoint(names[pair[1]])]
+    return strike(rng, pairs, lambda pair: _flag(draft, pair))
+
+
+@GROUP_VIEWS.breaks("group_primary")
+def primary_in_doubt(draft: Draft, rng: Random) -> bool:
+    """Two group views of one configuration differ in whether it is primary."""
+    groups: dict[ViewId, dict[GroupViewId, GroupView]] = {}
+    for change in Crowd(draft.index).changes:
+        if change.view.primary is not None and change.own is not None:
+            groups.setdefault(change.view.id.configuration, {})[change.view.id] = change.view
+    targets = [min(views.values(), key=lambda view: view.id) for views in groups.values() if len(views) > 1]
+
+    def act(view: GroupView) -> None:
+        for other in Crowd(draft.index).changes:
+            if other.view.id == view.id:
+                _edit(draft, other, other.view._replace(primary=not other.view.primary))
+
+    return strike(rng, targets, act)
+
+
+def _edit(draft: Draft, change: Change, view: GroupView) -> None:
+    draft.exchange(change.life.node, change.event, change.event._replace(view=view))
+
+
+def _flag(draft: Draft, configurations: tuple[ViewId, ...]) -> None:
+    for change in Crowd(draft.index).changes:
+        if change.view.id.configuration in configurations:
+            _edit(draft, change, change.view._replace(primary=True))
+
+
+def _shared(draft: Draft) -> list[Change]:
+    """Views that another node has too."""
+    nodes: dict[tuple[int, GroupViewId], set[NodeId]] = {}
+    changes = Crowd(draft.index).changes
+    for change in changes:
+        nodes.setdefault((change.view.group, change.view.id), set()).add(change.life.node)
+    return [change for change in changes if len(nodes[change.view.group, change.view.id]) > 1]
+
+
+def _strangers(change: Change) -> list[ProcessId]:
+    """Members on other nodes."""
+    return [member for member in change.view.members if member.node != change.life.node]
+
+
+def _without(view: GroupView, gone: ProcessId) -> GroupView:
+    members = tuple(member for member in view.members if member != gone)
+    joined = tuple(member for member in view.joined if member != gone)
+    return view._replace(members=members, joined=joined)
+
+
+def _changes_from_another(draft: Draft) -> list[Change]:
+    """Regular views at living nodes that had one before, so that what they say has changed can be held against it."""
+    alive = {life.node for life in draft.alive}
+    changes = Crowd(draft.index).changes
+    return [
+        change
+        for change in changes
+        if change.before is not None and change.view.id.configuration.is_regular and change.life.node in alive
+    ]
+
+
+def _last_of_their_group(draft: Draft) -> list[Change]:
+    """The last views that living nodes have of a group, while some of their processes are still in it."""
+    alive = {life.node for life in draft.alive}
+    last: dict[tuple[NodeId, int], Change] = {}
+    for change in Crowd(draft.index).changes:
+        last[change.life.node, change.view.group] = change
+    return [change for change in last.values() if change.life.node in alive and _all_stay(draft, change)]
+
+
+def _all_stay(draft: Draft, change: Change) -> bool:
+    later = draft.traces[change.life.node][change.event.lseq :]
+    gone = [
+        event.process
+        for event in later
+        if isinstance(event, ClientLeft) or (isinstance(event, ClientLife) and not event.connected)
+    ]
+    return set(change.event.processes).isdisjoint(gone)
+
+
+def _views_before_messages(draft: Draft) -> list[tuple[Change, ClientDelivery]]:
+    """Views with, right behind them, a handing of ordered messages to one of the same processes."""
+    found = []
+    for change in Crowd(draft.index).changes:
+        node = change.life.node
+        later = (event for event in draft.traces[node][change.event.lseq :] if not isinstance(event, Delivery | NoteEvent))
+        following = next(later, None)
+        if isinstance(following, ClientDelivery) and any(
+            handing.process in change.event.processes for handing in handings_of(draft, node, following)
+        ):
+            found.append((change, following))
+    return found

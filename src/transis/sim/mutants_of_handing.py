@@ -1,0 +1,166 @@
+"""Mutants of what client processes were handed: messages missed, repeated, late or misdirected. See `mutants.py`.
+
+They leave alone what the node itself did, so that only the checkers of groups can see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from transis.model.groups import GroupId, GroupViewId
+from transis.model.ids import NodeId, ProcessId
+from transis.model.service import Service
+from transis.sim.checkers.clients import Crowd
+from transis.sim.checkers.group_synchrony import Stretch, stretches
+from transis.sim.mutants_of_messages import strike
+from transis.sim.mutation import Draft, Kit
+from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
+
+HANDING = Kit()
+
+
+class Handing(NamedTuple):
+    """One ordered run that a process of a living node was handed in one event."""
+
+    node: NodeId
+    event: ClientDelivery
+    handed: Handed
+    process: int
+    lseq: int
+
+
+@HANDING.breaks("group_members_only", may=("group_virtual_synchrony",))
+def missed_message(draft: Draft, rng: Random) -> bool:
+    """A process does not get what was for it. If others went the same way between two views, they see it too."""
+    return strike(rng, _handings(draft), lambda handing: _take_back(draft, handing))
+
+
+@HANDING.breaks("group_members_only", "group_virtual_synchrony")
+def missed_message_among_others(draft: Draft, rng: Random) -> bool:
+    """The same, where somebody went the same way between two views of one of the groups."""
+    company = _in_company(draft)
+    targets = [handing for handing in _handings(draft) if _mark(draft, handing) in company]
+    return strike(rng, targets, lambda handing: _take_back(draft, handing))
+
+
+@HANDING.breaks("group_members_only")
+def handed_to_an_outsider(draft: Draft, rng: Random) -> bool:
+    """A connected process gets what was for others."""
+    targets = [(handing, outsider) for handing in _handings(draft) for outsider in _outsiders(draft, handing)]
+
+    def act(target: tuple[Handing, int]) -> None:
+        handing, outsider = target
+        more = Handed(handing.handed.groups, (outsider,), (handing.lseq,))
+        draft.exchange(handing.node, handing.event, handing.event._replace(handed=(*handing.event.handed, more)))
+
+    return strike(rng, targets, act)
+
+
+@HANDING.breaks("group_members_only")
+def handed_through_a_wrong_group(draft: Draft, rng: Random) -> bool:
+    """A message for a group comes as if it were for the process by its private name."""
+    targets = [handing for handing in _handings(draft) if len(handing.handed.groups) > 1]
+
+    def act(handing: Handing) -> None:
+        _take_back(draft, handing, Handed(handing.handed.groups[1:], (handing.process,), (handing.lseq,)))
+
+    company = _in_company(draft)
+    return strike(rng, [handing for handing in targets if _mark(draft, handing) not in company], act)
+
+
+@HANDING.breaks("group_members_only", "group_no_duplicates", may=("group_order", "group_virtual_synchrony"))
+def message_twice(draft: Draft, rng: Random) -> bool:
+    """A process gets a message again, at once. Behind others that came with it, it is also out of order."""
+
+    def act(handing: Handing) -> None:
+        again = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
+        draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (again,)))
+
+    return strike(rng, _handings(draft), act)
+
+
+@HANDING.breaks("group_members_only", "group_order")
+def handed_late(draft: Draft, rng: Random) -> bool:
+    """A process gets the first of several ordered runs behind the last."""
+    targets = [
+        handing
+        for handing in _handings(draft)
+        if any(other.lseq > handing.lseq for other in handings_of(draft, handing.node, handing.event, handing.process))
+    ]
+
+    def act(handing: Handing) -> None:
+        late = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
+        draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (late,)))
+        _take_back(draft, handing)
+
+    company = _in_company(draft)
+    return strike(rng, [handing for handing in targets if _mark(draft, handing) not in company], act)
+
+
+def _handings(draft: Draft) -> list[Handing]:
+    return [
+        handing
+        for life in draft.alive
+        for event in draft.traces[life.node]
+        if isinstance(event, ClientDelivery)
+        for handing in handings_of(draft, life.node, event)
+    ]
+
+
+def handings_of(draft: Draft, node: NodeId, event: ClientDelivery, only: int | None = None) -> Iterator[Handing]:
+    for handed in event.handed:
+        for process in handed.processes:
+            if only in (None, process):
+                yield from (Handing(node, event, handed, process, lseq) for lseq in handed.runs if _is_ordered(draft, node, lseq))
+
+
+def _is_ordered(draft: Draft, node: NodeId, lseq: int) -> bool:
+    run = draft.traces[node][lseq - 1]
+    assert isinstance(run, Delivery)
+    return run.service is not Service.BASIC
+
+
+def _take_back(draft: Draft, handing: Handing, instead: Handed | None = None) -> None:
+    """The process does not get the run in this event, or gets it differently."""
+    kept: list[Handed] = []
+    for handed in handing.event.handed:
+        if handed is handing.handed:
+            others = tuple(process for process in handed.processes if process != handing.process)
+            rest = tuple(lseq for lseq in handed.runs if lseq != handing.lseq)
+            parts = (handed._replace(processes=others), handed._replace(processes=(handing.process,), runs=rest))
+            kept += [part for part in parts if part.processes and part.runs]
+        else:
+            kept.append(handed)
+    kept += [instead] if instead is not None else []
+    if kept or handing.event.waited:
+        draft.exchange(handing.node, handing.event, handing.event._replace(handed=tuple(kept)))
+    else:
+        draft.cut(handing.node, handing.event)
+
+
+def _in_company(draft: Draft) -> set[tuple[ProcessId, int]]:
+    """Which messages, by process and code, came between two views between which somebody else went too."""
+    together: dict[tuple[GroupId, GroupViewId, GroupViewId], list[Stretch]] = {}
+    for client in Crowd(draft.index).clients:
+        for stretch in stretches(client):
+            step = (stretch.group, stretch.start.view.id, stretch.end.view.id)
+            together.setdefault(step, []).append(stretch)
+    shared = [stretch for company in together.values() if len(company) > 1 for stretch in company]
+    return {(stretch.client.id, code) for stretch in shared for code in stretch.codes}
+
+
+def _mark(draft: Draft, handing: Handing) -> tuple[ProcessId, int]:
+    run = draft.traces[handing.node][handing.lseq - 1]
+    assert isinstance(run, Delivery)
+    return (ProcessId(handing.node, handing.process), draft.index.codes(run.process, run.first, 1)[0])
+
+
+def _outsiders(draft: Draft, handing: Handing) -> list[int]:
+    """Processes that are connected where the event stands, and get nothing in it."""
+    connected: set[int] = set()
+    for event in draft.traces[handing.node][: handing.event.lseq]:
+        if isinstance(event, ClientLife):
+            connected = connected | {event.process} if event.connected else connected - {event.process}
+    return sorted(connected.difference(*(handed.processes for handed in handing.event.handed)))

@@ -1,0 +1,58 @@
+"""What holds for every command: help with examples, quick to load, a wrong name answered with the nearest, completion."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.console.running import environment
+from transis.console.main import PANEL_OF, PANELS, app
+
+RUNNER = CliRunner()
+
+
+@pytest.mark.parametrize("command", PANEL_OF)
+def test_every_command_has_help(command: str) -> None:
+    outcome = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "160"})
+    assert outcome.exit_code == 0, outcome.output
+    assert f"Usage: transis {command}" in outcome.output
+    assert f"transis {command} " in outcome.output.partition("Examples:")[2] or "Commands" in outcome.output
+
+
+def test_the_help_lists_all_of_them_by_what_they_are_for() -> None:
+    outcome = RUNNER.invoke(app, ["--help"], env={"COLUMNS": "160"})
+    for panel, names in PANELS.items():
+        assert panel in outcome.output
+        for name in names:
+            assert f" {name} " in outcome.output
+
+
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest() -> None:
+    outcome = RUNNER.invoke(app, ["dameon"], env={"COLUMNS": "160"})
+    assert outcome.exit_code == 2
+    assert "Did you mean 'daemon'" in outcome.stderr
+
+
+@pytest.mark.parametrize("command", ["send", "recv", "status", "monitor"])
+def test_commands_that_people_wait_for_load_no_engine(command: str) -> None:
+    program = (
+        f"import sys, transis.console.{command}; print(*(name for name in sys.modules if 'totem' in name or 'pyarrow' in name))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment())
+    assert found.stdout.split() == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_can_be_shown_and_offers_commands(shell: str) -> None:
+    command = [sys.executable, "-m", "transis"]
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True, env=environment())
+    assert "--install-completion" in shown.stdout
+    env = environment(_TRANSIS_COMPLETE=f"complete_{shell}", COMP_WORDS="transis s", COMP_CWORD="1")
+    env |= {"_TYPER_COMPLETE_ARGS": "transis s", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=env).stdout
+    for name in ("send", "simulate", "status"):
+        assert name in found
+    assert "groups" not in found

@@ -1,0 +1,90 @@
+"""The README is run: what it tells people to paste works as it stands there, and every command in it exists with its options."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.console.running import Command, Up, brought_up
+from tests.house.sources import ROOT
+from transis.console.main import app
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def lines() -> list[list[str]]:
+    return [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
+
+
+def pasted(up: Up, block: str) -> Command:
+    """Into `python -m asyncio`, with the empty line that ends it, and nothing after: the terminal stays open."""
+    return Command([sys.executable, "-m", "asyncio"], up.env, f"{block}\n".encode())
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    """The README's own cluster."""
+    command = next(line for line in lines() if line[1] == "up")
+    with brought_up(*command[2:], "--faults") as cluster:
+        cluster.until("whole")
+        yield cluster
+
+
+@pytest.mark.slow
+def test_the_example_works_in_two_terminals(up: Up) -> None:
+    example = blocks("python")[0]
+    first = pasted(up, example)
+    try:
+        mine = first.out.until(r"says b'new order'").split("says")[0].split()[-1]
+        second = pasted(up, example)
+        try:
+            theirs = next(name for name in first.out.until(r"members now: .* n1/1#").split() if "#" in name and name != mine)
+            assert theirs in first.out.until(rf"{theirs} says b'new order'")
+            second.out.until(rf"members now: .*{mine}.*{theirs}|members now: .*{theirs}.*{mine}")
+            second.out.until(rf"{theirs} says b'new order'")
+        finally:
+            second.clean_up()
+        first.out.until(rf"members now: {mine}$")
+    finally:
+        first.clean_up()
+
+
+@pytest.mark.slow
+def test_two_terminals_of_the_shell(up: Up) -> None:
+    recv, send = (next(line for line in lines() if line[1] == name) for name in ("recv", "send"))
+    listening = up.start(*recv[1:])
+    listening.out.until("1 member")
+    assert up.run(*send[1:])[0] == 0
+    listening.out.until(f": {send[-1]}$")
+    listening.signal(signal.SIGINT)
+    assert listening.ended()[0] == 0
+
+
+@pytest.mark.slow
+def test_a_program_can_be_a_node_itself(up: Up) -> None:
+    up.env["XDG_STATE_HOME"] = str(up.directory)
+    terminal = pasted(up, blocks("python")[1])
+    try:
+        terminal.out.until(r"members: ann/1#\d+")
+    finally:
+        terminal.clean_up()
+
+
+@pytest.mark.parametrize("line", lines(), ids=" ".join)
+def test_every_command_and_option_exists(line: list[str]) -> None:
+    assert line[0] == "transis"
+    outcome = CliRunner().invoke(app, [line[1], "--help"], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 0
+    for word in line[2:]:
+        if word.startswith("--"):
+            assert re.search(rf"{word}\b", outcome.stdout), f"{word} is no option of {line[1]}"

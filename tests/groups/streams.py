@@ -1,0 +1,27 @@
+"""What a process was handed, as tests look at it; and the judgement of groups' promises over what their nodes recorded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transis.model.groups import GroupId, GroupLeft, GroupRefused, GroupView
+from transis.model.ids import MessageId
+from transis.model.service import Service
+from transis.sim.checkers import check_groups
+from transis.trace.events import History
+
+
+class Seen(NamedTuple):
+    """A message as one process got it, and the groups through which it did."""
+
+    message: MessageId
+    service: Service
+    groups: tuple[GroupId, ...]
+
+
+StreamEvent = GroupView | Seen | GroupLeft | GroupRefused
+
+
+def judge(history: History) -> list[str]:
+    """What the checkers of groups find wrong, in words."""
+    return [f"{violation.property}: {violation.explanation}" for violation in check_groups(history).violations]

@@ -1,0 +1,40 @@
+"""docs/embedding.md: its table has the arguments that there are, and its example runs as it stands."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.house.sources import ROOT
+from tests.node.party import PATIENCE_S
+from transis import Node
+from transis.node.settings import NodeArguments
+
+PAGE = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+
+
+def test_the_table_has_every_argument_in_order() -> None:
+    arguments = [name for name in inspect.signature(Node).parameters if name != "self"]
+    table = PAGE.partition("## Arguments")[2].partition("##")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == arguments
+    assert ["name", *NodeArguments.__annotations__] == arguments
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """Until its own message came back to it."""
+    program = PAGE.partition("```python\n")[2].partition("```")[0]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "XDG_STATE_HOME": str(tmp_path)}
+    command = [sys.executable, "-u", "-c", program.replace('Node("ann")', f'Node("ann", cluster="page-{os.getpid()}")')]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        try:
+            said = [running.stdout.readline(), running.stdout.readline()]
+        finally:
+            running.terminate()
+        running.wait(PATIENCE_S)
+    assert said[0].startswith("now here: ann/1#1")
+    assert said[1] == "ann/1#1 b'new order'\n"

@@ -1,0 +1,83 @@
+"""The arguments of a node: every mistake is named before anything is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from transis import Node
+from transis.model.config import LAN, Timing, Window
+from transis.model.errors import ConfigError
+from transis.net.keys import write_key
+from transis.net.opening import REAL_WINDOW
+from transis.node.settings import NodeSettings, default_state
+from transis.stack.sessions import SessionPolicy
+
+KEY = bytes(range(32))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"name": ""}, "name"),
+        ({"cluster": "x" * 1000}, "cluster"),
+        ({"transport": "pigeons"}, "transport"),
+        ({"interface": "no-such-card"}, "interface"),
+        ({"seeds": ["192.0.2.1:5405"]}, "seeds"),
+        ({"seeds": ["somewhere"], "transport": "mesh"}, "seeds"),
+        ({"profile": "fast"}, "profile"),
+        ({"profile": Timing(token_loss_us=1)}, "timing.token_retransmit_us"),
+        ({"window": Window(window=0)}, "window.window"),
+        ({"quorum": ["ann", "ann"]}, "quorum"),
+        ({"info": bytes(1000)}, "info"),
+        ({"policy": SessionPolicy(sessions_max=0)}, "sessions.sessions_max"),
+        ({"key": b"short"}, "key"),
+        ({"key": KEY, "plaintext": True}, "key"),
+        ({"key": "no/such/file"}, "key"),
+        ({"run": "fiber"}, "run"),
+    ],
+)
+def test_a_mistake_names_its_argument(tmp_path: Path, arguments: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Node(**{"name": "ann", "state": tmp_path / "state", **arguments})
+    assert refused.value.field == field
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_key_may_be_a_file(tmp_path: Path) -> None:
+    write_key(tmp_path / "key", KEY)
+    Node("ann", key=tmp_path / "key", state=tmp_path)
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Node("ann", key=str(tmp_path / "key"), state=tmp_path)
+
+
+def test_the_state_of_a_node_lies_under_the_users_own() -> None:
+    assert default_state("c", "ann", {"XDG_STATE_HOME": "/s", "HOME": "/h"}) == Path("/s/transis/c/ann")
+    assert default_state("c", "ann", {"HOME": "/h"}) == Path("/h/.local/state/transis/c/ann")
+    assert default_state("a/b", "c d", {"HOME": "/h"}) == Path("/h/.local/state/transis/a%2Fb/c%20d")
+    assert default_state("..", ".x", {"HOME": "/h"}) == Path("/h/.local/state/transis/%2E./%2Ex")
+
+
+def test_settings_pass_to_a_child_and_back() -> None:
+    settings = NodeSettings(
+        name="änn",
+        key=KEY,
+        seeds=("192.0.2.1:5405",),
+        state="/s",
+        profile=LAN,
+        window=REAL_WINDOW,
+        quorum=("a", "b"),
+        info=b"\0\xff",
+    )
+    line = msgspec.json.encode(settings)
+    assert b"\n" not in line
+    assert msgspec.json.decode(line, type=NodeSettings) == settings
+
+
+def test_a_key_is_not_shown() -> None:
+    assert KEY.hex() not in repr(NodeSettings(name="ann", key=KEY, state="/s"))
+    assert repr(KEY) not in repr(NodeSettings(name="ann", key=KEY, state="/s"))

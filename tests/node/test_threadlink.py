@@ -1,0 +1,59 @@
+"""Frames between two event loops in two threads: all of them, once, in order, and an end that both sides see."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.node.party import PATIENCE_S
+from transis.node.threadlink import Passage
+
+
+@settings(max_examples=20)
+@given(st.lists(st.lists(st.integers(), max_size=5), min_size=1, max_size=200))
+def test_everything_passes_once_and_in_order(portions: list[list[int]]) -> None:
+    async def story() -> list[int]:
+        arrived: list[int] = []
+        enough = asyncio.Event()
+        expected = sum(map(len, portions))
+
+        def take(items: list[int]) -> None:
+            assert items
+            arrived.extend(items)
+            if len(arrived) >= expected:
+                enough.set()
+
+        passage = Passage(asyncio.get_running_loop(), take)
+        putting = threading.Thread(target=lambda: [passage.put(portion) for portion in portions])
+        putting.start()
+        if expected:
+            async with asyncio.timeout(PATIENCE_S):
+                await enough.wait()
+        putting.join()
+        return arrived
+
+    assert asyncio.run(story()) == [item for portion in portions for item in portion]
+
+
+def test_one_wake_up_serves_everything_since_the_last_look() -> None:
+    async def story() -> list[list[int]]:
+        taken: list[list[int]] = []
+        passage: Passage[int] = Passage(asyncio.get_running_loop(), taken.append)
+        passage.put([1])
+        passage.put([2, 3])
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+        passage.put([4])
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
+        return taken
+
+    assert asyncio.run(story()) == [[1, 2, 3], [4]]
+
+
+def test_a_loop_that_is_gone_takes_nothing() -> None:
+    loop = asyncio.new_event_loop()
+    passage: Passage[int] = Passage(loop, lambda items: None)
+    loop.close()
+    assert passage.put([1]) is False

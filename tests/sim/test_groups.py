@@ -1,0 +1,141 @@
+"""The swarm with groups: it draws, runs, repeats itself, holds, and comes to rest with everybody where it wants to be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from transis.model.groups import group_id
+from transis.model.ids import ProcessId
+from transis.sim.checkers import GROUP_PROPERTIES
+from transis.sim.cluster import Cluster
+from transis.sim.faults import Ask, parse
+from transis.sim.group_coverage import EXPECTED, counted
+from transis.sim.liveness import unrest
+from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
+from transis.sim.run import Outcome, Run, describe, node_of, simulate
+from transis.sim.shrink import shrink
+from transis.sim.swarm import draw, draw_groups
+from transis.stack.grouped import GroupedNode
+from transis.stack.node import Node
+from transis.trace.events import ClientDelivery, ClientLife, GroupConf
+
+CROWD = ClientPlan(processes=3, groups=3, wishes=60, interval_us=20_000, gone_permille=100, private_permille=200, quorum=3)
+PLAIN = Plan(5, ("a", "b", "c"), traffic=Traffic(messages=80, batch=3), clients=CROWD, safety_us=800_000)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_seeds_hold(seed: int) -> None:
+    outcome = simulate(seed, groups=True)
+    assert outcome.report.broken == (), describe(outcome)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Outcome:
+    return simulate(5, PLAIN)
+
+
+def test_a_run_without_faults_holds_and_judges_every_promise(plain: Outcome) -> None:
+    assert plain.report.broken == ()
+    assert plain.settled_us is not None
+    assert {name for name in GROUP_PROPERTIES if plain.report.verdicts[name].verdict == "held"} == set(GROUP_PROPERTIES)
+
+
+def test_a_turn_makes_at_most_one_event_of_what_is_handed_over(plain: Outcome) -> None:
+    """Less than the runs, which are less than the messages, which are less than what processes get."""
+    events = [event for trace in plain.history.nodes for event in trace.events if isinstance(event, ClientDelivery)]
+    runs = sum(len(handed.runs) for event in events for handed in event.handed)
+    assert 0 < len(events) < runs
+    assert len({(event.time_us, trace.node) for trace in plain.history.nodes for event in trace.events}) > len(events)
+
+
+def test_processes_come_and_go(plain: Outcome) -> None:
+    lives = [event for trace in plain.history.nodes for event in trace.events if isinstance(event, ClientLife)]
+    assert {event.connected for event in lives} == {True, False}
+    assert counted(plain.history)["process gone"] == sum(not event.connected for event in lives)
+
+
+def test_what_is_reached_is_counted_by_its_name() -> None:
+    reached = set(counted(simulate(5, groups=True).history)) - {"join refused"}
+    assert reached <= set(EXPECTED)
+    assert len(reached) > len(EXPECTED) // 2
+
+
+def test_the_engine_is_drawn_as_without_groups() -> None:
+    for seed in range(20):
+        with_groups, without = draw_groups(seed), draw(seed)
+        assert set(without.schedule) <= set(with_groups.schedule)
+        assert replace(with_groups, clients=without.clients, schedule=without.schedule) == without
+
+
+def test_a_plan_with_clients_reads_back() -> None:
+    for seed in range(20):
+        plan = draw_groups(seed)
+        assert parse_plan(plan_text(plan)) == plan
+        assert plan.has_groups
+
+
+def test_a_plan_chooses_the_node() -> None:
+    assert node_of(replace(PLAIN, clients=ClientPlan())) is Node
+    config = replace(PLAIN.config_of("a"), plaintext=True)
+    assert isinstance(node_of(PLAIN)(config, {}, 1), GroupedNode)
+    assert config.quorum == ("a", "b", "c")
+
+
+DIGEST = "from transis.sim.run import simulate; print(simulate(5, groups=True).digest())"
+
+
+def test_the_same_seed_gives_the_same_digest_under_any_hash_seed() -> None:
+    here = simulate(5, groups=True).digest()
+    for hash_seed in ("0", "4242"):
+        environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        there = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)
+        assert there.stdout.strip() == here
+
+
+def test_asking_reads_back_and_makes_processes_ask() -> None:
+    assert parse(str(Ask("a", 7))) == Ask("a", 7)
+    run = Run(replace(PLAIN, clients=replace(CROWD, wishes=0)))
+    run.world.run(300_000)
+    for _ in range(4):
+        run.world.strike(Ask("a", 12))
+        run.world.run(run.world.now + 100_000)
+    life = run.world.hosts["a"].life
+    assert life is not None
+    assert any(isinstance(event, GroupConf) for event in life.recorder.events)
+
+
+def test_asking_a_node_without_groups_does_nothing() -> None:
+    cluster = Cluster(replace(PLAIN, clients=ClientPlan()))
+    assert cluster.settle() == ""
+    cluster.strike(Ask("a", 3))
+    assert cluster.settle() == ""
+    assert cluster.check().broken == ()
+
+
+def test_a_process_that_is_not_where_it_wants_to_be_is_unrest() -> None:
+    run = Run(replace(PLAIN, clients=replace(CROWD, wishes=0), traffic=Traffic(messages=0)))
+    run.safety()
+    run.liveness()
+    assert unrest(run.world) == ""
+    life = run.world.hosts["a"].life
+    assert life is not None
+    assert life.clients is not None
+    process = life.clients.connect(run.world.now)
+    life.clients.wanted[process].add("nowhere")
+    assert f"{ProcessId(life.id, process)}, which asked for ['nowhere'] and is in []" in unrest(run.world)
+
+
+def test_a_plan_with_clients_is_shrunk_with_fewer_of_them() -> None:
+    small = shrink(PLAIN, "everybody_is_told", runs_max=25)
+    if small.properties:
+        assert small.plan.clients.wishes <= PLAIN.clients.wishes
+    assert simulate(5, small.plan).report.broken == ()
+
+
+def test_names_of_groups_have_different_hashes() -> None:
+    assert len({group_id(f"g{number}") for number in range(12)}) == 12
