@@ -21,13 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from transis.console.bench_bare import DATAGRAM, bare_datagrams_per_s
 from transis.model.config import LOCAL, Config, Window
 from transis.model.contract import Delivered
 from transis.model.service import Service
-from transis.net.bursts import BurstReceiver, BurstSender
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
-from transis.net.sockets import BUFFER_BYTES, open_unicast, size_buffers
 from transis.net.statedir import StateDirectory
 from transis.net.transport import Group, MulticastTransport
 
@@ -35,8 +34,6 @@ WINDOW = Window()
 BATCH = 1024
 WARM_UP_S = 0.5
 PATIENCE_S = 30.0
-DATAGRAM = 1400
-BARE_BURSTS = 4000
 
 
 class Speaker:
@@ -94,19 +91,6 @@ def ring_msgs_per_s(arguments: argparse.Namespace, size: int, port: int) -> tupl
         ]
         answers = [json.loads(child.communicate()[0]) for child in children]
     return statistics.median(answer["msgs_per_s"] for answer in answers), answers[0]
-
-
-def bare_datagrams_per_s() -> float:
-    """Bursts through loopback and back, nothing else."""
-    with open_unicast(choose_interface("127.0.0.1"), 0) as out, open_unicast(choose_interface("127.0.0.1"), 0) as into:
-        size_buffers(into, BUFFER_BYTES, "bare")
-        sender, receiver = BurstSender(out), BurstReceiver(into, ("192.0.2.1", 9))
-        burst = [bytes(DATAGRAM)] * 46
-        started = perf_counter()
-        for _ in range(BARE_BURSTS):
-            sender.send(burst, into.getsockname())
-            receiver.receive()
-        return receiver.datagrams / (perf_counter() - started)
 
 
 def measure(arguments: argparse.Namespace) -> dict[str, object]:

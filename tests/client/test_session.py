@@ -10,7 +10,7 @@ import pytest
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from tests.client.test_streams import messages
-from transis.client import Json, Message, MsgPack, session
+from transis.client import Json, Message, MsgPack
 from transis.model.errors import (
     CodecError,
     ConnectError,
@@ -20,7 +20,6 @@ from transis.model.errors import (
     UsageError,
 )
 from transis.model.groups import PrivateName
-from transis.stack import sessions
 from transis.stack.sessions import SessionPolicy
 from transis.wire.session import Done, NotJoined
 
@@ -152,7 +151,6 @@ def test_closing_while_somebody_iterates_ends_the_iteration_cleanly() -> None:
 
 def test_a_slow_client_is_told_that_it_was_slow() -> None:
     """Scenario 32: the others do not notice."""
-    assert session.TOO_SLOW == sessions.TOO_SLOW
 
     async def story() -> None:
         hosted = Hosted(SessionPolicy(queue_max=64 * 1024, total_max=1 << 20))
@@ -179,6 +177,18 @@ def test_a_refused_join_says_why() -> None:
             with pytest.raises(JoinRefused, match="too many groups"):
                 await joining
             hosted.resume()
+
+    run(story)
+
+
+def test_a_join_that_begins_after_the_loss_does_not_wait() -> None:
+    async def story() -> None:
+        hosted = Hosted()
+        async with hosted.connect() as ann:
+            joining = ann.join("g")
+            hosted.links[1].cut()
+            with pytest.raises(SessionLost):
+                await joining.open()
 
     run(story)
 

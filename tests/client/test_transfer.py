@@ -113,25 +113,31 @@ def test_all_at_once_one_founds_and_the_others_load() -> None:
 
 
 class Stuck(Member):
-    """Yields forever, so that its death always comes midway."""
+    """Once it is stuck it yields for ever, so that its death always comes midway."""
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    is_stuck = True
+
+    async def _for_ever(self) -> AsyncIterator[bytes]:
         while True:
             yield bytes(1000)
 
     def save(self) -> Any:
         self.saves += 1
-        return self._chunks()
+        return self._for_ever() if self.is_stuck else list(self.state)
 
 
-def test_the_provider_dies_midway_and_another_one_provides_from_the_beginning() -> None:
-    """Scenario 18."""
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_provider_dies_midway_and_another_one_provides_from_the_beginning(others: int) -> None:
+    """Scenario 18. If nobody else has the state, the joiner founds it anew."""
 
     async def story() -> None:
         hosted = Hosted()
-        ann, bob = await start(hosted, 1, Stuck), None
-        (ann,) = ann
-        await ann.session.send("g", b"x")
+        ann = Stuck(await hosted.connect().open())
+        await ann.join()
+        ann.is_stuck = False
+        old = await start(hosted, others)
+        ann.is_stuck = True
+        await (await ann.session.send("g", b"x"))
         bob = Member(await hosted.connect().open())
         interrupted: list[str] = []
 
@@ -151,10 +157,11 @@ def test_the_provider_dies_midway_and_another_one_provides_from_the_beginning() 
         await joining
         assert len(interrupted) == 1
         assert "is gone" in interrupted[0]
-        assert bob.state == [], "nobody is left who had it: the joiner founds it anew"
+        assert bob.state == [b"x"] * others
+        assert bob.loads == 1 + others
         await bob.session.send("g", b"y")
         await bob.reaches(b"y")
-        await close([ann, bob])
+        await close([ann, bob, *old])
 
     run(story)
 
@@ -245,6 +252,31 @@ def test_a_large_state_is_streamed_in_flat_memory_while_messages_go_on() -> None
         await bob.reaches(b"end")
         assert [int(data.rstrip(b"\0")) for data in bob.state[:-1]] == list(range(8, taken[0] + 1, 8))
         await ann.reaches(b"end")
+        assert ann.state == bob.state
+        await close([ann, bob])
+
+    run(story)
+
+
+def test_a_provider_that_is_far_behind_can_still_provide() -> None:
+    """Its window is full of what it did not take; acknowledgements must come through all the same."""
+
+    async def story() -> None:
+        hosted = Hosted()
+        ann = Member(await hosted.connect(window=64 * 1024).open())
+        ann.group = await ann.session.join("g", state=ann.transfer).open()
+        ann.state = [bytes(PACK_BYTES)] * 40
+        bob = Member(await hosted.connect().open())
+        joining = asyncio.ensure_future(bob.join())
+        await turns(50)
+        await bob.session.send_many("g", [b"%d" % number + bytes(1000) for number in range(500)])
+        await turns(50)
+        ann.reading = asyncio.ensure_future(ann.read())
+        await joining
+        await bob.session.send("g", b"end")
+        for member in (ann, bob):
+            await member.reaches(b"end")
+        assert len(ann.state) == 541
         assert ann.state == bob.state
         await close([ann, bob])
 
@@ -371,7 +403,7 @@ def test_the_only_member_that_reloads_keeps_its_own() -> None:
         await turns()
         assert not await ann.group.reload()
         assert ann.state == [b"x"]
-        (bob,) = [Member(await hosted.connect().open())]
+        bob = Member(await hosted.connect().open())
         ann.reading = asyncio.ensure_future(ann.read())
         await bob.join()
         assert bob.state == [b"x"]

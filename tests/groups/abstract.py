@@ -112,12 +112,12 @@ class Daemon:
                 case GroupLeft() | GroupRefused():
                     self.streams[output.process].append(output)
 
-    def append(self, process: int, address: bytes, service: Service, payload: bytes) -> Delivered:
+    def append(self, process: int, address: bytes, service: Service, *payloads: bytes) -> Delivered:
         """The next entry of the ring's log is mine."""
-        self.counter += 1
+        first, self.counter = self.counter + 1, self.counter + len(payloads)
         place = Place(len(self.ring.log) + 1, 0)
         sender = ProcessId(self.id, process)
-        run = Delivered(sender, address, service, self.counter, [payload], self.ring.view.id, Phase.REGULAR, place, False, 0, 0)
+        run = Delivered(sender, address, service, first, payloads, self.ring.view.id, Phase.REGULAR, place, False, 0, 0)
         self.ring.log.append(run)
         return run
 
@@ -130,6 +130,13 @@ class Daemon:
         assert message.bound_to in (None, self.ring.view.id)
         self.append(CONTROL_PROCESS, CONTROL_ADDRESS, Service.AGREED, message.payload)
         return True
+
+    def order_control_together(self) -> None:
+        """Send all that waits in one datagram."""
+        self.collect()
+        waiting, self.outbox = self.outbox, []
+        assert all(message.bound_to is None for message in waiting)
+        self.append(CONTROL_PROCESS, CONTROL_ADDRESS, Service.AGREED, *(message.payload for message in waiting))
 
     def send(self, process: int, *groups: str, service: Service = Service.AGREED, to: Address | None = None) -> Delivered | None:
         """Send if the lane is open; what was sent."""

@@ -54,6 +54,38 @@ def test_a_join_shows_at_its_place_to_all_members_and_to_nobody_else() -> None:
     assert order.daemons["c"].streams[1] == []
 
 
+def test_requests_of_one_datagram_are_one_change_of_each_group() -> None:
+    """A thousand processes that join at once are not told of a thousand views of up to a thousand names each."""
+    order, (a, b, _) = together(joined="ab")
+    daemon = order.daemons["a"]
+    crowd = [daemon.connect(number) for number in range(2, 40)]
+    for process in crowd:
+        daemon.layer.join(process.number, "red")
+        daemon.layer.join(process.number, "blue")
+    daemon.layer.leave(1, "red")
+    daemon.order_control_together()
+    order.settle()
+    view = views(order.daemons["b"], 1)[-1]
+    assert (view.joined, view.left, view.members) == (tuple(crowd), (a,), tuple(sorted([*crowd, b])))
+    assert (view.cause.what, view.cause.process) == ("joins and leaves", None)
+    assert len(views(order.daemons["b"], 1)) == 2
+    assert [len(views(daemon, process.number, name)) for process in crowd for name in ("red", "blue")] == [1] * 2 * len(crowd)
+    assert judge(order.history()) == []
+
+
+def test_who_joins_and_leaves_in_one_datagram_was_never_there() -> None:
+    order, _ = together(joined="a")
+    daemon = order.daemons["b"]
+    for name in ("red", "blue"):
+        daemon.layer.join(1, name)
+        daemon.layer.leave(1, name)
+    daemon.order_control_together()
+    order.settle()
+    assert len(views(order.daemons["a"], 1)) == 1
+    assert daemon.streams[1] == []
+    assert all(group_id("blue") not in one.layer.table.groups for one in order.daemons.values())
+
+
 def test_a_lost_node_gives_one_transitional_and_one_regular_view_and_spares_other_groups() -> None:
     order, (a, b, c) = together(joined="abc")
     order.daemons["a"].layer.join(1, "blue")

@@ -83,6 +83,8 @@ asyncio.run(main())
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux can wait for a process that is nobody's child")
 def test_the_child_ends_with_its_program_and_leaves_gracefully(tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+
     async def story() -> None:
         cluster = Cluster(tmp_path)
         async with cluster.node("ann") as ann:
@@ -104,10 +106,11 @@ def test_the_child_ends_with_its_program_and_leaves_gracefully(tmp_path: Path) -
             assert "leave" in str(ann.view.cause)
 
     asyncio.run(story())
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def start_program(cluster: Cluster) -> subprocess.Popen[str]:
     group = cluster.group
     arguments = (str(cluster.directory / "eve"), group.address, str(group.data_port), str(group.control_port))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(cluster.directory / "temporary")}
     return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, env=environment)

@@ -92,7 +92,7 @@ class SocketLink(asyncio.Protocol):
         if self._seal is not None:
             opened = self._unseal(self._seal, data)
             if isinstance(opened, Rejection):
-                self._end(f"{opened.why} (is the key the same on both sides?)")
+                self._end(opened.why)
                 return
             data = opened
         frames = self._reader.feed(data)
@@ -127,11 +127,12 @@ class SocketLink(asyncio.Protocol):
     def _end(self, why: str) -> None:
         if self._lost:
             return
-        self._lost = why
+        is_stranger = self._seal is not None and not self._seal.is_confirmed
+        self._lost = f"{why} (is the key the same on both sides?)" if is_stranger else why
         if self._transport is not None:
             self._transport.close()
         if self._on_lost is not None:
-            self._on_lost(why)
+            self._on_lost(self._lost)
 
 
 async def link_to_unix(path: str | None) -> SocketLink:

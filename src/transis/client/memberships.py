@@ -73,6 +73,7 @@ class Memberships:
         self._by_name: dict[str, Membership] = {}
         self._by_group: dict[GroupId, Membership] = {}
         self._routes: dict[bytes, Routes] = {}
+        self._failure: Callable[[], TransisError] | None = None
 
     # --- what the application asks for ------------------------------------------------------------------------------
 
@@ -82,6 +83,8 @@ class Memberships:
             if not known.is_leaving:
                 raise UsageError(f"this session joined {name!r} already: use that group, or another session")
             await known.until_left()
+        if self._failure is not None:
+            raise self._failure()
         membership = Membership(name, inlet)
         self._by_name[name] = membership
         self._by_group[membership.group] = membership
@@ -133,6 +136,8 @@ class Memberships:
         return any(one.inlet is inlet for one in self._by_name.values())
 
     def lose(self, failure: Callable[[], TransisError]) -> None:
+        """The session is over: whoever waits is told, and whoever comes."""
+        self._failure = failure
         for membership in list(self._by_name.values()):
             membership.answer(failure)
             self._forget(membership)

@@ -35,6 +35,7 @@ from transis.model.service import Service
 from transis.wire.rejection import Rejection
 from transis.wire.session import (
     SESSION_VERSION,
+    TOO_SLOW,
     Answer,
     Ask,
     Bye,
@@ -60,9 +61,6 @@ Failure = Callable[[], TransisError]
 
 CLOSE_SECONDS: Final = 5.0
 """How long a close waits for the node to take what was sent last. It is sent after that as well, if the node lives."""
-
-TOO_SLOW: Final = "too slow: "
-"""How a node begins the reason when it ends the session of a client that does not take its messages."""
 
 ATTEMPTS: Final = 1 << 32
 """Attempts of one member to get a state; the next time it joins it counts on above them."""
@@ -186,8 +184,8 @@ class Session(Generic[T]):
     def private(self) -> MessageStream[T]:
         """Messages to this process by its private name.
 
-        A program that never looks here is not stopped by those who write to it: until it does, what is more than half of the window
-        is dropped, and counted in `statistics`.
+        A program that never looks here is not stopped by those who write to it: until it does, what is more than half of the
+        window is dropped, and counted in `statistics`.
         """
         if self._private is None:
             self._private = MessageStream(self._private_inlet, self.codec)

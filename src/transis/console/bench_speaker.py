@@ -103,6 +103,7 @@ class Speaker:
         self._is_over = False
         self.lasts = 0
         self.lost = 0
+        self.view_changes = 0
         self.taken = 0
         self.batches = 0
         self.latency = Samples()
@@ -117,10 +118,12 @@ class Speaker:
     async def take_all(self) -> None:
         """Until everybody's last message."""
         async for event in self._group.batches():
-            if isinstance(event, Batch):
-                self._take(event)
-                if self.lasts == self._job.nodes:
-                    return
+            if not isinstance(event, Batch):
+                self.view_changes += 1
+                continue
+            self._take(event)
+            if self.lasts == self._job.nodes:
+                return
 
     def _take(self, batch: Batch[bytes]) -> None:
         payloads, first, sender = batch.payloads, batch.first, batch.sender
@@ -213,7 +216,8 @@ async def _run() -> None:
         await sending
         await taking
         statistics = (await session.statistics())["node"]
-        tell({"result": figures | {"lost": speaker.lost, "gso": statistics["gso"], "gro": statistics["gro"]}, "node": statistics})
+        figures |= {"lost": speaker.lost, "view_changes": speaker.view_changes}
+        tell({"result": figures | {name: statistics[name] for name in ("gso", "gro", "retransmitted", "overflows", "pauses")}})
         await next_order(orders)
 
 

@@ -85,6 +85,18 @@ class _Waiting(NamedTuple):
     request: Request
 
 
+class _Change(NamedTuple):
+    """What the requests of one run did to a group, at the place of the last of them.
+
+    Requests that come in one datagram are shown as one change: a thousand processes that join at once would otherwise be told of
+    a thousand views, each with up to a thousand names.
+    """
+
+    group: Group
+    place: Place
+    cause: GroupCause
+
+
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
     round that is under way. `_wanted` is what local processes asked for, ahead of the order: a second join is refused at once.
@@ -206,6 +218,7 @@ class GroupLayer:
         if run.address != CONTROL_ADDRESS or run.service is Service.BASIC:
             self._reject(Rejection("control", "a control message that is not addressed or ordered as one"))
             return
+        changed: dict[GroupId, _Change] = {}
         for index, payload in enumerate(run.payloads, run.place.index):
             message = decode_control(payload)
             if isinstance(message, Rejection):
@@ -213,9 +226,11 @@ class GroupLayer:
             elif isinstance(message, Announcement):
                 self._announced(run.process.node, message, Place(run.place.seq, index))
             else:
-                self._requested(ProcessId(run.process.node, message.process), message, Place(run.place.seq, index))
+                self._requested(ProcessId(run.process.node, message.process), message, Place(run.place.seq, index), changed)
+        for change in sorted(changed.values(), key=lambda change: (change.place, change.group.id)):
+            self._show(change)
 
-    def _requested(self, process: ProcessId, request: Request, place: Place) -> None:
+    def _requested(self, process: ProcessId, request: Request, place: Place, changed: dict[GroupId, _Change]) -> None:
         if self._exchange is not None:
             self._keep(process, request)
             return
@@ -223,7 +238,9 @@ class GroupLayer:
             return  # A request of a node that does not come along would leave a ghost (traps 2).
         touched = self._apply(process, request)
         if self._transitional is None:
-            self._show(touched, place, GroupCause(_WORDS[type(request)], process))
+            for group in touched:
+                cause = GroupCause(_SEVERAL) if group.id in changed else GroupCause(_WORDS[type(request)], process)
+                changed[group.id] = _Change(group, place, cause)
         else:
             self.table.forget_finished(touched)
 
@@ -257,10 +274,10 @@ class GroupLayer:
             self.table.join(process, group, request.name)
         return [self.table.groups[group]]
 
-    def _show(self, touched: list[Group], place: Place, cause: GroupCause) -> None:
-        for group in touched:
-            self._dismiss(group, group.members, "left")
-        self._install_due(touched, place, cause)
+    def _show(self, change: _Change) -> None:
+        group, place, cause = change
+        self._dismiss(group, group.members, "left")
+        self._install_due([group], place, cause)
 
     # --- the exchange -----------------------------------------------------------------------------------------------
 
@@ -428,5 +445,6 @@ class GroupLayer:
         assert self._exchange is not None or not self._waiting_basic
 
 
+_SEVERAL: Final = "joins and leaves"
 _WORDS: Final = {JoinRequest: "join", LeaveRequest: "leave", DisconnectRequest: "disconnect"}
 _SAME_HASH: Final = "another group has the same hash and came first by name: choose another name"

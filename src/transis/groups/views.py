@@ -19,6 +19,8 @@ def next_regular(group: Group, view_id: GroupViewId, cause: GroupCause, primary:
     """The regular view that is due, or None if members have nothing to be told."""
     members = tuple(sorted(group.members))
     in_force = group.in_force
+    if in_force is None and not members:
+        return None
     if in_force is None:
         return GroupView(group.id, group.name, view_id, members, members, (), origins(group, members), cause, primary)
     assert group.regular is not None

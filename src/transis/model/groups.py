@@ -53,14 +53,17 @@ class GroupViewId(NamedTuple):
 
 
 class GroupCause(NamedTuple):
-    """Why a group view exists: a process joined, left or was disconnected, or the configuration changed for its own cause."""
+    """Why a group view exists: a process joined, left or was disconnected; several did, in one datagram; or the configuration
+    changed for its own cause."""
 
     what: str
     process: ProcessId | None = None
     configuration: Cause | None = None
 
     def __str__(self) -> str:
-        return f"{self.what} of {self.process}" if self.process is not None else f"{self.what}: {self.configuration}"
+        if self.process is not None:
+            return f"{self.what} of {self.process}"
+        return f"{self.what}: {self.configuration}" if self.configuration is not None else self.what
 
 
 class Origin(NamedTuple):

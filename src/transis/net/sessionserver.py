@@ -27,6 +27,7 @@ from transis.net.sessionlink import SLICE, Patience, SessionLink, log
 from transis.stack.sessions import SessionHost
 from transis.wire.rejection import Rejection
 from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
+from transis.wire.session import Goodbye
 
 UNIX_PATH_MAX: Final = 107
 """Bytes of a socket's path: the kernel has room for 108 with the end mark."""
@@ -185,11 +186,16 @@ class SessionServer:
         process = link.process
         if process is not None and self._sessions.pop(process, None) is not None:
             if not link.is_ending:
-                log.info("session %s ended: its connection was closed", link)
+                log.info("session %s ended: %s", link, self._untold(process) or "its connection was closed")
             self.host.forget(self.now(), process)
             self.worked()
         if not self._links:
             self._empty.set()
+
+    def _untold(self, process: int) -> str:
+        """Why a session is over whose client took nothing any more, not even its Goodbye."""
+        left = self.host.take(process) if process in self.host.over() else []
+        return next((parcel.frame.why for parcel in left if isinstance(parcel.frame, Goodbye)), "")
 
     def keeps(self, more: int) -> bool:
         self._unfinished += more

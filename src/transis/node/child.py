@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Final
 
 from transis.model.errors import TransisError
@@ -60,6 +61,8 @@ class Child:
             return Ended(why)
         finally:
             await self._node.close("its program went")
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(begin.socket))  # A program that was killed cannot do it.
 
     async def _obey(self) -> None:
         while line := await self._reader.readline():
@@ -80,11 +83,9 @@ class Child:
 
 def tell(line: Up) -> None:
     """A program that is gone does not read; the end of standard input tells us so."""
-    try:
+    with suppress(BrokenPipeError):
         sys.stdout.buffer.write(encode_line(line))
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        pass
 
 
 async def _run() -> None:

@@ -62,7 +62,7 @@ class ChildNode:
         loop = asyncio.get_running_loop()
         self._id: asyncio.Future[NodeId] = loop.create_future()
         self._end: asyncio.Future[str] = loop.create_future()
-        self._directory = tempfile.mkdtemp(prefix="transis-")
+        self._directory = tempfile.mkdtemp(prefix="transis-node-")
         try:
             pipe = asyncio.subprocess.PIPE
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}

@@ -71,16 +71,26 @@ class Seat:
     # --- from the client --------------------------------------------------------------------------------------------
 
     def take_in(self, frames: list[ClientFrame | None]) -> None:
-        """None is the end: the client closed the link."""
-        for frame in frames:
-            if frame is None:
-                self.abort()
-            elif self.process is not None:
-                if not self.is_ending:
-                    self._server.host.receive(self._server.now(), self.process, frame)
-            elif isinstance(frame, Hello):
-                self._introduce(frame)
+        """None is the end: the client closed the link. What goes wrong here ends this session and no other, as on a socket."""
+        try:
+            for frame in frames:
+                self._take(frame)
+        except Exception:
+            log.exception("session %s failed and is ended; this is a bug", self)
+            self.abort()
         self._server.worked()
+
+    def _take(self, frame: ClientFrame | None) -> None:
+        if frame is None:
+            self.abort()
+        elif self.is_ending:
+            return
+        elif self.process is not None:
+            self._server.host.receive(self._server.now(), self.process, frame)
+        elif isinstance(frame, Hello):
+            self._introduce(frame)
+        else:
+            self.refuse("a session begins with Hello")
 
     def _introduce(self, hello: Hello) -> None:
         try:

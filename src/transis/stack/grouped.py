@@ -26,7 +26,7 @@ from transis.model.contract import (
     Refused,
 )
 from transis.model.errors import UsageError
-from transis.model.groups import Address, GroupId, GroupOutput
+from transis.model.groups import Address, GroupDelivered, GroupId, GroupOutput
 from transis.model.ids import NodeId, ViewId
 from transis.model.limits import RUN_MESSAGES_MAX
 from transis.model.service import Service
@@ -142,15 +142,16 @@ class GroupedNode:
                 return
 
     def _carry(self, output: NodeOutput) -> None:
+        if type(output) is Delivered:  # Most outputs are messages, and a match is not free.
+            if output.process.number != CONTROL_PROCESS:
+                self._out.append(output)
+            self._groups.delivered(output)
+            self._take_from_groups()
+            return
         match output:
             case Configure():
                 self._out.append(output)
                 self._groups.configure(output.view)
-                self._take_from_groups()
-            case Delivered():
-                if output.process.number != CONTROL_PROCESS:
-                    self._out.append(output)
-                self._groups.delivered(output)
                 self._take_from_groups()
             case Originated(ids) | Refused(ids):
                 if ids.process != CONTROL_PROCESS:
@@ -160,7 +161,9 @@ class GroupedNode:
 
     def _take_from_groups(self) -> None:
         for output in self._groups.take_outputs():
-            if isinstance(output, ControlMessage):
+            if type(output) is GroupDelivered:
+                self._out.append(output)
+            elif isinstance(output, ControlMessage):
                 self._control.append(output)
             elif isinstance(output, Settled):
                 self._to_open = output.view

@@ -50,12 +50,12 @@ class Hearing:
     def hear(self, now: int, events: Sequence[HostEvent]) -> None:
         me, frame = self._me, self._frame
         for event in events:
-            if isinstance(event, GroupDelivered):
+            if type(event) is GroupDelivered:
                 if not frame.add(event):
                     self._close_frame(now)
                     frame.begin(event, self._configuration or event.run.view)
-            elif isinstance(event, Delivered):
-                if event.process.node == me:
+            elif type(event) is Delivered:
+                if event.process.node is me or event.process.node == me:
                     self._delivered_own(event)
             else:
                 self._close_frame(now)

@@ -30,11 +30,12 @@ from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, Us
 from transis.model.ids import NodeId, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
+from transis.stack.freshness import Freshness
 from transis.stack.identity import Identity, Stage
 from transis.totem.engine import Engine, Packet
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.control import decode_control, encode_control
-from transis.wire.envelope import Opener, Sealer, transmitter_tag
+from transis.wire.envelope import Opener, Sealer, counter_of, transmitter_tag
 from transis.wire.header import KIND_DATA
 from transis.wire.packets import Beacon, ControlPacket, Join, Probe
 from transis.wire.parts import PartAssembler
@@ -66,6 +67,8 @@ class Node:
         self._engine = Engine(self._config, self.id, ring_seq)
         self._sealer = Sealer(config.cluster, self.id, key)
         self._opener = Opener(config.cluster, key)
+        self._is_sealed = key is not None
+        self._freshness = Freshness()
         self._parts = PartAssembler()
         self._assembler = Assembler()
         self._counters: Counter[int] = Counter()
@@ -175,7 +178,7 @@ class Node:
             if body[:1] == _DATA:
                 data.append(body)
             else:
-                packet = self._decode(transmitter, body)
+                packet = self._decode(transmitter, body, counter_of(datagram))
                 if packet is not None:
                     packets.append(packet)
         if data:
@@ -185,7 +188,7 @@ class Node:
             packets[:0] = bursts
         return packets
 
-    def _decode(self, transmitter: bytes, body: bytes) -> Packet | None:
+    def _decode(self, transmitter: bytes, body: bytes, counter: int) -> Packet | None:
         whole = self._parts.feed(transmitter, body)
         if whole is None:
             return None
@@ -193,12 +196,15 @@ class Node:
         if isinstance(packet, Rejection):
             self._reject(packet)
             return None
-        return packet if isinstance(packet, Token) else self._screen(transmitter, packet)
+        return packet if isinstance(packet, Token) else self._screen(transmitter, packet, counter)
 
-    def _screen(self, transmitter: bytes, packet: ControlPacket) -> Packet | None:
+    def _screen(self, transmitter: bytes, packet: ControlPacket, counter: int) -> Packet | None:
         """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
         if isinstance(packet, Join | Beacon | Probe) and transmitter_tag(packet.sender) != transmitter:
             self._reject(Rejection("sender", f"a packet that names {packet.sender} was sent by somebody else"))
+            return None
+        if self._is_sealed and isinstance(packet, Join | Beacon) and not self._freshness.is_news(transmitter, counter):
+            self._reject(Rejection("replayed", f"a packet of {packet.sender} that is not newer than what it said before"))
             return None
         passes, answer = self._identity.inspect(packet)
         if answer is not None:

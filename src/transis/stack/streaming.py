@@ -76,12 +76,12 @@ class OpenFrame:
         self._put(run)
 
     def _put(self, run: Delivered) -> None:
-        payloads, place, new = self._payloads, run.place, run.payloads
-        before = len(payloads)
-        payloads.extend(new.copies() if isinstance(new, Payloads) else map(bytes, new))
-        count = len(payloads) - before
+        place, new = run.place, run.payloads
+        copies = new.copies() if isinstance(new, Payloads) else list(map(bytes, new))
+        count = len(copies)
+        self._payloads += copies
         self._next += count
-        self._cost += (len(payloads[-1]) if count == 1 else sum(map(len, payloads[before:]))) + MESSAGE_COST * count
+        self._cost += (len(copies[0]) if count == 1 else sum(map(len, copies))) + MESSAGE_COST * count
         self._stretches.append(Stretch(place[0], place[1], count))
 
     def close(self) -> Parcel:

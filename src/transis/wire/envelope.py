@@ -50,6 +50,11 @@ def transmitter_tag(node: NodeId) -> bytes:
     return sha256(struct.pack(">H", len(name)) + name + struct.pack(">QQ", node.incarnation, node.boot)).digest()[:16]
 
 
+def counter_of(datagram: bytes) -> int:
+    """The transmitter's count of what it sent, of a datagram that opened."""
+    return int.from_bytes(datagram[_TAG_END:ENVELOPE_SIZE])
+
+
 def cluster_number(cluster: str) -> int:
     return int.from_bytes(sha256(cluster.encode()).digest()[:8])
 

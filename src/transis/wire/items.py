@@ -131,11 +131,14 @@ def endings(run: Run, position: int, bounds: Sequence[int]) -> Iterator[tuple[in
     """
     done = 0
     datagram = 0
-    while done < run.count:
-        datagram = bisect_left(bounds, position + run.end_of(done), datagram)
-        if datagram == len(bounds):
+    length, count, datagrams = run.length, run.count, len(bounds)
+    while done < count:
+        next_end = position + (length * (done + 1) if length else run.end_of(done))
+        datagram = bisect_left(bounds, next_end, datagram)
+        if datagram == datagrams:
             return
-        end = run.ended_by(bounds[datagram] - position)
+        reach = bounds[datagram] - position
+        end = min(count, reach // length) if length else run.ended_by(reach)
         yield datagram, done, end
         done = end
 

@@ -72,8 +72,10 @@ class Payloads(Sequence[memoryview]):
         whole, length = self._stream.obj, self._run.length
         if not length or not isinstance(whole, bytes):
             return list(map(bytes, self))
-        starts = range(self._position + self._first * length, self._position + self._end * length, length)
-        return [whole[start : start + length] for start in starts]
+        start = self._position + self._first * length
+        if self._end - self._first == 1:
+            return [whole[start : start + length]]
+        return [whole[at : at + length] for at in range(start, self._position + self._end * length, length)]
 
     def _cut(self, message: int) -> memoryview:
         start = self._run.end_of(message - 1) if message else 0
@@ -147,39 +149,44 @@ class _Placer:
     def place_run(self, run: Run, position: int) -> int:
         """Deliver what of the run has arrived; how many messages that is."""
         done = 0
+        process, stream = ProcessId(self._context.sender, run.process), self.stream
         for datagram, first, end in endings(run, position, self._bounds):
-            self._deliver(run, datagram, first, Payloads(self.stream, position, run, first, end))
+            self._deliver(run, process, datagram, first, Payloads(stream, position, run, first, end), end - first)
             done = end
         return done
 
     def place_message(self, run: Run, payload: memoryview, position: int) -> None:
         """Deliver one message that ends at `position`, put together from fragments."""
+        process = ProcessId(self._context.sender, run.process)
         for datagram, first, _ in endings(run, position, self._bounds):
-            self._deliver(run, datagram, first, (payload,))
+            self._deliver(run, process, datagram, first, (payload,), 1)
 
-    def _deliver(self, run: Run, datagram: int, first: int, payloads: Sequence[memoryview]) -> None:
+    def _deliver(
+        self, run: Run, process: ProcessId, datagram: int, first: int, payloads: Sequence[memoryview], count: int
+    ) -> None:
+        """Called for every datagram of a busy ring: the tuples are made without their constructors, which cost twice as much."""
         if run.service > self._strongest:
             raise _Malformed("class")
         if datagram != self._datagram:
             self._datagram, self._rank = datagram, 0
-        burst, sender, view, phase, early = self._context
-        place = Place(burst.first_seq + datagram, self._rank)
-        self._rank += len(payloads)
-        self.delivered.append(
-            Delivered(
-                ProcessId(sender, run.process),
-                run.address,
-                run.service,
-                run.first_counter + first,
-                payloads,
-                view,
-                phase,
-                place,
-                early,
-                burst.header.time_us,
-                burst.header.timestamp,
-            )
+        burst, _, view, phase, early = self._context
+        header, counter = burst.header, run.first_counter + first
+        place = tuple.__new__(Place, (burst.first_seq + datagram, self._rank))
+        self._rank += count
+        fields = (
+            process,
+            run.address,
+            run.service,
+            counter,
+            payloads,
+            view,
+            phase,
+            place,
+            early,
+            header.time_us,
+            header.timestamp,
         )
+        self.delivered.append(tuple.__new__(Delivered, fields))
 
 
 class Assembler:

@@ -1,7 +1,8 @@
 """One view per change: groups that something happened to are told once, the others see nothing.
 
 1. A configuration that loses daemons gives a transitional view to each group that lost members here, at once, and to no other.
-2. A join, leave or disconnection gives one regular view, which tells of that process and nobody else.
+2. A join, leave or disconnection gives one regular view, which tells of that process and nobody else. Several that came in one
+   datagram give one view together.
 3. A regular configuration gives at most one regular view to a group, and none if nothing changed for it.
 """
 
@@ -34,6 +35,9 @@ def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], f
     if view.cause.process is not None:
         _one_process(change, findings)
         return
+    if view.cause.configuration is None:
+        _several_processes(change, findings)
+        return
     if change.own is not None and view.cause.configuration != change.own.cause:
         _tell(change, f"its cause is {view.cause}, but that of its configuration is {change.own.cause}", findings)
     if before is not None and before.id.configuration.is_regular and not view.joined and not view.left:
@@ -50,6 +54,16 @@ def _one_process(change: Change, findings: Findings) -> None:
     expected = (process, ()) if view.cause.what == "join" else ((), process)
     if (view.joined, view.left) != expected:
         _tell(change, f"for the {view.cause} it tells that {several(view.joined)} joined and {several(view.left)} left", findings)
+    _after_a_regular(change, findings)
+
+
+def _several_processes(change: Change, findings: Findings) -> None:
+    if not change.view.joined and not change.view.left:
+        _tell(change, "it tells of nobody", findings)
+    _after_a_regular(change, findings)
+
+
+def _after_a_regular(change: Change, findings: Findings) -> None:
     if change.before is not None and not change.before.id.configuration.is_regular:
         _tell(change, f"it follows the transitional {change.before.id}, which only a configuration ends", findings)
 
