@@ -43,6 +43,8 @@ COMMAND: Final = (sys.executable, "-P", "-m", "transis.node.child")
 """-P: what lies in the current directory is not imported in place of what is meant."""
 PACKAGES: Final = Path(__file__).resolve().parents[2]
 """Where this package was found, so that the child finds the same one."""
+TEMPORARY_BYTES_MAX: Final = 70
+"""Bytes of a directory in which a private one with a socket still has a path that the kernel takes (107 bytes)."""
 LEAVE_SECONDS: Final = 15.0
 """A child that has not ended so long after it was told to leave is killed. A leave takes about a second."""
 
@@ -62,7 +64,7 @@ class ChildNode:
         loop = asyncio.get_running_loop()
         self._id: asyncio.Future[NodeId] = loop.create_future()
         self._end: asyncio.Future[str] = loop.create_future()
-        self._directory = tempfile.mkdtemp(prefix="transis-node-")
+        self._directory = tempfile.mkdtemp(prefix="transis-node-", dir=_place_for_a_socket())
         try:
             pipe = asyncio.subprocess.PIPE
             environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
@@ -184,3 +186,9 @@ def _paths() -> list[str]:
 
 def _how_it_ended(code: int) -> str:
     return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code} and without a word"
+
+
+def _place_for_a_socket() -> str:
+    """Where temporary files go, unless that is too deep for the path of a Unix socket."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(usual)) <= TEMPORARY_BYTES_MAX else "/tmp"

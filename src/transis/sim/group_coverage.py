@@ -17,6 +17,7 @@ EXPECTED: Final = (
     "view by join",
     "view by leave",
     "view by disconnect",
+    "view by joins and leaves",
     "view by configuration",
     "transitional view",
     "regular view in a transitional configuration",

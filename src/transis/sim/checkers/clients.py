@@ -3,7 +3,7 @@
 1. A stream has, in order, the group views, messages and last words that one process got. Messages are runs of the node's own
    deliveries; only basic ones that waited are known by their ids alone.
 2. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
-   group view at a node, with the view and the regular view that were in force there.
+   group view at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
 3. After a Gap nothing is known of views in force: the streams are cut there, and what would span the cut is left out.
 """
 
@@ -72,6 +72,11 @@ class Change(NamedTuple):
     @property
     def witness(self) -> tuple[NodeId, int]:
         return (self.life.node, self.event.lseq)
+
+
+def tells_who_is_there(life: Life) -> bool:
+    """Does the trace say who connects and who is gone? If not, silence may mean either."""
+    return any(isinstance(event, ClientLife) for event in life.events)
 
 
 class Crowd:
@@ -156,9 +161,9 @@ def _changes(life: Life) -> Iterator[Change]:
                 base = view if view.id.is_regular else base
             case GroupConf(view=view, processes=processes):
                 group = view.group
-                before = in_force.get(group) if inside.get(group) else None
+                before = in_force.get(group) if not inside.get(group, set()).isdisjoint(processes) else None
                 yield Change(life, event, before, regular.get(group) if before is not None else None, configuration, base)
-                inside.setdefault(group, set()).update(processes)
+                inside[group] = set(processes)
                 in_force[group] = view
                 if view.id.configuration.is_regular:
                     regular[group] = view

@@ -11,7 +11,7 @@ from __future__ import annotations
 from transis.model.groups import GroupId, GroupView
 from transis.model.ids import ViewId
 from transis.model.view import View
-from transis.sim.checkers.clients import Change, Crowd
+from transis.sim.checkers.clients import Change, Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
@@ -27,7 +27,8 @@ def check(crowd: Crowd, findings: Findings) -> None:
         else:
             _transitional(change, findings)
     for life in crowd.lives:
-        _Losses(life, findings).read()
+        if tells_who_is_there(life):
+            _Losses(life, findings).read()
 
 
 def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:

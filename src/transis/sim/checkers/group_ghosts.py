@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from transis.model.groups import GroupId
 from transis.model.ids import NodeId, ProcessId
-from transis.sim.checkers.clients import Change, Client, Crowd
+from transis.sim.checkers.clients import Change, Client, Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
@@ -57,6 +57,12 @@ def _by_their_nodes_word(change: Change, connected: dict[NodeId, frozenset[int] 
 
 
 def _at_rest(crowd: Crowd, findings: Findings) -> None:
+    living = [life for life in crowd.lives if not life.ended]
+    if any(life.gapped for life in living):
+        findings.pending += 1
+        return
+    if not all(map(tells_who_is_there, living)):
+        return
     lives = {life.node: life for life in crowd.lives}
     last = {client.id: _last(client) for client in crowd.clients if _is_there(lives[client.node], client)}
     members: dict[GroupId, list[ProcessId]] = {}
@@ -76,7 +82,7 @@ def _at_rest(crowd: Crowd, findings: Findings) -> None:
 
 def _is_there(life: Life, client: Client) -> bool:
     gone = any(isinstance(event, ClientLife) and event[2:] == (client.id.number, False) for event in life.events)
-    return not gone and not life.gapped and not life.ended
+    return not gone and not life.ended
 
 
 def _last(client: Client) -> dict[GroupId, GroupConf]:

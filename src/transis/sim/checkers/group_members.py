@@ -15,7 +15,7 @@ from typing import Final
 from transis.model.groups import GroupId
 from transis.model.ids import NodeId, ProcessId
 from transis.model.service import Service
-from transis.sim.checkers.clients import Crowd
+from transis.sim.checkers.clients import Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
@@ -41,10 +41,10 @@ class _Filter:
         self._life = life
         self._findings = findings
         self._closed = closed
-        self._told = any(isinstance(event, ClientLife) for event in life.events)
+        self._told = tells_who_is_there(life)
         self._inside: dict[int, set[GroupId]] = {}
         self._gone: set[int] = set()
-        self._silent: dict[int, Delivery] = {}
+        self._silent: dict[int, str] = {}
         self._fresh: dict[int, Delivery] = {}
         self._waiting: dict[tuple[ProcessId, int], Delivery] = {}
 
@@ -95,11 +95,13 @@ class _Filter:
         if run is None or run.count != waited.count:
             self._broken(f"{self._life.node} handed over {waited.sender}:{waited.first}, which was not waiting", lseq)
             return
+        self._meet(waited.processes)
         self._unexpected(run, dict.fromkeys(waited.processes, waited.groups), self._expected(run), lseq)
 
     def _compare(self, run: Delivery, claim: Recipients, lseq: int) -> None:
         self._findings.checked += run.count * len(claim)
         self._waiting.pop((run.process, run.first), None)
+        self._meet(claim)
         expected = self._expected(run)
         if claim != expected:
             self._unexpected(run, claim, expected, lseq)
@@ -140,14 +142,21 @@ class _Filter:
         if self._told:
             self._broken(f"{self._name(process)} did not get {self._words(run)}, which was for it", run.lseq, run)
         else:
-            self._silent.setdefault(process, run)
-            self._inside.pop(process, None)
+            self._falls_silent(process, self._words(run))
+
+    def _meet(self, processes: Recipients | tuple[int, ...]) -> None:
+        """Where nobody says who connects, a process is there from the first thing that it gets."""
+        for process in () if self._told else processes:
+            self._inside.setdefault(process, set())
+
+    def _falls_silent(self, process: int, missed: str) -> None:
+        self._silent.setdefault(process, missed)
+        self._inside.pop(process, None)
 
     def _heard(self, processes: Recipients | tuple[int, ...], lseq: int) -> None:
         for process in processes:
             if process in self._silent:
-                missed = self._silent.pop(process)
-                self._broken(f"{self._name(process)} is there, but did not get {self._words(missed)}", lseq, missed)
+                self._broken(f"{self._name(process)} is there, but did not get {self._silent.pop(process)}", lseq)
             if process in self._gone:
                 self._broken(f"{self._name(process)} was told something after it had gone", lseq)
 
@@ -184,7 +193,9 @@ class _Filter:
                 event.lseq,
             )
         for process, groups in sorted(self._inside.items()):
-            if view.group in groups and process not in shown:
+            if view.group in groups and process not in shown and not self._told:
+                self._falls_silent(process, f"{view.id} of {view.name}")
+            elif view.group in groups and process not in shown:
                 self._broken(
                     f"{self._name(process)} is not in {view.id} of {view.name} and was not told that it left", event.lseq
                 )

@@ -1,0 +1,71 @@
+"""Verdicts on groups where evidence is missing: what cannot be known is pending, never broken; what is known still counts."""
+
+from functools import cache
+
+from transis.model.service import Service
+from transis.sim.checkers import GROUP_PROPERTIES, check, check_groups
+from transis.sim.run import simulate
+from transis.trace.events import ClientDelivery, ClientLife, Delivery, Event, Gap, Handed, History, NodeTrace
+
+
+@cache
+def recorded() -> History:
+    return simulate(5, nodes=4, groups=True).history
+
+
+def without(history: History, kind: type[Event]) -> History:
+    """The events keep their numbers: deliveries are pointed at by them."""
+    kept = [NodeTrace(node, [event for event in events if not isinstance(event, kind)]) for node, events in history.nodes]
+    return history._replace(nodes=kept)
+
+
+def test_a_history_without_clients_is_not_judged_by_their_properties() -> None:
+    history = simulate(5, nodes=3).history
+    assert not set(check(history).verdicts) & set(GROUP_PROPERTIES)
+    assert {verdict.verdict for verdict in check_groups(history).verdicts.values()} == {"not exercised"}
+
+
+def test_every_property_is_judged_where_there_are_clients() -> None:
+    verdicts = check(recorded()).verdicts
+    assert {name: verdicts[name].verdict for name in GROUP_PROPERTIES} == dict.fromkeys(GROUP_PROPERTIES, "held")
+
+
+def test_a_gap_leaves_what_it_touches_pending() -> None:
+    history = recorded()
+    for place, (node, events) in enumerate(history.nodes):
+        middle = len(events) // 2
+        hole = Gap(events[middle].lseq, events[middle].time_us, events[middle].lseq, events[middle + 3].lseq)
+        cut = NodeTrace(node, [*events[:middle], hole, *events[middle + 4 :]])
+        outcome = check_groups(history._replace(nodes=[*history.nodes[:place], cut, *history.nodes[place + 1 :]]))
+        assert outcome.broken == (), [violation.explanation for violation in outcome.violations]
+        assert "group_members_only" in outcome.pending
+
+
+def test_an_open_history_is_not_broken() -> None:
+    history = recorded()._replace(closed=False)
+    cut = [NodeTrace(node, events[: len(events) * 2 // 3]) for node, events in history.nodes]
+    assert check_groups(history._replace(nodes=cut)).broken == ()
+
+
+def test_where_nobody_says_who_connects_silence_is_no_proof_but_a_later_word_is() -> None:
+    """The last thing that a process gets may be missing because it is gone; one in the middle may not."""
+    history = without(recorded(), ClientLife)
+    assert "group_members_only" not in check_groups(history).broken
+    node, events = next((node, events) for node, events in history.nodes if len(ordered_handings(events)) > 2)
+    found = ordered_handings(events)
+    assert "group_members_only" in check_groups(taken_back(history, node, *found[0])).broken
+
+
+def ordered_handings(events: list[Event]) -> list[tuple[ClientDelivery, Handed]]:
+    """What processes of one set got that they were obliged to get; several such events, so that the first is not the last."""
+    basic = {event.lseq for event in events if isinstance(event, Delivery) and event.service is Service.BASIC}
+    handings = [(event, event.handed[0]) for event in events if isinstance(event, ClientDelivery) and len(event.handed) == 1]
+    obliged = [(event, handed) for event, handed in handings if not basic.issuperset(handed.runs)]
+    return [one for one in obliged if one[1].processes == obliged[-1][1].processes]
+
+
+def taken_back(history: History, gone_from: object, event: ClientDelivery, handed: Handed) -> History:
+    nodes = [
+        NodeTrace(node, [other for other in events if node != gone_from or other is not event]) for node, events in history.nodes
+    ]
+    return history._replace(nodes=nodes)
