@@ -1,0 +1,99 @@
+"""A network that falls apart and comes together again: both sides go on, and merge in one view, with traffic all the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.real.listeners import Listener, Traffic
+from tests.real.notes import Heard
+from tests.real.site import LAN, LOOPBACK, MESH, Site, Way, tell
+from tests.real.test_faults import progress
+from transis.client import View
+
+FOUR = ("ann", "bob", "cid", "dan")
+FIVE = (*FOUR, "eve")
+WAYS = {"loopback": LOOPBACK, "loopback-mesh": MESH, "lan": LAN}
+
+
+async def resident_of_each(site: Site, *labels: str) -> list[Listener]:
+    return [await site.resident(label) for label in labels]
+
+
+def regular_views(one: Listener) -> list[View]:
+    return [entry for entry in one.heard if not isinstance(entry, Heard) and entry.id.configuration.is_regular]
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+def test_two_halves_go_on_and_merge_under_traffic(tmp_path: Path, way: Way) -> None:
+    """The merged view says who comes from which side; nobody is told of the other side's messages."""
+
+    async def story(site: Site) -> None:
+        await site.gather(*FOUR)
+        ann, bob, cid, dan = everybody = await resident_of_each(site, *FOUR)
+        await site.meet(*everybody)
+        async with Traffic(everybody):
+            await progress(site, everybody)
+            await site.part("cid", "dan")
+            await site.together("ann", "bob")
+            await site.together("cid", "dan")
+            await site.meet(ann, bob)
+            await site.meet(cid, dan)
+            await progress(site, everybody)
+            await site.mend()
+            await site.together(*FOUR)
+            await site.meet(*everybody)
+            await progress(site, everybody)
+        merged = regular_views(ann)[-1]
+        assert sorted(origin.members for origin in merged.merged_from) == [(ann.process, bob.process), (cid.process, dan.process)]
+        await site.finish()
+
+    tell(tmp_path, story, way, FOUR)
+
+
+def test_a_lan_that_parts_again_and_again(tmp_path: Path) -> None:
+    """Ports move to the other bridge and back faster than rings settle; at last they are left in peace."""
+
+    async def story(site: Site) -> None:
+        await site.gather(*FOUR)
+        everybody = await resident_of_each(site, *FOUR)
+        await site.meet(*everybody)
+        async with Traffic(everybody):
+            for side in (("ann",), ("bob", "cid"), ("dan",), ("ann", "dan")):
+                await progress(site, everybody[:2], 5)
+                await site.part(*side)
+                await site.together(*side)
+                await site.mend()
+        await site.together(*FOUR)
+        await site.meet(*everybody)
+        await site.finish()
+
+    tell(tmp_path, story, LAN, FOUR)
+
+
+@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, way: Way) -> None:
+    async def story(site: Site) -> None:
+        await site.gather(*FIVE, settings={"node": {"quorum": list(FIVE)}})
+        everybody = await resident_of_each(site, *FIVE)
+        await site.meet(*everybody)
+        assert all(one.view is not None and one.view.primary is True for one in everybody)
+        await site.part("ann", "eve")
+        await site.together("ann", "eve")
+        await site.together("bob", "cid", "dan")
+        few, many = [everybody[0], everybody[4]], everybody[1:4]
+        await site.meet(*few)
+        await site.meet(*many)
+        assert [one.view.primary for one in few if one.view is not None] == [False, False]
+        assert [one.view.primary for one in many if one.view is not None] == [True, True, True]
+        assert [(await site.daemons[label].ask("status"))["view"]["primary"] for label in ("ann", "bob")] == [False, True]
+        for one in everybody:
+            await one.chat(1)
+        await site.mend()
+        await site.together(*FIVE)
+        await site.meet(*everybody)
+        assert all(one.view is not None and one.view.primary is True for one in everybody)
+        await site.finish("group_primary")
+
+    tell(tmp_path, story, way, FIVE)
