@@ -74,6 +74,7 @@ class Daemon:
             self.outbox = [message for message in self.outbox if message.bound_to is None]
         self.recorder.observe(0, Configure(view))
         self.layer.configure(view)
+        self._finish()
         self.collect()
 
     def deliver(self, run: Delivered, phase: Phase) -> None:
@@ -81,7 +82,12 @@ class Daemon:
         if run.process.number != CONTROL_PROCESS:
             self.recorder.observe(0, run)
         self.layer.delivered(run)
+        self._finish()
         self.collect()
+
+    def _finish(self) -> None:
+        while self.layer.is_busy:
+            self.layer.go_on()
 
     def advance(self, upto: int) -> None:
         while self.position < upto:

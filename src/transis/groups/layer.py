@@ -10,11 +10,14 @@ runs for local processes, and control messages for the engine's control lane. Ru
 3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane was held, and basic
    ones wait (traps 40).
 4. What the order carries, this file survives: a peer's bytes are decoded or counted.
+5. What concerns all groups is done in slices, `go_on` by `go_on`: with ten thousand of them it takes longer than a token may
+   be away, so in between the node attends to its ring. Nothing else may be handed in before it is done.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from transis.groups.encoding import (
@@ -64,6 +67,15 @@ WAITING_JOINS_MAX: Final = 65_536
 """Joins that wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
 
 
+SLICE_GROUPS: Final = 64
+"""Groups that are looked at before the node may attend to its ring: a few milliseconds, with all that comes of their views."""
+
+Steps = Iterator[None]
+"""Work that stops between its slices."""
+
+_DONE: Final = object()
+
+
 class ControlMessage(NamedTuple):
     """For the control lane; `bound_to` a configuration if it means nothing in another."""
 
@@ -102,7 +114,9 @@ class GroupLayer:
     round that is under way. `_wanted` is what local processes asked for, ahead of the order: a second join is refused at once.
     """
 
-    def __init__(self, me: NodeId, quorum: frozenset[str] = frozenset(), identify: Identify = group_id) -> None:
+    def __init__(
+        self, me: NodeId, quorum: frozenset[str] = frozenset(), identify: Identify = group_id, slice_groups: int = SLICE_GROUPS
+    ) -> None:
         self.me = me
         self.table = Table()
         self.rejections: Counter[str] = Counter()
@@ -118,6 +132,8 @@ class GroupLayer:
         self._waiting_joins = 0
         self._waiting_basic: list[Delivered] = []
         self._waiting_bytes = 0
+        self._slice = slice_groups
+        self._steps: Steps | None = None
         self._out: list[LayerOutput] = []
 
     # --- what local processes ask for -------------------------------------------------------------------------------
@@ -175,14 +191,29 @@ class GroupLayer:
     def configure(self, view: View) -> None:
         self._router.forget()
         if view.id.is_regular:
-            self._configure_regular(view)
+            self._begin(self._configure_regular(view))
         else:
             assert self._view is not None
             assert view.regular == self._view.id
             self._transitional = view
-            self._lose(AT_CONFIGURATION)
+            self._begin(self._lose(AT_CONFIGURATION))
 
-    def _configure_regular(self, view: View) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Not done with what was handed in last."""
+        return self._steps is not None
+
+    def _begin(self, steps: Steps) -> None:
+        assert self._steps is None, "one thing after the other"
+        self._steps = steps
+        self.go_on()
+
+    def go_on(self) -> None:
+        """One slice more of what is under way."""
+        if self._steps is not None and next(self._steps, _DONE) is _DONE:
+            self._steps = None
+
+    def _configure_regular(self, view: View) -> Steps:
         """Nothing to exchange if all come from one configuration in which everything was settled: their tables are equal."""
         unfinished = self._exchange is not None
         if unfinished:
@@ -194,15 +225,16 @@ class GroupLayer:
             return
         for group in self.table.in_order():
             self._dismiss(group, group.members, "left")
-        self._install_due(self.table.in_order(), AT_CONFIGURATION, GroupCause("configuration", None, view.cause))
+        yield from self._install_due(self.table.in_order(), AT_CONFIGURATION, GroupCause("configuration", None, view.cause))
         self._out.append(Settled(view.id))
 
     def delivered(self, run: Delivered) -> None:
         """A run at its place, or a basic one before it."""
+        assert self._steps is None, "one thing after the other"
         assert self._view is not None
         assert run.view == self._view.id
         if run.process.number == CONTROL_PROCESS:
-            self._control_run(run)
+            self._begin(self._control_run(run))
         elif run.address and self._exchange is None:
             self._route(run)
         elif run.address:
@@ -214,7 +246,7 @@ class GroupLayer:
 
     # --- control messages -------------------------------------------------------------------------------------------
 
-    def _control_run(self, run: Delivered) -> None:
+    def _control_run(self, run: Delivered) -> Steps:
         if run.address != CONTROL_ADDRESS or run.service is Service.BASIC:
             self._reject(Rejection("control", "a control message that is not addressed or ordered as one"))
             return
@@ -224,11 +256,11 @@ class GroupLayer:
             if isinstance(message, Rejection):
                 self._reject(message)
             elif isinstance(message, Announcement):
-                self._announced(run.process.node, message, Place(run.place.seq, index))
+                yield from self._announced(run.process.node, message, Place(run.place.seq, index))
             else:
                 self._requested(ProcessId(run.process.node, message.process), message, Place(run.place.seq, index), changed)
         for change in sorted(changed.values(), key=lambda change: (change.place, change.group.id)):
-            self._show(change)
+            yield from self._show(change)
 
     def _requested(self, process: ProcessId, request: Request, place: Place, changed: dict[GroupId, _Change]) -> None:
         if self._exchange is not None:
@@ -274,14 +306,14 @@ class GroupLayer:
             self.table.join(process, group, request.name)
         return [self.table.groups[group]]
 
-    def _show(self, change: _Change) -> None:
+    def _show(self, change: _Change) -> Steps:
         group, place, cause = change
         self._dismiss(group, group.members, "left")
-        self._install_due([group], place, cause)
+        yield from self._install_due([group], place, cause)
 
     # --- the exchange -----------------------------------------------------------------------------------------------
 
-    def _announced(self, node: NodeId, part: Announcement, place: Place) -> None:
+    def _announced(self, node: NodeId, part: Announcement, place: Place) -> Steps:
         if self._exchange is None:
             self._reject(Rejection("stale", "an announcement that nobody waits for"))
             return
@@ -289,9 +321,9 @@ class GroupLayer:
         if rejection is not None:
             self._reject(rejection)
         elif self._exchange.is_complete:
-            self._complete(self._exchange, place)
+            yield from self._complete(self._exchange, place)
 
-    def _complete(self, exchange: Exchange, place: Place) -> None:
+    def _complete(self, exchange: Exchange, place: Place) -> Steps:
         """Adopt what all announced, replay what was asked meanwhile, and show each changed group once."""
         assert self._view is not None
         before, self._exchange = self.table, None
@@ -300,14 +332,16 @@ class GroupLayer:
         for one in merged.dismissed:
             self._dismissed_by_name(one, before)
         self._replay(self._take_waiting())
+        yield
         choose_in_force(merged, before, self._view.cause)
+        yield
         for group in before.in_order():
             self._dismiss_from_old(group)
-        self._install_due(self.table.in_order(), place, GroupCause("configuration", None, self._view.cause))
+        yield from self._install_due(self.table.in_order(), place, GroupCause("configuration", None, self._view.cause))
         if self._transitional is None:
             self._out.append(Settled(self._view.id))
         else:
-            self._lose(place)
+            yield from self._lose(place)
         basics, self._waiting_basic, self._waiting_bytes = self._waiting_basic, [], 0
         for run in basics:
             self._route(run)
@@ -357,7 +391,7 @@ class GroupLayer:
 
     # --- views ------------------------------------------------------------------------------------------------------
 
-    def _lose(self, place: Place) -> None:
+    def _lose(self, place: Place) -> Steps:
         """A transitional configuration: groups that lose members are told who comes along, the others see nothing."""
         view = self._transitional
         assert view is not None
@@ -366,11 +400,13 @@ class GroupLayer:
         cause = GroupCause("configuration", None, view.cause)
         primary = is_primary(self._quorum, view.nodes)
         groups = self.table.in_order()
-        for group in groups:
+        for number, group in enumerate(groups, 1):
             due = next_transitional(group, nodes, GroupViewId(view.id, self._place_of_loss(group, place)), cause, primary)
             if due is not None:
                 group.enter_transitional(due)
                 self._emit_view(group)
+            if number % self._slice == 0:
+                yield
         self._router.forget()
         self.table.forget_finished(groups)
 
@@ -381,15 +417,17 @@ class GroupLayer:
             return place
         return Place(AT_CONFIGURATION.seq, fingerprint(group.in_force.id))
 
-    def _install_due(self, groups: list[Group], place: Place, cause: GroupCause) -> None:
+    def _install_due(self, groups: list[Group], place: Place, cause: GroupCause) -> Steps:
         view = self._view
         assert view is not None
         primary = is_primary(self._quorum, view.nodes)
-        for group in groups:
+        for number, group in enumerate(groups, 1):
             due = next_regular(group, GroupViewId(view.id, place), cause, primary)
             if due is not None:
                 group.install(due)
                 self._emit_view(group)
+            if number % self._slice == 0:
+                yield
         self._router.forget()
         self.table.forget_finished(groups)
 
@@ -436,6 +474,9 @@ class GroupLayer:
         return self._view is not None and self._exchange is None
 
     def check(self) -> None:
+        """Assert what holds between two things that were handed in, not between slices of one."""
+        if self.is_busy:
+            return
         self.table.check()
         if self._view is not None and self.is_settled:
             nodes = frozenset((self._transitional or self._view).nodes)

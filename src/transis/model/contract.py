@@ -159,6 +159,12 @@ class Transmit(NamedTuple):
     datagrams: Sequence[bytes]
 
 
+class Reach(NamedTuple):
+    """From here on RING means who has these addresses. Ahead of the view itself, which may have to wait on its way up."""
+
+    addresses: tuple[str, ...]
+
+
 class Delivered(NamedTuple):
     """A run of messages, all ending in one datagram, as it left the engine and was put together again.
 
@@ -179,5 +185,5 @@ class Delivered(NamedTuple):
     timestamp: int
 
 
-NodeOutput = Accepted | Transmit | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
+NodeOutput = Accepted | Transmit | Reach | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
 """What a node hands to its driver, carried out in list order."""

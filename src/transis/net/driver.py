@@ -28,6 +28,7 @@ from transis.model.contract import (
     Originated,
     Persist,
     Port,
+    Reach,
     Refused,
     Room,
     Stopped,
@@ -223,6 +224,8 @@ class Driver:
             self._wakes += 1
             self.node.wake(now)
             self._carry_out()
+            if self.node.is_busy:
+                break  # Sockets first, then another slice of what the groups have to do.
 
     def _now(self) -> int:
         """The time to tell the node, at every one of its doors: without the pauses of this process."""
@@ -298,9 +301,11 @@ class Driver:
     def _configure(self, output: Configure) -> None:
         self.view = output.view
         if output.view.id.is_regular:
-            self._transport.install(member.address for member in output.view.members)
             self._room.set()
         self._events.append(output)
+
+    def _reach(self, output: Reach) -> None:
+        self._transport.install(output.addresses)
 
     def _make_room(self, output: Room) -> None:
         self._room.set()
@@ -337,6 +342,7 @@ class Driver:
 _CARRY: Final[dict[type[GroupedOutput], Callable[[Driver, Any], None]]] = {
     Transmit: Driver._transmit,
     Persist: Driver._persist,
+    Reach: Driver._reach,
     Delivered: Driver._tell,
     Configure: Driver._configure,
     Refused: Driver._tell,

@@ -24,6 +24,7 @@ from transis.model.contract import (
     Originated,
     Persist,
     Port,
+    Reach,
     Refused,
     Room,
     Stopped,
@@ -293,6 +294,9 @@ class Host:
     def _transmit(self, life: Life, output: Transmit) -> None:
         self._world.transmit(self, output)
 
+    def _reach(self, life: Life, output: Reach) -> None:
+        """Nothing to set up: on the simulated LAN a multicast is heard by all, members or not."""
+
     def _persist(self, life: Life, output: Persist) -> None:
         self.disk.write(Write(output.ticket, output.key, output.value))
         self._world.sync(self, life)
@@ -344,6 +348,7 @@ class Host:
 
 _CARRY: Final[dict[type[NodeOutput | GroupOutput], Callable[[Host, Life, Any], None]]] = {
     Transmit: Host._transmit,
+    Reach: Host._reach,
     Persist: Host._persist,
     Accepted: Host._accepted,
     Originated: Host._recorded,

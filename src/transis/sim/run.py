@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Final
 
 from transis.model.config import Config
 from transis.sim.broken import broken_engine
@@ -83,13 +84,18 @@ def simulate(seed: int, plan: Plan | None = None, broken: str = "", nodes: int |
     return run.judged(broken)
 
 
+SLICE_GROUPS: Final = 2
+"""Groups that a simulated node looks at in one go: so few that its groups are often behind its ring, as those of a real node are
+only with thousands."""
+
+
 def node_of(plan: Plan) -> NodeFactory:
     """What the plan's hosts run: a node with groups if there are client processes, else one without."""
     return _grouped_node if plan.has_groups else Node
 
 
 def _grouped_node(config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> GroupedNode:
-    return GroupedNode(config, stored, boot, key, frozenset(config.quorum))
+    return GroupedNode(config, stored, boot, key, frozenset(config.quorum), slice_groups=SLICE_GROUPS)
 
 
 def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) -> World:

@@ -3,7 +3,8 @@
 Rules of this file:
 1. What the engine hands out passes through the groups in its order, and their outputs stand behind what caused them.
 2. A configuration's application lane is opened when the groups are settled in it, and never for a configuration that is over.
-3. The groups' own messages travel on the control lane and are nobody else's business: the driver sees neither them nor their ids.
+3. Work on thousands of groups is done in slices. What the ring hands up meanwhile waits, in its order; what it sends does not.
+4. The groups' own messages travel on the control lane and are nobody else's business: the driver sees neither them nor their ids.
    An announcement whose configuration ended is dropped here or refused by the engine; the groups make a new one.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
-from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
+from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
 from transis.model.config import Config
 from transis.model.contract import (
     Configure,
@@ -23,7 +24,9 @@ from transis.model.contract import (
     Originated,
     OutboundRun,
     Port,
+    Reach,
     Refused,
+    Stopped,
 )
 from transis.model.errors import UsageError
 from transis.model.groups import Address, GroupDelivered, GroupId, GroupOutput
@@ -51,9 +54,12 @@ class GroupedNode:
         boot: int,
         key: bytes | None = None,
         quorum: frozenset[str] = frozenset(),
+        slice_groups: int = SLICE_GROUPS,
     ) -> None:
         self._node = Node(config, stored, boot, key, lane_opened_from_above=True)
-        self._groups = GroupLayer(self._node.id, quorum)
+        self._groups = GroupLayer(self._node.id, quorum, slice_groups=slice_groups)
+        self._late: deque[Configure | Delivered | Stopped] = deque()
+        self._busy_since = 0
         self._control: deque[ControlMessage] = deque()
         self._control_counter = 0
         self._to_open: ViewId | None = None
@@ -70,8 +76,13 @@ class GroupedNode:
         self._follow(now)
 
     def wake(self, now: int) -> None:
-        self._node.wake(now)
-        self._follow(now)
+        """Timers of the node first; then, if the groups are busy, one slice of their work."""
+        if not self.is_busy or self._node.deadline() <= now:
+            self._node.wake(now)
+            self._follow(now)
+        if self.is_busy:
+            self._work_on()
+            self._follow(now)
 
     def persisted(self, now: int, ticket: int) -> None:
         self._node.persisted(now, ticket)
@@ -82,7 +93,12 @@ class GroupedNode:
         self._follow(now)
 
     def deadline(self) -> int:
-        return self._node.deadline()
+        return self._busy_since if self.is_busy else self._node.deadline()
+
+    @property
+    def is_busy(self) -> bool:
+        """The groups have work for another turn. Until it is done they are behind the ring, whose application lane stays shut."""
+        return self._groups.is_busy
 
     def outputs(self) -> list[GroupedOutput]:
         outputs, self._out = self._out, []
@@ -138,10 +154,28 @@ class GroupedNode:
             for output in self._node.outputs():
                 self._carry(output)
             self._take_from_groups()
+            if self.is_busy:
+                self._busy_since = now
             if not self._open(now) and not self._submit_control(now):
                 return
 
+    def _work_on(self) -> None:
+        """One slice; when the groups are done with what they had, the next of what came meanwhile."""
+        self._groups.go_on()
+        self._take_from_groups()
+        while self._late and not self.is_busy:
+            self._carry_up(self._late.popleft())
+
     def _carry(self, output: NodeOutput) -> None:
+        """What goes up stays in its order; while the groups are busy it waits for them. Whom RING means does not wait."""
+        if isinstance(output, Configure) and output.view.id.is_regular:
+            self._out.append(Reach(tuple(member.address for member in output.view.members)))
+        if self._groups.is_busy and isinstance(output, Configure | Delivered | Stopped):
+            self._late.append(output)
+        else:
+            self._carry_up(output)
+
+    def _carry_up(self, output: NodeOutput) -> None:
         if type(output) is Delivered:  # Most outputs are messages, and a match is not free.
             if output.process.number != CONTROL_PROCESS:
                 self._out.append(output)
@@ -172,6 +206,8 @@ class GroupedNode:
 
     def _open(self, now: int) -> bool:
         """Several configurations may have passed in one turn: only the last one's lane is there to be opened."""
+        if self.is_busy:
+            return False
         view, self._to_open = self._to_open, None
         if view is None or view != self._groups.current:
             return False
@@ -232,3 +268,4 @@ class GroupedNode:
     def check(self) -> None:
         self._node.check()
         self._groups.check()
+        assert self.is_busy or not self._late
