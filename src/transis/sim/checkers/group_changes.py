@@ -15,7 +15,7 @@ from transis.sim.checkers.clients import Change, Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
-from transis.trace.events import ClientLeft, ClientLife, Conf, End, Event, Fault, Gap, GroupConf, NoteEvent
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf
 
 
 def check(crowd: Crowd, findings: Findings) -> None:
@@ -28,7 +28,7 @@ def check(crowd: Crowd, findings: Findings) -> None:
             _transitional(change, findings)
     for life in crowd.lives:
         if tells_who_is_there(life):
-            _Losses(life, findings).read()
+            _Losses(life, findings, crowd.closed).read()
 
 
 def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:
@@ -88,11 +88,13 @@ def _lost(view: GroupView, configuration: View) -> bool:
 
 
 class _Losses:
-    """Transitional configurations of one life, and the groups that must hear of each before anything else happens."""
+    """Transitional configurations of one life, and the groups that must hear of each before the order goes on there. Meanwhile
+    processes may go, and applications submit: a node with many groups tells them in slices."""
 
-    def __init__(self, life: Life, findings: Findings) -> None:
+    def __init__(self, life: Life, findings: Findings, closed: bool) -> None:
         self._life = life
         self._findings = findings
+        self._closed = closed
         self._in_force: dict[GroupId, GroupView] = {}
         self._inside: dict[GroupId, set[int]] = {}
         self._due: dict[GroupId, GroupView] = {}
@@ -103,13 +105,17 @@ class _Losses:
             match event:
                 case End():
                     return  # It died, or stopped, before it could tell.
-                case Fault() | NoteEvent():
-                    pass
                 case GroupConf():
                     self._group_conf(event)
-                case _:
+                case Conf():
                     self._judge()
+                    self._conf(event)
+                case Delivery() | ClientDelivery():
+                    self._judge()
+                case _:
                     self._other(event)
+        if self._closed:
+            self._judge()
 
     def _group_conf(self, event: GroupConf) -> None:
         group = event.view.group
@@ -117,14 +123,16 @@ class _Losses:
         self._in_force[group] = event.view
         self._inside.setdefault(group, set()).update(event.processes)
 
+    def _conf(self, event: Conf) -> None:
+        view = event.view
+        if not view.id.is_regular:
+            self._configuration = event
+            lost = {group: known for group, known in self._in_force.items() if _lost(known, view)}
+            self._due = {group: known for group, known in lost.items() if self._inside.get(group)}
+            self._findings.checked += len(self._due)
+
     def _other(self, event: Event) -> None:
         match event:
-            case Conf(view=view) if not view.id.is_regular:
-                self._configuration = event
-                self._due = {
-                    group: known for group, known in self._in_force.items() if self._inside.get(group) and _lost(known, view)
-                }
-                self._findings.checked += len(self._due)
             case ClientLeft(process=process, group=group, refused=False):
                 self._inside.get(group, set()).discard(process)
             case ClientLife(process=process, connected=False):
@@ -137,7 +145,8 @@ class _Losses:
                 pass
 
     def _judge(self) -> None:
-        for view in self._due.values():
+        due = [view for group, view in self._due.items() if self._inside.get(group)]
+        for view in due:
             assert self._configuration is not None
             self._findings.broken(
                 f"{self._life.node}: {self._configuration.view.id} lost members of {view.id} of {view.name}, "
