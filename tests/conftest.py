@@ -1,10 +1,12 @@
-"""What all tests share: the hypothesis profiles and the flag that rewrites worked examples.
+"""What all tests share: the hypothesis profiles, the flag that rewrites worked examples, and that Ctrl-C works.
 
 `ci` is the default and draws the same examples every time, so that a red test is red for everybody; `explore` draws
 fresh ones (`HYPOTHESIS_PROFILE=explore`). Neither has a deadline: no test here asserts a wall-clock time.
 """
 
 import os
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,12 @@ settings.register_profile(
 )
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_configure() -> None:
+    """Whoever is started in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -15,7 +15,7 @@ from transis.model.config import MS, SECOND, Config, Timing, Window
 from transis.model.contract import Port
 from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.sim.episodes import draw_schedule
-from transis.sim.faults import Crash, Heal, Partition, Schedule
+from transis.sim.faults import Heal, Partition, Schedule
 from transis.sim.group_episodes import draw_strikes
 from transis.sim.host import Machine
 from transis.sim.network import Climate
@@ -82,21 +82,17 @@ def draw_groups(seed: int, nodes: int | None = None) -> Plan:
         quorum=stream.pick((0, len(plan.names), stream.between(1, len(plan.names)))),
     )
     if len(plan.names) > MANY:
-        return replace(_for_many(plan, streams["exchanges"]), clients=clients)
+        return replace(_for_many(plan), clients=clients)
     strikes = draw_strikes(streams["exchanges"], plan.names, plan.config, plan.safety_us)
     schedule = tuple(sorted(plan.schedule + strikes, key=lambda entry: entry[0]))
     return replace(plan, clients=clients, schedule=schedule)
 
 
-def _for_many(plan: Plan, stream: Stream) -> Plan:
-    """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a few faults must do."""
+def _for_many(plan: Plan) -> Plan:
+    """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a partition must do."""
     timing = replace(plan.config.timing, join_coalesce_us=plan.config.timing.join_us, gather_min_us=50 * MS)
     halves = (plan.names[::2], plan.names[1::2])
-    schedule: Schedule = (
-        (plan.safety_us // 2, Partition(halves)),
-        (plan.safety_us * 5 // 8, Crash(stream.pick(plan.names))),
-        (plan.safety_us * 3 // 4, Heal()),
-    )
+    schedule: Schedule = ((plan.safety_us // 2, Partition(halves)), (plan.safety_us * 3 // 4, Heal()))
     return replace(plan, config=replace(plan.config, timing=timing), schedule=schedule, turns_max=TURNS_MAX_OF_MANY)
 
 
