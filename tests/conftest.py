@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def pytest_configure() -> None:
-    """Whoever is started in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt."""
+    """Whoever is started in the background of a shell ignores Ctrl-C, and so would the commands that tests interrupt."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
