@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -11,8 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon.running import RunningDaemon, Site, opened_site
+from tests.daemon.running import PATIENCE_S, RunningDaemon, Site, opened_site
+from transis.client import Message, connect
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
+from transis.model.errors import ConnectError
+from transis.model.service import Service
+from transis.net.keys import new_key, write_key
 from transis.wire.session import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
 
 
@@ -81,6 +86,29 @@ def test_a_client_connects_joins_and_shows_in_the_status(site: Site) -> None:
         assert "orders" in site.run("groups", "--admin", str(ann.admin)).stdout
         assert ann.ask("status")["sessions"] == 1
     assert "ended" in ann.log.until("session .*ended")
+
+
+def test_a_client_on_another_host_needs_the_key(site: Site) -> None:
+    """Over TCP everything is sealed: with the key it is the same session, with another one it is none."""
+    key, port = new_key(), free_port()
+    write_key(site.directory / "key", key)
+    security = f'key_file = "{site.directory / "key"}"\n'
+    site.start("ann", security=security, sessions=f'tcp = "127.0.0.1:{port}"\n').ready()
+
+    async def talk() -> bytes:
+        async with connect(host=f"127.0.0.1:{port}", key=key) as session, session.join("orders") as group:
+            await (await group.send(b"from afar", Service.SAFE))
+            async for event in group:
+                if isinstance(event, Message):
+                    return bytes(event.data)
+        raise AssertionError("the stream ended before the message came")
+
+    async def try_another_key() -> None:
+        await connect(host=f"127.0.0.1:{port}", key=new_key()).open()
+
+    assert asyncio.run(asyncio.wait_for(talk(), PATIENCE_S)) == b"from afar"
+    with pytest.raises(ConnectError, match="key"):
+        asyncio.run(asyncio.wait_for(try_another_key(), PATIENCE_S))
 
 
 def test_the_service_manager_is_told(site: Site) -> None:
