@@ -136,7 +136,7 @@ def idle(
 
 def _check(option: str, given: float, low: float, high: float) -> None:
     if not low <= given <= high:
-        raise wrong(option, given, f"must be {low:g} to {high:g}")
+        raise wrong(option, given, f"must be {low:.10g} to {high:.10g}")
 
 
 def _carry_out(name: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from transis.console.printing import complain
 from transis.console.showing import Showing, showing_for
 from transis.console.watching import Watch
 from transis.console.workplace import Workplace
+from transis.model.errors import ConfigError
 
 EXAMPLES = """Examples:
 
@@ -72,7 +73,7 @@ def up(
         place.leave(keep=code != 0)
         if code:
             complain("up", f"logs and settings stay in {place.path}")
-    except (ClusterError, OSError) as error:
+    except (ClusterError, ConfigError, OSError) as error:
         complain("up", error)
         raise typer.Exit(UNABLE) from None
     raise typer.Exit(code)

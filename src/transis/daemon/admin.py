@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from transis import __version__
 from transis.daemon.loading import renamed
 from transis.daemon.logs import LOGGER, set_level
 from transis.daemon.reports import Report, Reports
@@ -165,6 +166,9 @@ class Admin:
             return {"ok": True} | self._do(request)
         except (UsageError, ConfigError) as error:
             return _wrong(str(error))
+        except Exception:  # Whoever only asks must not be told that the daemon ended, and the node goes on.
+            LOGGER.exception("a question was not answered by a bug in transis %s, the node goes on", __version__)
+            return _wrong(f"a bug in transis {__version__}, the log of the daemon has it: please report it")
 
     def _do(self, request: Request) -> Report:
         match request:

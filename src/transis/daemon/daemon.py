@@ -21,6 +21,7 @@ from typing import Final
 from transis import __version__
 from transis.daemon.admin import Admin, Faults
 from transis.daemon.figures import Figures
+from transis.daemon.loading import renamed
 from transis.daemon.logs import LOGGER, NodeLog, say, start_logging
 from transis.daemon.metrics import Metrics
 from transis.daemon.notify import ServiceManager
@@ -46,6 +47,8 @@ LOOK_S: Final = 1.0
 LEFT, FAILED, UNABLE = 0, 1, 2
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MINUTE_US: Final = 60 * SECOND
+FIELDS: Final = {"group": "network.group", "port": "network.port", "state directory": "node.state"}
+"""What a node cannot open, and what the settings file calls it."""
 
 
 def run_daemon(plan: Plan) -> int:
@@ -152,7 +155,10 @@ class Daemon:
         plan = self._plan
         wrap = self._make_cuttable if plan.settings.admin.allow_faults else None
         make_sink = self._make_sink if plan.trace is not None else None
-        return open_node(plan.opening, self._hear, make_sink=make_sink, on_note=self._note, wrap=wrap)
+        try:
+            return open_node(plan.opening, self._hear, make_sink=make_sink, on_note=self._note, wrap=wrap)
+        except ConfigError as error:
+            raise renamed(error, FIELDS.get(error.field, error.field)) from error
 
     def _make_cuttable(self, transport: Severable) -> CuttableTransport:
         self._transport = CuttableTransport(transport)

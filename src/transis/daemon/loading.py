@@ -30,6 +30,9 @@ WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
 NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "window": (int,)}
 """Sections that are made of numbers only, and of which kinds."""
 
+KINDS: Final = {"str": 'text in quotes, like "ann"', "int": "a whole number", "bool": "true or false", "array": "a list, like [\"ann\"]"}
+"""What msgspec calls the kinds of values, in words."""
+
 _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 
 
@@ -105,7 +108,8 @@ def _check_names(tables: Mapping[str, Any]) -> None:
             if name not in known[section]:
                 raise _unknown(f"{section}.{name}", value, known[section], _misplaced(name, known))
             if section in NUMBERS and (isinstance(value, bool) or not isinstance(value, NUMBERS[section])):
-                raise ConfigError(f"{section}.{name}", _shown(value), "must be a number")
+                kind = "a number" if float in NUMBERS[section] else "a whole number"
+                raise ConfigError(f"{section}.{name}", _shown(value), f"must be {kind}")
 
 
 def _misplaced(name: str, known: Mapping[str, Iterable[str]]) -> str:
@@ -136,8 +140,16 @@ def _wrong_value(tables: Mapping[str, Any], message: str) -> ConfigError:
         elif isinstance(given, list) and part.isdigit():
             given = given[int(part)]
     choices = _choices(path)
-    allowed = f"must be one of {', '.join(choices)}" if choices else match["what"].replace("Expected", "must be")
+    allowed = f"must be one of {', '.join(choices)}" if choices else _in_plain_words(match["what"])
     return ConfigError(path, _shown(given), allowed)
+
+
+def _in_plain_words(what: str) -> str:
+    """Who writes a settings file need not know what Python calls things."""
+    if "matching regex" in what:
+        return 'must be three octal digits as text, like "0660"'
+    expected = what.partition(", got")[0].replace("Expected", "must be")
+    return re.sub("`([a-z]+)`", lambda kind: KINDS.get(kind[1], kind[0]), expected)
 
 
 def _choices(path: str) -> tuple[str, ...]:

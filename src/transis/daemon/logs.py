@@ -41,8 +41,9 @@ def start_logging(level: str, *, json: bool, stream: TextIO | None = None) -> No
     """All lines of this process go to stderr, where an operator's service manager collects them."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if json else TextLines())
-    LOGGER.handlers[:] = [handler]
-    LOGGER.propagate = False
+    for logger in (LOGGER, logging.getLogger("asyncio")):
+        logger.handlers[:] = [handler]
+        logger.propagate = False
     set_level(level)
 
 

@@ -17,11 +17,11 @@ from typing import Final
 from transis.daemon.loading import profile_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
 from transis.daemon.paths import admin_beside, default_state
-from transis.daemon.settings import KB, MB, Settings
+from transis.daemon.settings import KB, MB, NetworkSection, Settings
 from transis.model.config import MS, SECOND, Config
 from transis.model.errors import ConfigError, MissingExtra
 from transis.model.places import socket_to_listen_at
-from transis.net.addresses import Endpoint, configured_endpoint
+from transis.net.addresses import PORT_MAX, Endpoint, configured_endpoint
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.keys import read_key
 from transis.net.opening import Opening, group_for, require_key
@@ -31,6 +31,7 @@ from transis.stack.sessions import SessionPolicy
 
 LOOPBACK: Final = "127.0.0.1"
 KEY_FILE: Final = "security.key_file"
+MESH_PORTS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def _check(plan: Plan) -> None:
         raise ConfigError("network.seeds", network.seeds, 'only a mesh has seeds: set transport = "mesh", or take them out')
     for seed in network.seeds:
         configured_endpoint("network.seeds", seed)
+    _check_ports(network)
     if plan.tcp is not None and plan.key is None:
         raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
     if trace.segment_mb > trace.keep_mb:
@@ -186,6 +188,18 @@ def _check(plan: Plan) -> None:
         require_library()
     if plan.trace is not None and trace.parquet and not _is_installed("pyarrow"):
         raise MissingExtra("trace.parquet", "trace")
+
+
+def _check_ports(network: NetworkSection) -> None:
+    if network.transport == "mesh":
+        if network.port > PORT_MAX - MESH_PORTS + 1:
+            raise ConfigError("network.port", network.port, "a mesh node needs three ports in a row from this one on")
+        return
+    for name in ("data_port", "control_port"):
+        if getattr(network, name) == 0:  # The system would choose another one on every node, and nobody would hear anybody.
+            raise ConfigError(f"network.{name}", 0, f"must be from 1 to {PORT_MAX}, and equal on all nodes")
+    if network.data_port == network.control_port:
+        raise ConfigError("network.control_port", network.control_port, "this is the data_port: the two must differ")
 
 
 def _is_installed(package: str) -> bool:

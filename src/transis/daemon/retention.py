@@ -195,11 +195,12 @@ class Retention:
         elif self._was_paused and not paused:
             lost = self._sink.dropped - self._dropped_before
             say(logging.WARNING, "trace", f"recording goes on; {lost} events were not recorded, the trace has a gap", lost=lost)
+        if not paused:
+            self._dropped_before = self._sink.dropped
         self._sink.paused = too_little
         self._was_paused = paused
 
     def _tell_paused(self, why: str) -> None:
-        self._dropped_before = self._sink.dropped
         sentence = f"recording pauses: {why}; the node goes on, and recording does when there is room in {self._directory}"
         say(logging.WARNING, "trace", sentence, directory=str(self._directory))
 
