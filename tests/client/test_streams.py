@@ -111,7 +111,7 @@ def test_a_name_is_joined_once_in_a_session_and_again_after_it_was_left() -> Non
     run(story)
 
 
-@pytest.mark.parametrize("names", [(), ("a", "a"), ("",), ("orders ⟨state⟩",), ("x" * 200,)])
+@pytest.mark.parametrize("names", [(), ("a", "a"), ("",), ("orders ⟨state⟩",), ("x" * 200,), tuple(map(str, range(65)))])
 def test_names_that_cannot_be_joined(names: tuple[str, ...]) -> None:
     async def story() -> None:
         async with Hosted().connect() as ann:

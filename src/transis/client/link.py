@@ -148,7 +148,7 @@ async def link_to_unix(path: str | None) -> SocketLink:
     except PermissionError as error:
         raise ConnectError(f"this user may not connect to {found}: ask for membership of the group that owns it") from error
     except (OSError, TimeoutError) as error:
-        raise ConnectError(f"no node listens at {found} ({str(error) or 'it does not answer'}); {_START}") from error
+        raise ConnectError(f"no node listens at {found} ({_reason(error)}); {_START}") from error
     return link
 
 
@@ -165,9 +165,18 @@ async def link_to_host(host: str, key: bytes | None) -> SocketLink:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, link = await loop.create_connection(lambda: SocketLink(f"the node at {host}", seal), name.strip("[]"), int(port))
     except (OSError, TimeoutError) as error:
-        why = str(error) or "it does not answer"
-        raise ConnectError(f"no node listens at {host} ({why}); its [sessions] tcp must be set, {_START}") from error
+        why = _reason(error)
+        raise ConnectError(f"no node listens at {host} ({why}); a daemon listens for TCP where its sessions.tcp says") from error
     return link
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, without numbers and tuples."""
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    if error.errno is not None and error.errno > 0:  # A name that cannot be found has a number below 0.
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 _START: Final = "start one with `transis up` or `transis daemon`"

@@ -29,7 +29,7 @@ from transis.client.receipts import Receipt, Receipts
 from transis.client.stream import MessageStream
 from transis.client.transfer import Ready, Request, decode_said, group_of
 from transis.model.errors import ConnectError, JoinRefused, SessionLost, SlowConsumer, TransisError, UsageError
-from transis.model.groups import GroupId, private_name
+from transis.model.groups import ADDRESSED_GROUPS_MAX, GroupId, private_name
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.wire.rejection import Rejection
@@ -174,6 +174,8 @@ class Session(Generic[T]):
         self._require_open()
         if not names or len(set(names)) < len(names):
             raise UsageError("join at least one name, and each once")
+        if len(names) > ADDRESSED_GROUPS_MAX:
+            raise UsageError(f"{len(names)} names of one stream, at most {ADDRESSED_GROUPS_MAX} are allowed: join in several calls")
         for name in names:
             require_application_name(name)
         if state is not None and len(names) > 1:

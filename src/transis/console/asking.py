@@ -37,7 +37,8 @@ class AdminConnection:
     """One connection to a daemon; one line out, one line in."""
 
     def __init__(self, path: Path | None, clients: Path | None, environment: Mapping[str, str] = os.environ) -> None:
-        self.path, self._socket = _connect(places(path, clients, environment))
+        named = path is not None or clients is not None
+        self.path, self._socket = _connect(places(path, clients, environment), named=named)
         self._pending = b""
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def places(path: Path | None, clients: Path | None, environment: Mapping[str, st
     return [admin_beside(Path(one)) for one in socket_candidates(environment)]
 
 
-def _connect(tried: list[Path]) -> tuple[Path, socket.socket]:
+def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
     forbidden = False
     for path in tried:
         asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -105,11 +106,9 @@ def _connect(tried: list[Path]) -> tuple[Path, socket.socket]:
             forbidden = forbidden or isinstance(error, PermissionError)
             continue
         return path, asking
-    remedy = (
-        "run this as the user of the daemon, or as root"
-        if forbidden
-        else "start one with `transis daemon`, or name it with --admin"
-    )
+    remedy = "start one with `transis up` or `transis daemon`" + ("" if named else ", or name it with --admin")
+    if forbidden:
+        remedy = "run this as the user of the daemon, or as root"
     raise ConnectError(f"no daemon answers at {', '.join(map(str, tried))}: {remedy}")
 
 

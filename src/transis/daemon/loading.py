@@ -30,7 +30,12 @@ WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
 NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "window": (int,)}
 """Sections that are made of numbers only, and of which kinds."""
 
-KINDS: Final = {"str": 'text in quotes, like "ann"', "int": "a whole number", "bool": "true or false", "array": "a list, like [\"ann\"]"}
+KINDS: Final = {
+    "str": 'text in quotes, like "ann"',
+    "int": "a whole number",
+    "bool": "true or false",
+    "array": 'a list, like ["ann"]',
+}
 """What msgspec calls the kinds of values, in words."""
 
 _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)

@@ -11,13 +11,14 @@ import pkgutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from transis.daemon.loading import profile_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
 from transis.daemon.paths import admin_beside, default_state
-from transis.daemon.settings import KB, MB, NetworkSection, Settings
+from transis.daemon.settings import KB, MB, Settings
 from transis.model.config import MS, SECOND, Config
 from transis.model.errors import ConfigError, MissingExtra
 from transis.model.places import socket_to_listen_at
@@ -174,7 +175,7 @@ def _check(plan: Plan) -> None:
         raise ConfigError("network.seeds", network.seeds, 'only a mesh has seeds: set transport = "mesh", or take them out')
     for seed in network.seeds:
         configured_endpoint("network.seeds", seed)
-    _check_ports(network)
+    _check_network(plan)
     if plan.tcp is not None and plan.key is None:
         raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
     if trace.segment_mb > trace.keep_mb:
@@ -190,16 +191,27 @@ def _check(plan: Plan) -> None:
         raise MissingExtra("trace.parquet", "trace")
 
 
-def _check_ports(network: NetworkSection) -> None:
+def _check_network(plan: Plan) -> None:
+    network, address = plan.settings.network, plan.interface.address
     if network.transport == "mesh":
         if network.port > PORT_MAX - MESH_PORTS + 1:
             raise ConfigError("network.port", network.port, "a mesh node needs three ports in a row from this one on")
         return
+    if not _is_group(plan.group.address, address.version):
+        raise ConfigError("network.group", network.group, f"must be a multicast address of IPv{address.version}")
     for name in ("data_port", "control_port"):
         if getattr(network, name) == 0:  # The system would choose another one on every node, and nobody would hear anybody.
             raise ConfigError(f"network.{name}", 0, f"must be from 1 to {PORT_MAX}, and equal on all nodes")
     if network.data_port == network.control_port:
         raise ConfigError("network.control_port", network.control_port, "this is the data_port: the two must differ")
+
+
+def _is_group(text: str, version: int) -> bool:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    return address.is_multicast and address.version == version
 
 
 def _is_installed(package: str) -> bool:

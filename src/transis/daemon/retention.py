@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from transis.daemon.logs import say
-from transis.trace.events import Event
+from transis.trace.events import Event, Gap
 from transis.trace.segment import SUFFIX, SegmentWriter
 
 LOOK_S: Final = 5.0
@@ -124,7 +124,7 @@ class KeptSink:
         if not self.paused and not self._writer.write(events):
             self.paused = "the disk did not take what was written"
         if self.paused:
-            self.dropped += len(events)
+            self.dropped += sum(type(event) is not Gap for event in events)
         return not self.paused
 
     def seal_if_old(self) -> None:
