@@ -175,7 +175,9 @@ class Session(Generic[T]):
         if not names or len(set(names)) < len(names):
             raise UsageError("join at least one name, and each once")
         if len(names) > ADDRESSED_GROUPS_MAX:
-            raise UsageError(f"{len(names)} names of one stream, at most {ADDRESSED_GROUPS_MAX} are allowed: join in several calls")
+            raise UsageError(
+                f"{len(names)} names of one stream, at most {ADDRESSED_GROUPS_MAX} are allowed: join in several calls"
+            )
         for name in names:
             require_application_name(name)
         if state is not None and len(names) > 1:
