@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from tests.client.test_streams import messages
 from tests.net.visitors import KEY, House
 from transis import blocking, connect
 from transis.client import Batch, Json, Message, View
-from transis.model.errors import ConnectError, InDoubt, SessionLost, UsageError
+from transis.client.loopthread import LoopThread
+from transis.model.errors import ConnectError, InDoubt, SessionLost, TransferInterrupted, UsageError
 from transis.model.service import Service
 from transis.wire.session import BATCH_BYTES
 
@@ -71,6 +72,8 @@ def test_no_node_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
             listener.bind(str(stale))
         with pytest.raises(ConnectError, match="transis daemon"):
             await connect(str(stale)).open()
+        with pytest.raises(ConnectError, match=r"no node listens at 127.0.0.1:1 \(Connection refused\); a daemon listens"):
+            await connect(host="127.0.0.1:1", key=KEY).open()
         with pytest.raises(ConnectError, match="no node listens at"):
             await connect(str(tmp_path / "nothing")).open()
 
@@ -282,3 +285,73 @@ def test_state_transfer_in_threads(tmp_path: Path) -> None:
         old.leave()
         reader.join(WAIT_S)
         assert not reader.is_alive()
+
+
+def test_a_join_that_gave_up_in_the_middle_of_its_load_does_not_keep_a_session_from_closing(tmp_path: Path) -> None:
+    """The load runs in a thread that waits for chunks: it is told that none will come."""
+    loads: list[str] = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield bytes(BATCH_BYTES)
+        await asyncio.Event().wait()
+
+    def load(chunks: Iterator[bytes]) -> None:
+        try:
+            for _ in chunks:
+                loads.append("a chunk")
+        except TransferInterrupted:
+            loads.append("the end")
+
+    with Elsewhere(tmp_path) as node, blocking.connect(node.path) as ann:
+        giving = blocking.Transfer(endless, load)  # type: ignore[arg-type]  # What it hands on may be asynchronous as well.
+        old = ann.join("g", state=giving, timeout=WAIT_S).open()
+        reader = threading.Thread(target=lambda: list(old))
+        reader.start()
+        with blocking.connect(node.path) as bob, pytest.raises(TimeoutError):
+            bob.join("g", state=blocking.Transfer(lambda: iter(()), load), timeout=0.5).open()
+        assert loads[-1:] in ([], ["the end"])
+        old.leave()
+        reader.join(WAIT_S)
+        assert not reader.is_alive()
+
+
+# --- the thread beneath it ----------------------------------------------------------------------------------------------------
+
+
+def test_who_waits_in_a_loop_that_is_stopped_is_told() -> None:
+    thread = LoopThread()
+    waits = threading.Event()
+    told: list[str] = []
+
+    async def for_ever() -> None:
+        waits.set()
+        await asyncio.Event().wait()
+
+    def call() -> None:
+        try:
+            thread.call(for_ever())
+        except UsageError as error:
+            told.append(str(error))
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert waits.wait(WAIT_S)
+    thread.stop()
+    caller.join(WAIT_S)
+    assert told == ["the session is closed"]
+    with pytest.raises(UsageError):
+        thread.call(for_ever())
+
+
+def test_a_call_from_the_loop_s_own_thread_is_refused() -> None:
+    thread = LoopThread()
+
+    async def nothing() -> None:
+        """It is never begun."""
+
+    async def inside() -> None:
+        thread.call(nothing())
+
+    with pytest.raises(UsageError, match="wait for itself"):
+        thread.call(inside(), WAIT_S)
+    thread.stop()

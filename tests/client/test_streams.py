@@ -10,10 +10,11 @@ import pytest
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from transis.client import Batch, Group, Message, View
+from transis.client.session import CREDIT_SECONDS
 from transis.model.errors import JoinRefused, UsageError
 from transis.model.groups import group_id
 from transis.model.service import Service
-from transis.wire.session import Credit, Left, Send, Stream, cost
+from transis.wire.session import Changed, Credit, Left, Send, Stream, cost
 
 
 async def take(group: Any, count: int) -> list[Any]:
@@ -292,6 +293,39 @@ def test_credit_goes_back_as_messages_are_taken_and_never_too_much() -> None:
             assert all(amount >= 8192 // 4 for amount in returned)
 
     run(story)
+
+
+class Skipping(asyncio.SelectorEventLoop):
+    """A loop whose clock can be put forward."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def test_who_takes_little_for_long_says_so_before_a_quarter_of_the_window() -> None:
+    """Or the node would take a handler that needs long for each small message for one that hangs."""
+
+    async def story() -> None:
+        hosted = Hosted()
+        async with hosted.connect() as ann, ann.join("g") as group:
+            for _ in range(3):
+                await (await group.send(b"small"))
+            link = hosted.all_links[0]
+            await messages(group, 1)
+            await turns()
+            assert not any(isinstance(frame, Credit) for frame in link.sent)
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, Skipping)
+            loop.ahead = CREDIT_SECONDS
+            await messages(group, 2)
+            await turns()
+            taken = [frame for frame in link.got if isinstance(frame, Stream | Changed)][:-1]
+            assert [frame for frame in link.sent if isinstance(frame, Credit)] == [Credit(sum(map(cost, taken)))]
+
+    with asyncio.Runner(loop_factory=Skipping) as runner:
+        runner.run(story())
 
 
 def test_a_reader_that_does_not_read_is_sent_no_more_than_the_window_and_a_frame() -> None:

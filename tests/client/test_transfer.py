@@ -13,7 +13,7 @@ from tests.client.loops import run, turns
 from transis.client import Group, Message, Session, Transfer
 from transis.client.chunks import PACK_BYTES, WINDOW
 from transis.client.spool import Spool
-from transis.model.errors import TransferError, TransferInterrupted, UsageError
+from transis.model.errors import SessionLost, TransferError, TransferInterrupted, UsageError
 
 MIB = 1 << 20
 
@@ -116,6 +116,12 @@ class Stuck(Member):
     """Once it is stuck it yields for ever, so that its death always comes midway."""
 
     is_stuck = True
+
+    @classmethod
+    def free(cls, session: Session[bytes]) -> Stuck:
+        member = cls(session)
+        member.is_stuck = False
+        return member
 
     async def _for_ever(self) -> AsyncIterator[bytes]:
         while True:
@@ -425,6 +431,47 @@ def test_cancelling_a_join_in_the_middle_of_its_load() -> None:
         await ann.session.send("g", b"on it goes")
         await ann.reaches(b"on it goes")
         await close([ann, bob])
+
+    run(story)
+
+
+def test_leaving_ends_a_reload() -> None:
+    async def story() -> None:
+        hosted = Hosted()
+        ann, bob = await start(hosted, 2, Stuck.free)
+        for member in (ann, bob):
+            member.is_stuck = True
+        assert bob.group is not None
+        reloading = asyncio.ensure_future(bob.group.reload())
+        while bob.loads < 2:
+            await turns(1)
+        await bob.group.leave()
+        with pytest.raises(UsageError, match="was left"):
+            await reloading
+        assert bob.reading is not None
+        await bob.reading
+        await close([ann, bob])
+
+    run(story)
+
+
+def test_a_spool_that_cannot_be_written_ends_the_session_and_makes_no_gap() -> None:
+    async def story() -> None:
+        hosted = Hosted()
+        (ann,) = await start(hosted, 1, Stuck)
+        bob = Member(await hosted.connect().open())
+        bob.transfer = Transfer(bob.save, bob.load, memory_max=1000, directory="/nowhere/at/all")
+        joining = asyncio.ensure_future(bob.join())
+        while not bob.loads:
+            await turns(1)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # The link's; it is not what is looked at here.
+        for number in range(10):
+            await ann.session.send("g", b"%d" % number + bytes(500))
+        with pytest.raises(SessionLost, match="could not be kept"):
+            await joining
+        assert bob.session.closed
+        await bob.session.close()
+        await close([ann])
 
     run(story)
 

@@ -12,7 +12,9 @@ import pytest
 from tests.console.running import brought_up
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import ClusterError, LocalCluster, default_place
+from transis.console.workplace import Workplace
 from transis.daemon.loading import load_settings
+from transis.model.errors import ConfigError
 
 
 @pytest.mark.slow
@@ -78,6 +80,15 @@ def test_a_directory_that_leaves_no_room_for_sockets_is_refused(tmp_path: Path) 
     deep.mkdir()
     with pytest.raises(ClusterError, match="choose a shorter --dir"):
         LocalCluster(deep, ["n1"], {})
+
+
+def test_a_directory_has_one_cluster_at_a_time(tmp_path: Path) -> None:
+    Workplace(tmp_path / "cluster")
+    with pytest.raises(ConfigError, match="another cluster runs there"):
+        Workplace(tmp_path / "cluster")
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(ConfigError, match=r"--dir = .*cannot be used"):
+        Workplace(tmp_path / "file")
 
 
 def test_settings_are_written_as_a_daemon_reads_them(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.daemon.running import RunningDaemon, opened_site
 from transis.console.asking import AdminConnection, places
-from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Faults
+from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults
+from transis.daemon.reports import Report, Reports
 from transis.model.errors import ConnectError, UsageError
 
 
@@ -115,6 +116,22 @@ def test_places_follow_what_was_said() -> None:
     assert places(None, None, {"TRANSIS_SOCKET": "/b/y.sock"}) == [Path("/b/y-admin.sock")]
     usual = [Path("/r/transis/transis-admin.sock"), Path("/run/transis/transis-admin.sock")]
     assert places(None, None, {"XDG_RUNTIME_DIR": "/r"}) == usual
+
+
+class BrokenReports(Reports):
+    def __init__(self) -> None:
+        pass  # It looks into no daemon.
+
+    def status(self) -> Report:
+        raise ZeroDivisionError
+
+
+def test_a_bug_in_an_answer_is_told_as_one_and_the_next_question_is_answered() -> None:
+    admin = Admin(BrokenReports(), lambda: None, None)
+    told = admin.obey(b'{"do": "status"}')
+    assert not told["ok"]
+    assert "a bug in transis" in told["why"]
+    assert admin.obey(b'{"do": "help"}')["ok"]
 
 
 def test_peers_are_cut_by_name_or_address_and_unknown_names_are_told() -> None:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from transis.daemon.logs import LOGGER, NodeLog, Often, cause_in_words, level_name, say, set_level, start_logging, view_in_words
+from transis.daemon.logs import (
+    LOGGER,
+    NodeLog,
+    Often,
+    adopt,
+    cause_in_words,
+    level_name,
+    say,
+    set_level,
+    start_logging,
+    view_in_words,
+)
 from transis.model.contract import Note
 from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.view import Cause, Member, View
@@ -132,6 +144,13 @@ def test_json_lines_have_the_sentence_and_its_parts() -> None:
     assert first["members"] == ["ann/1", "bob/1"]
     assert first["text"].startswith("view R8@ann")
     assert (second["level"], second["bytes"]) == ("warning", 5)
+
+
+def test_a_logger_that_is_adopted_speaks_as_the_daemon_does(lines: io.StringIO) -> None:
+    other = logging.getLogger("tests.of.another.library")
+    adopt(other)
+    other.error("something was not awaited")
+    assert re.fullmatch(r"\S+Z error   something was not awaited\n", lines.getvalue())
 
 
 def test_the_level_can_be_changed_and_asked_for(lines: io.StringIO) -> None:

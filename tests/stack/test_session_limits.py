@@ -165,6 +165,19 @@ def test_waiting_sends_count_too() -> None:
     assert [bool(alone.goodbyes(process)) for process in many] == [False, False, False, True]
 
 
+def test_who_said_bye_and_has_the_most_waiting_leaves_nothing_behind() -> None:
+    alone = Alone(SessionPolicy(send_window=4096, queue_max=64 * 1024, total_max=256 * 1024), start=False)
+    first, second, gone, last = (alone.connect() for _ in range(4))
+    for process, size in ((first, 80_000), (second, 80_000), (gone, 90_000)):
+        alone.send(process, "x", bytes(size))
+    alone.say(gone, Bye())
+    alone.host.forget(alone.now, gone)
+    alone.send(last, "x", bytes(60_000))
+    alone.take()
+    assert (alone.host.over(), alone.host.ready()) == ([], [])
+    assert [alone.goodbyes(process) for process in (first, second, last)] == [[], [], []]
+
+
 # --- backpressure -------------------------------------------------------------------------------------------------------------
 
 

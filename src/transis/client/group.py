@@ -108,7 +108,7 @@ class Group(MessageStream[T]):
 
     def _stop(self) -> None:
         if self._keeper is not None:
-            self._keeper.stop()
+            self._keeper.abort(lambda: UsageError(f"the group {self.name!r} was left"))
             self._session._keepers.pop(self._keeper.group, None)
         for membership in self._memberships:
             self._session._memberships.leave(membership)

@@ -108,10 +108,14 @@ class Inlet:
         spool = self._spool
         if spool is None or spool.size >= SPOOL_MAX:
             return
-        for entry in self._take_back() if spool else self._take_excess():
-            self._let_go(entry)
-            spool.append(entry.frame)
-            self._spooled_names.append(entry.names)
+        excess = self._take_back() if spool else self._take_excess()
+        try:
+            while excess:
+                spool.append(excess[0].frame)
+                self._spooled_names.append(excess[0].names)
+                self._let_go(excess.popleft())
+        finally:
+            (self._back if spool else self._front).extend(excess)  # Those that the disk did not take.
 
     def _take_back(self) -> deque[Entry]:
         back, self._back = self._back, deque()

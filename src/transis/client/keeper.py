@@ -347,12 +347,9 @@ class Keeper:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def abort(self, failure: Callable[[], TransisError]) -> None:
-        """The session is over, or this process was put out of the group."""
+        """The session is over, or this process left the group, or was put out of it: whoever waits for the state raises this."""
         if self._reader is not None:
             self._reader.interrupt("this member is cut off")
         self._news.put_nowait(failure)
-        self.stop()
-
-    def stop(self) -> None:
         self._provisions.stop_all()
         self._talker.stop()

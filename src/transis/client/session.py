@@ -2,8 +2,9 @@
 
 1. Everything runs in one event loop. Frames of the node are worked off in the order they came, in one step, without waiting.
 2. The stream of the process is divided here into those of its groups and its private name. A frame's credit goes back when the
-   application took it, in pieces of a quarter of the window. A stream that nobody reads uses the window up: then the others stand
-   still, and in the end the node ends the session as too slow.
+   application took it: in pieces of a quarter of the window, or of what there is after a while, as credit also says that the
+   application lives. A stream that nobody reads uses the window up: then the others stand still, and in the end the node
+   ends the session as too slow.
 3. When the session is lost, everything that waits in it ends: streams after what had come, sends, joins, answers, receipts.
    Nothing reconnects by itself, as a new session is a new process to everybody.
 """
@@ -62,6 +63,10 @@ Failure = Callable[[], TransisError]
 CLOSE_SECONDS: Final = 5.0
 """How long a close waits for the node to take what was sent last. It is sent after that as well, if the node lives."""
 
+CREDIT_SECONDS: Final = 5.0
+"""Credit is not kept longer than this while the application takes something: a node gives up who takes nothing for long, and a
+handler that needs a second for each small message would take minutes for a quarter of the window."""
+
 ATTEMPTS: Final = 1 << 32
 """Attempts of one member to get a state; the next time it joins it counts on above them."""
 
@@ -81,6 +86,8 @@ class Session(Generic[T]):
         self._private_inlet = Inlet()
         self._private: MessageStream[T] | None = None
         self._owed = 0
+        self._time = asyncio.get_running_loop().time
+        self._credited_at = self._time()
         self._counts: Counter[str] = Counter()
         self._addresses = AddressBook()
         self._numbers = count(1)
@@ -262,6 +269,14 @@ class Session(Generic[T]):
     # --- what comes -------------------------------------------------------------------------------------------------
 
     def _on_frames(self, frames: list[NodeFrame]) -> None:
+        """A frame that could not be kept (a disk that is full, a bug) is the end: going on would be a stream with a gap."""
+        try:
+            self._take_in(frames)
+        except Exception as error:
+            self._on_lost(f"what came could not be kept on this side: {error}")
+            raise
+
+    def _take_in(self, frames: list[NodeFrame]) -> None:
         for frame in frames:
             if self._process is None and not isinstance(frame, Welcome | Goodbye):
                 self._on_lost("it said something before Welcome")
@@ -322,9 +337,9 @@ class Session(Generic[T]):
 
     def _give_back(self, amount: int) -> None:
         self._owed += amount
-        if 4 * self._owed >= self.window:
+        if 4 * self._owed >= self.window or self._time() - self._credited_at >= CREDIT_SECONDS:
             self._out.post_anywhere(Credit(self._owed))
-            self._owed = 0
+            self._owed, self._credited_at = 0, self._time()
 
     def _settle(self, first: int, messages: int, why: str) -> None:
         if not self._receipts.settle(first, messages, why):

@@ -39,11 +39,12 @@ class Spool:
     def append(self, frame: StreamFrame) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=self._directory, prefix="transis-", buffering=0)  # noqa: SIM115  # Kept open.
-        data = memoryview(encode_frame(frame))
+        data, end = memoryview(encode_frame(frame)), self._written
         while data:
-            done = os.pwrite(self._file.fileno(), data, self._written)
-            self._written += done
+            done = os.pwrite(self._file.fileno(), data, end)
+            end += done
             data = data[done:]
+        self._written = end  # Not before: half a frame, on a disk that is full, is none.
         self._count += 1
 
     def popleft(self) -> StreamFrame:

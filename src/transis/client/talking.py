@@ -34,8 +34,11 @@ class Talker:
         self._speaker = speaker
         self._words: asyncio.Queue[tuple[bytes, Said]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     def say(self, address: bytes, said: Said) -> None:
+        if self._is_stopped:
+            return
         self._words.put_nowait((address, said))
         if self._task is None:
             self._task = asyncio.ensure_future(self._talk())
@@ -56,6 +59,8 @@ class Talker:
             pass  # The session is over, and with it all that could be said in it.
 
     def stop(self) -> None:
+        """What was not said is not said any more."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
             self._task = None

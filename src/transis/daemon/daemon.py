@@ -22,7 +22,7 @@ from transis import __version__
 from transis.daemon.admin import Admin, Faults
 from transis.daemon.figures import Figures
 from transis.daemon.loading import renamed
-from transis.daemon.logs import LOGGER, NodeLog, say, start_logging
+from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
 from transis.daemon.metrics import Metrics
 from transis.daemon.notify import ServiceManager
 from transis.daemon.plan import Plan, describe
@@ -55,6 +55,7 @@ def run_daemon(plan: Plan) -> int:
     """Run until the node ends; the exit code. Raises ConfigError or IdentityError for what could not be opened."""
     log = plan.settings.log
     start_logging(log.level, json=log.json)
+    adopt(logging.getLogger("asyncio"))
     calm_the_collector()
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         return runner.run(Daemon(plan).run())

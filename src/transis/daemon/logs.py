@@ -41,10 +41,15 @@ def start_logging(level: str, *, json: bool, stream: TextIO | None = None) -> No
     """All lines of this process go to stderr, where an operator's service manager collects them."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if json else TextLines())
-    for logger in (LOGGER, logging.getLogger("asyncio")):
-        logger.handlers[:] = [handler]
-        logger.propagate = False
+    LOGGER.handlers[:] = [handler]
+    LOGGER.propagate = False
     set_level(level)
+
+
+def adopt(logger: logging.Logger) -> None:
+    """What others say in this process, asyncio for one, comes out as our own lines do: JSON stays JSON."""
+    logger.handlers[:] = LOGGER.handlers
+    logger.propagate = False
 
 
 def set_level(level: str) -> None:

@@ -169,6 +169,8 @@ class SessionHost:
         self._outbound.answer(session, Goodbye(why))
         if not self._stopped:
             self.node.disconnect(now, session.number)
+        if session.number not in self._sessions:
+            self._remove(session)  # Its connection is gone: nobody will take its last frame.
 
     def _end_if(self, now: int, session: Session, mistake: str) -> None:
         if mistake:
@@ -178,8 +180,6 @@ class SessionHost:
         """Who said Bye goes when the node has taken everything it sent."""
         for session in [one for one in self._departing.values() if not one.unsent]:
             self._end(now, session, "the client said Bye")
-            if session.number not in self._sessions:
-                self._remove(session)
 
     def _remove(self, session: Session) -> None:
         self._outbound.forget(session)
