@@ -1,13 +1,13 @@
 """Every mutant breaks what it must, and nothing outside what it may."""
 
 from functools import cache
-from itertools import islice
 from random import Random
 
 import pytest
 
+from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.sim.abstract import good_history
-from transis.sim.checkers import PROPERTIES, check
+from transis.sim.checkers import PROPERTIES
 from transis.sim.mutants import MUTANTS, Mutant
 from transis.trace.events import History
 
@@ -20,22 +20,9 @@ def drawn(seed: int) -> History:
     return good_history(seed, steps=300)
 
 
-def wounded(mutant: Mutant) -> list[History]:
-    """The first few drawn histories in which the mutant finds a place to strike."""
-    tries = (mutant(drawn(seed), Random(f"{seed}:{mutant.name}")) for seed in range(SEEDS))
-    return list(islice((history for history in tries if history is not None), STRIKES))
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_breaks_its_set_and_nothing_else(mutant: Mutant) -> None:
-    histories = wounded(mutant)
-    assert histories, "it never found a place to strike"
-    for history in histories:
-        outcome = check(history)
-        broken = set(outcome.broken)
-        told = [violation.explanation for violation in outcome.violations]
-        assert mutant.must <= broken, told
-        assert broken <= mutant.must | mutant.may, told
+    assert_breaks_its_set_and_nothing_else(mutant, wounded(mutant, drawn, range(SEEDS), STRIKES))
 
 
 def test_every_property_is_broken_by_a_mutant() -> None:

@@ -15,11 +15,10 @@ import logging
 import socket
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from transis.model.errors import UsageError
 from transis.stack.sessions import SessionHost
 from transis.wire.rejection import Rejection
 from transis.wire.sealedstream import SealedStream
-from transis.wire.session import CLIENT_FRAMES, FrameReader, Goodbye, Hello, encode_frame
+from transis.wire.session import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, encode_frame
 
 SLICE: Final = 256 * 1024
 """Bytes that a transport is given at a time, and above which it wants no more."""
@@ -39,6 +38,9 @@ class Patience(NamedTuple):
     linger_s: float = 5.0
 
 
+NO_HELLO: Final = "a session begins with Hello"
+
+
 class Surroundings(Protocol):
     """What a connection knows of the server it belongs to."""
 
@@ -49,7 +51,7 @@ class Surroundings(Protocol):
 
     def now(self) -> int: ...
     def made(self, link: SessionLink) -> bool: ...
-    def introduced(self, link: SessionLink, process: int) -> None: ...
+    def take_in(self, link: SessionLink, frame: ClientFrame) -> None: ...
     def lost(self, link: SessionLink) -> None: ...
     def worked(self) -> None: ...
     def keeps(self, more: int) -> bool: ...
@@ -141,7 +143,7 @@ class SessionLink(asyncio.BufferedProtocol):
             self.refuse(f"what this client sent cannot be read: {frames.why}")
             return
         for frame in frames:
-            self._take_in(frame)
+            self._server.take_in(self, frame)
         self._keep(self._reader.unfinished)
 
     def _open(self, seal: SealedStream, data: memoryview) -> bytes | Rejection:
@@ -151,25 +153,10 @@ class SessionLink(asyncio.BufferedProtocol):
             self._transport.write(seal.seal(b""))
         return opened
 
-    def _take_in(self, frame: Any) -> None:
-        if self.is_ending:
-            return
-        if self.process is not None:
-            self._server.host.receive(self._server.now(), self.process, frame)
-        elif isinstance(frame, Hello):
-            self._introduce(frame)
-        else:
-            self.refuse("a session begins with Hello")
-
-    def _introduce(self, hello: Hello) -> None:
-        try:
-            process = self._server.host.connect(self._server.now(), hello)
-        except UsageError as error:
-            self.refuse(str(error))
-            return
+    def seat(self, process: int, label: str) -> None:
+        """It said Hello in time, and is a session from now on."""
         self._set_timer(None)
-        self.process, self.label = process, hello.label
-        self._server.introduced(self, process)
+        self.process, self.label = process, label
 
     def _keep(self, unfinished: int) -> None:
         """Frames that are not whole yet are bounded for all connections together, and for strangers at once."""
@@ -177,7 +164,7 @@ class SessionLink(asyncio.BufferedProtocol):
         if not self._server.keeps(more):
             self.refuse("too many clients are in the middle of large frames: connect again later")
         elif self.process is None and unfinished > STRANGER_BYTES:
-            self.refuse("a session begins with Hello")
+            self.refuse(NO_HELLO)
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -23,11 +23,11 @@ from transis.model.contract import NEVER, Stopped
 from transis.model.errors import ConfigError, UsageError
 from transis.net.addresses import Endpoint
 from transis.net.driver import Driver, Event
-from transis.net.sessionlink import SLICE, Patience, SessionLink, log
+from transis.net.sessionlink import NO_HELLO, SLICE, Patience, SessionLink, log
 from transis.stack.sessions import SessionHost
 from transis.wire.rejection import Rejection
 from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
-from transis.wire.session import Goodbye
+from transis.wire.session import ClientFrame, Goodbye, Hello
 
 UNIX_PATH_MAX: Final = 107
 """Bytes of a socket's path: the kernel has room for 108 with the end mark."""
@@ -44,6 +44,7 @@ class Connection(Protocol):
     process: int | None
     is_ending: bool
 
+    def seat(self, process: int, label: str) -> None: ...
     def pump(self) -> None: ...
     def linger(self) -> None: ...
     def refuse(self, why: str) -> None: ...
@@ -177,7 +178,24 @@ class SessionServer:
         self._links[link] = None
         return True
 
-    def introduced(self, link: Connection, process: int) -> None:
+    def take_in(self, link: Connection, frame: ClientFrame) -> None:
+        """The first frame introduces a client, the others are for the host. What comes after the end is dropped."""
+        if link.is_ending:
+            return
+        if link.process is not None:
+            self.host.receive(self.now(), link.process, frame)
+        elif isinstance(frame, Hello):
+            self._introduce(link, frame)
+        else:
+            link.refuse(NO_HELLO)
+
+    def _introduce(self, link: Connection, hello: Hello) -> None:
+        try:
+            process = self.host.connect(self.now(), hello)
+        except UsageError as error:
+            link.refuse(str(error))
+            return
+        link.seat(process, hello.label)
         self._sessions[process] = link
         log.info("session %s connected", link)
 

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
 from transis.client.link import OnFrames, OnLost
-from transis.model.errors import UsageError
 from transis.net.sessionlink import log
 from transis.net.sessionserver import SessionServer
-from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
+from transis.wire.session import ClientFrame, Goodbye, NodeFrame
 
 Item = TypeVar("Item")
 
@@ -74,32 +73,17 @@ class Seat:
         """None is the end: the client closed the link. What goes wrong here ends this session and no other, as on a socket."""
         try:
             for frame in frames:
-                self._take(frame)
+                if frame is None:
+                    self.abort()
+                else:
+                    self._server.take_in(self, frame)
         except Exception:
             log.exception("session %s failed and is ended; this is a bug", self)
             self.abort()
         self._server.worked()
 
-    def _take(self, frame: ClientFrame | None) -> None:
-        if frame is None:
-            self.abort()
-        elif self.is_ending:
-            return
-        elif self.process is not None:
-            self._server.host.receive(self._server.now(), self.process, frame)
-        elif isinstance(frame, Hello):
-            self._introduce(frame)
-        else:
-            self.refuse("a session begins with Hello")
-
-    def _introduce(self, hello: Hello) -> None:
-        try:
-            process = self._server.host.connect(self._server.now(), hello)
-        except UsageError as error:
-            self.refuse(str(error))
-            return
-        self.process, self._label = process, hello.label
-        self._server.introduced(self, process)
+    def seat(self, process: int, label: str) -> None:
+        self.process, self._label = process, label
 
     # --- to the client ----------------------------------------------------------------------------------------------
 
