@@ -6,16 +6,17 @@ BIN := .venv/bin
 READY := .venv/.ready
 JOBS ?= 2
 FUZZ_RUNS ?= 100000
+DELIVERIES ?= 1000000
 
 # The stamp holds the path it was built for: a virtual environment that was moved or copied does not run.
 ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test lint types unit bench fuzz format lock clean
+.PHONY: help setup demo test lint types unit bench bench-audit fuzz format lock clean
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY) ## build .venv with the locked versions (quick when nothing changed)
 
@@ -40,6 +41,9 @@ unit: setup ## pytest on JOBS cores (2 unless told)
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator
+
+bench-audit: setup ## how long an audit takes, and how much memory (DELIVERIES=1000000)
+	$(BIN)/python -m bench.audit --deliveries $(DELIVERIES)
 
 fuzz: setup ## coverage-guided fuzzing of every decoder (FUZZ_RUNS=100000)
 	$(BIN)/python tests/fuzz/fuzz_wire.py -runs=$(FUZZ_RUNS)

@@ -10,8 +10,8 @@ from transis.console.diagram.layers import draw_svg
 from transis.console.diagram.layout import Layout
 from transis.console.diagram.page import draw_html
 from transis.console.diagram.picture import Picture, picture_of
-from transis.console.diagram.svg import escaped
 from transis.console.diagram.traffic import LINES_MAX, bundles
+from transis.drawing.svg import escaped
 from transis.model.ids import NodeId, ProcessId
 from transis.model.view import Cause
 from transis.sim.abstract import good_history

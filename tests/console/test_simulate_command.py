@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from transis import __version__
 from transis.console.main import app
-from transis.console.meanings import MEANINGS
+from transis.model.guarantees import MEANINGS
 from transis.trace.digest import digest
 from transis.trace.reader import read_trace
 

@@ -3,9 +3,9 @@
 from random import Random
 
 from transis.console.as_json import as_dict
-from transis.console.meanings import MEANINGS
 from transis.console.runs import Failure, Tally, Wish, replay_line
 from transis.console.words import event_words, witness_lines
+from transis.model.guarantees import MEANINGS
 from transis.model.ids import NodeId
 from transis.model.service import Service
 from transis.sim.abstract import good_history

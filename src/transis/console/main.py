@@ -22,6 +22,7 @@ PANELS: Final = {
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
     "Look at it": ("status", "monitor", "groups"),
+    "Judge it": ("audit", "report", "package-job"),
 }
 """Every command, in the order of the help."""
 
@@ -49,8 +50,9 @@ class Commands(TyperGroup):
 
 
 def _load(name: str) -> Any:
-    module = import_module(f"transis.console.{name}")
-    what = getattr(module, name)
+    python_name = name.replace("-", "_")
+    module = import_module(f"transis.console.{python_name}")
+    what = getattr(module, python_name)
     loaded = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=SETTINGS)
     loaded.callback()(lambda: None)  # So that one command, too, is a command among others.
     if isinstance(what, typer.Typer):

@@ -14,11 +14,12 @@ def shown(payload: bytes, most: int | None = None) -> str:
     cut = payload if most is None else payload[: 4 * most]
     text = cut.decode("utf-8", "backslashreplace")
     if most is not None and (len(text) > most or len(cut) < len(payload)):
-        return f"{_escaped(text[:most])}… ({len(payload):,} bytes)"
-    return _escaped(text)
+        return f"{printable(text[:most])}… ({len(payload):,} bytes)"
+    return printable(text)
 
 
-def _escaped(text: str) -> str:
+def printable(text: str) -> str:
+    """What a terminal would obey instead of show is escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)

@@ -127,7 +127,7 @@ def write_trace(history: History, directory: Path, name: str) -> None:
     """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
     directory.mkdir(parents=True, exist_ok=True)
     for trace in history.nodes:
-        writer = SegmentWriter(directory, Header(cluster="simulated", run=name, node=trace.node, build=__version__))
+        writer = SegmentWriter(directory, Header("simulated", name, trace.node, mode=history.promises, build=__version__))
         if not writer.write(trace.events):
             raise OSError(f"the trace of {trace.node} could not be written")
         writer.close(history.closed)

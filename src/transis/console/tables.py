@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.console.expected import EVENTS, FAULTS, event_names, never_reached, state_names
-from transis.console.meanings import GROUP_MEANINGS, MEANINGS
 from transis.console.printing import plain_table, say, stdout
-from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.model.guarantees import ALL_MEANINGS, BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.sweep import Property
 
@@ -27,9 +26,7 @@ def verdict_table(properties: Mapping[str, Property]) -> Table:
     for name, found in properties.items():
         verdict = Text(found.verdict, style=COLOURS.get(found.verdict, ""))
         violations = f"{found.violations:,}" if found.violations else ""
-        table.add_row(
-            name, verdict, f"{found.checked:,}", violations, Text((MEANINGS | GROUP_MEANINGS).get(name, ""), style="dim")
-        )
+        table.add_row(name, verdict, f"{found.checked:,}", violations, Text(ALL_MEANINGS.get(name, ""), style="dim"))
     return table
 
 

@@ -15,8 +15,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.diagram.scale import clock
 from transis.console.tables import plain_table, verdict_table
+from transis.drawing.times import clock
 from transis.model.groups import PROCESSES_MAX
 from transis.model.ids import NodeId, ProcessId, ViewId
 from transis.model.view import View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from transis.console.diagram.scale import clock
+from transis.drawing.times import clock
 from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.sim.checkers.verdict import Violation, Witness
 from transis.sim.cluster import show_message, show_node, show_view, show_view_id

@@ -6,6 +6,7 @@
     │   └── MessageTooLarge
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
+    ├── PipelineError        the pipeline cannot run or go on, with the reason and where Spark's log is
     ├── MissingExtra         something optional is not installed: says which extra to install
     ├── ConnectError         no session came about: says where a node was looked for, and how to start one
     ├── SessionLost          the node behind a session is gone or ended it: says which and why; connect again
@@ -51,6 +52,10 @@ class IdentityError(TransisError):
 
 class TraceError(TransisError):
     """A trace cannot be read."""
+
+
+class PipelineError(TransisError):
+    """The pipeline cannot run or go on."""
 
 
 class MissingExtra(TransisError):

@@ -16,7 +16,7 @@ from transis.net.sessionserver import SessionServer
 from transis.net.transport import Statistics
 from transis.node.settings import NodeSettings
 from transis.stack.sessions import SessionHost
-from transis.trace.segment import Header, SegmentWriter
+from transis.trace.segment import LIVE_RUN, Header, SegmentWriter
 
 
 class HostedNode:
@@ -71,6 +71,6 @@ class HostedNode:
         self.server.hear(events)
 
     def _make_sink(self, node: NodeId) -> SegmentWriter:
-        header = Header(self._settings.cluster, "node", node, build=__version__)
+        header = Header(self._settings.cluster, LIVE_RUN, node, build=__version__)
         self._segments = SegmentWriter(Path(self._settings.trace), header)
         return self._segments

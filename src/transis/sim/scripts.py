@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from transis.model.config import profile
-from transis.sim.checkers.verdict import HELD, PENDING, Report
+from transis.model.guarantees import HELD, PENDING
+from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import ALWAYS, Cluster, show_view
 from transis.sim.durations import parse_duration
 from transis.sim.faults import parse as parse_fault

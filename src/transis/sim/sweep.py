@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.model.guarantees import NOT_EXERCISED, WEIGHT
 from transis.sim.coverage import Coverage
 from transis.sim.run import Outcome, describe, simulate
 
@@ -102,12 +102,9 @@ class Summary:
 
     def _add_verdict(self, name: str, verdict: str, checked: int, count: int) -> None:
         known = self.properties.setdefault(name, Property())
-        known.verdict = max(known.verdict, verdict, key=_WEIGHT.index)
+        known.verdict = max(known.verdict, verdict, key=WEIGHT.index)
         known.checked += checked
         known.violations += count
-
-
-_WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
 
 
 def run_job(job: Job) -> Result:

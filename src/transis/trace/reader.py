@@ -7,7 +7,9 @@ file is a finding, for a crash or a broken disk can cause it; a file that was ne
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
+from mmap import mmap
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
@@ -31,7 +33,12 @@ MIXED: Final = "mixed runs"
 
 ACCEPTED: Final = (SCHEMA - 1, SCHEMA)
 
+FOOTER_BYTES_MAX: Final = 512
+"""A footer is three numbers, a digest and a flag: less than half of this."""
+
 Body = TypeVar("Body")
+Given = TypeVar("Given")
+Buffer = bytes | bytearray | memoryview | mmap
 
 
 class Finding(NamedTuple):
@@ -74,39 +81,83 @@ def read_trace(directory: Path) -> Reading:
         if segment.header.schema in ACCEPTED:
             lives.setdefault(segment.header.node, []).append(segment)
         else:
-            detail = f"schema {segment.header.schema}, this reader knows {' and '.join(map(str, ACCEPTED))}"
-            findings.append(Finding(UNKNOWN_VERSION, path.name, detail))
+            findings.append(Finding(UNKNOWN_VERSION, path.name, unknown_version(segment.header)))
     nodes = [NodeTrace(node, _life(lives[node], findings)) for node in sorted(lives)]
     return Reading(_history(nodes, lives, findings), findings)
 
 
 def read_segment(path: Path) -> Segment:
     """One segment. A torn tail is fine and counted; anything else that is no frame is a TraceError with its place."""
-    content = path.read_bytes()
-    if not content.startswith(MAGIC):
-        raise TraceError(f"{path.name}: byte 0: not a trace segment")
+    return parse_segment(path.name, path.read_bytes())
+
+
+def parse_segment(name: str, content: Buffer) -> Segment:
+    """The same, of bytes that came from anywhere."""
+    frames = read_frames(name, content)
+    events = [event for place, body in frames.batches for event in told_where(name, place, decode_rows, body)]
+    return Segment(name, frames.header, events, frames.footer, frames.digest, frames.torn_bytes)
+
+
+class Frames(NamedTuple):
+    """The frames of a segment, each with a checksum that is right; batches are not decoded yet."""
+
+    header: Header
+    batches: list[tuple[int, memoryview]]
+    """Where each stands, and its rows."""
+    footer: Footer | None
+    digest: str
+    torn_bytes: int
+
+
+def read_frames(name: str, content: Buffer) -> Frames:
+    """Look at every frame; nothing is copied. Of a schema that this reader does not know only the header is read."""
+    view = memoryview(content)
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        raise TraceError(f"{name}: byte 0: not a trace segment")
     header: Header | None = None
     footer: Footer | None = None
-    events: list[Event] = []
+    batches: list[tuple[int, memoryview]] = []
     place = digested = len(MAGIC)
-    while footer is None and (length := _whole_frame(path, content, place)):
-        kind, body = content[place + FRAME.size : place + FRAME.size + 1], content[place + FRAME.size + 1 : place + length]
+    while footer is None and (length := _whole_frame(name, view, place)):
+        kind, body = bytes(view[place + FRAME.size : place + FRAME.size + 1]), view[place + FRAME.size + 1 : place + length]
         if header is None:
-            header = _decode(path, place, kind == KIND_HEADER, body, Header)
+            header = _decode(name, place, kind == KIND_HEADER, body, Header)
             if header.schema not in ACCEPTED:
                 break
         elif kind == KIND_FOOTER:
-            footer = _decode(path, place, True, body, Footer)
-        else:
-            events += _batch(path, place, kind, body)
+            footer = _decode(name, place, True, body, Footer)
+        elif kind == KIND_BATCH:  # Any other is a kind of frame that a later version added.
+            batches.append((place, body))
         place += length
         digested = digested if footer else place
     if header is None:
-        raise TraceError(f"{path.name}: byte {place}: the header is cut off")
-    return Segment(path.name, header, events, footer, sha256(content[:digested]).hexdigest(), len(content) - place)
+        raise TraceError(f"{name}: byte {place}: the header is cut off")
+    return Frames(header, batches, footer, sha256(view[:digested]).hexdigest(), len(view) - place)
 
 
-def _whole_frame(path: Path, content: bytes, place: int) -> int:
+def read_seal(tail: bytes) -> Footer | None:
+    """The footer that the last bytes of a file end in, FOOTER_BYTES_MAX of them; nothing else of the file is looked at."""
+    for place in range(max(0, len(tail) - FOOTER_BYTES_MAX), len(tail) - FRAME.size):
+        length, checksum = FRAME.unpack_from(tail, place)
+        payload = tail[place + FRAME.size :]
+        if length == len(payload) and payload[:1] == KIND_FOOTER and crc32(payload) == checksum:
+            return msgspec.msgpack.decode(payload[1:], type=Footer)
+    return None
+
+
+def told_where(name: str, place: int, decode: Callable[[Given], Body], given: Given) -> Body:
+    """What a decoder makes of what stands there; its error is told with the place."""
+    try:
+        return decode(given)
+    except TraceError as error:
+        raise TraceError(f"{name}: byte {place}: {error}") from error
+
+
+def unknown_version(header: Header) -> str:
+    return f"schema {header.schema}, this reader knows {' and '.join(map(str, ACCEPTED))}"
+
+
+def _whole_frame(name: str, content: memoryview, place: int) -> int:
     """Size of the frame at `place`, or 0 if the file ends, or was cut, before it is whole."""
 
     if place + FRAME.size > len(content):
@@ -119,25 +170,16 @@ def _whole_frame(path: Path, content: bytes, place: int) -> int:
         return FRAME.size + int(length)
     if end == len(content):
         return 0  # The last frame, of which a power cut lost some pages.
-    raise TraceError(f"{path.name}: byte {place}: a damaged frame in the middle of the file")
+    raise TraceError(f"{name}: byte {place}: a damaged frame in the middle of the file")
 
 
-def _decode(path: Path, place: int, expected: bool, body: bytes, kind: type[Body]) -> Body:
+def _decode(name: str, place: int, expected: bool, body: memoryview, kind: type[Body]) -> Body:
     if not expected:
-        raise TraceError(f"{path.name}: byte {place}: {kind.__name__.lower()} expected")
+        raise TraceError(f"{name}: byte {place}: {kind.__name__.lower()} expected")
     try:
         return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise TraceError(f"{path.name}: byte {place}: no {kind.__name__.lower()}: {error}") from error
-
-
-def _batch(path: Path, place: int, kind: bytes, body: bytes) -> list[Event]:
-    if kind != KIND_BATCH:
-        return []  # A kind of frame that a later version added.
-    try:
-        return decode_rows(body)
-    except TraceError as error:
-        raise TraceError(f"{path.name}: byte {place}: {error}") from error
+        raise TraceError(f"{name}: byte {place}: no {kind.__name__.lower()}: {error}") from error
 
 
 def _life(segments: list[Segment], findings: list[Finding]) -> list[Event]:

@@ -48,9 +48,21 @@ def encode_rows(events: Sequence[Event]) -> bytes:
 
 
 def decode_rows(batch: bytes | memoryview) -> list[Event]:
-    """The events of a batch; kinds of a later version are left out, as a reader of the version before must."""
+    """The events of a batch."""
+    return [decode_row(number, row) for number, row in split_rows(batch)]
+
+
+def split_rows(batch: bytes | memoryview) -> list[tuple[int, msgspec.Raw]]:
+    """The rows of a batch, each with the number of its kind, not decoded; kinds of a later version are left out, as a reader of
+    the version before must."""
     try:
-        rows = _BATCH.decode(batch)
-        return [_DECODERS[number].decode(row) for number, row in rows if 0 <= number < len(_DECODERS)]
+        return [row for row in _BATCH.decode(batch) if 0 <= row[0] < len(_DECODERS)]
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise TraceError(f"no batch of events: {error}") from error
+
+
+def decode_row(number: int, row: msgspec.Raw) -> Event:
+    try:
+        return _DECODERS[number].decode(row)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise TraceError(f"no batch of events: {error}") from error

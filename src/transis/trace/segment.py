@@ -33,6 +33,9 @@ SCHEMA: Final = 2
 
 SUFFIX: Final = ".trace"
 
+LIVE_RUN: Final = "live"
+"""The run of every node that is no simulation: daemons and embedded nodes of one cluster are in one run together."""
+
 SEGMENT_BYTES: Final = 128 * 1024 * 1024
 """A segment is sealed when it has grown beyond this: large enough for columnar conversion, small enough to move."""
 

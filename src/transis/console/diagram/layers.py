@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from math import log10
 from typing import Final
 
-from transis.console.diagram.labels import fitting
 from transis.console.diagram.layout import LEFT, Layout
 from transis.console.diagram.marks import fault_marks, legend, life_marks, proof_marks
-from transis.console.diagram.palette import sender_class, style, view_class
 from transis.console.diagram.picture import Band, Picture
-from transis.console.diagram.scale import clock
-from transis.console.diagram.svg import element, group, line, number, path, rect, text, title
 from transis.console.diagram.traffic import Bundle, Landing, bundles, kind_of
+from transis.drawing.labels import fitting
+from transis.drawing.palette import sender_class, style, view_class
+from transis.drawing.svg import element, group, line, number, path, rect, text, title
+from transis.drawing.times import clock
 from transis.model.ids import ProcessId, ViewId
 from transis.sim.cluster import show_node, show_view, show_view_id
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from transis.console.diagram.layout import Label, Layout
 from transis.console.diagram.picture import LifeLine
-from transis.console.diagram.scale import clock
-from transis.console.diagram.svg import element, group, line, number, path, rect, text, title
+from transis.drawing.svg import element, group, line, number, path, rect, text, title
+from transis.drawing.times import clock
 
 DEATHS: Final = {"failed": "crashed", "stopped": "stopped by itself", "unknown": "trace ends"}
 

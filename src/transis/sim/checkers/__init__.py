@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from transis.model.errors import UsageError
+from transis.model.guarantees import NOT_PROMISED, UNPROMISED
 from transis.sim.checkers import (
     agreement_on_views,
     basic,
@@ -45,7 +46,7 @@ from transis.sim.checkers import (
 )
 from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.index import Index
-from transis.sim.checkers.verdict import NOT_PROMISED, Findings, Report, Verdict, Violation, Witness
+from transis.sim.checkers.verdict import VIOLATIONS_MAX, Findings, Report, Verdict, Violation, Witness
 from transis.trace.events import History
 
 __all__ = ["GROUP_PROPERTIES", "PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check", "check_groups"]
@@ -91,42 +92,38 @@ GROUP_PROPERTIES: Final[dict[str, GroupChecker]] = {
 }
 """What groups promise their members (docs/groups.md), judged where a history has client processes."""
 
-UNPROMISED: Final[dict[str, frozenset[str]]] = {
-    "evs": frozenset(),
-    "transis": frozenset({"delivered_where_sent_1_3"}),
-    "toto": frozenset({"total_order_6_1", "places"}),
-}
-"""What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3."""
 
+def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
+    """The verdict of every property on this history; of groups only if it tells of client processes.
 
-def check(history: History) -> Report:
-    """The verdict of every property on this history; of groups only if it tells of client processes."""
+    Of each property the first `keep` violations are kept, all are counted.
+    """
     if history.promises not in UNPROMISED:
         raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(UNPROMISED)}")
     index = Index(history)
     unpromised = UNPROMISED[history.promises]
-    verdicts = [_verdict(index, name, name not in unpromised) for name in PROPERTIES]
+    verdicts = [_verdict(index, name, name not in unpromised, keep) for name in PROPERTIES]
     crowd = Crowd(index)
-    return Report(verdicts + (_group_verdicts(crowd) if crowd.lives else []))
+    return Report(verdicts + (_group_verdicts(crowd, keep) if crowd.lives else []))
 
 
 def check_groups(history: History) -> Report:
     """The verdicts on what groups promise, whatever ordered their messages."""
-    return Report(_group_verdicts(Crowd(Index(history))))
+    return Report(_group_verdicts(Crowd(Index(history)), VIOLATIONS_MAX))
 
 
-def _verdict(index: Index, name: str, promised: bool) -> Verdict:
+def _verdict(index: Index, name: str, promised: bool, keep: int) -> Verdict:
     if not promised:
         return Verdict(name, NOT_PROMISED, 0)
-    findings = Findings(name)
+    findings = Findings(name, keep)
     PROPERTIES[name](index, findings)
     return findings.verdict()
 
 
-def _group_verdicts(crowd: Crowd) -> list[Verdict]:
+def _group_verdicts(crowd: Crowd, keep: int) -> list[Verdict]:
     verdicts = []
     for name, judge in GROUP_PROPERTIES.items():
-        findings = Findings(name)
+        findings = Findings(name, keep)
         judge(crowd, findings)
         verdicts.append(findings.verdict())
     return verdicts

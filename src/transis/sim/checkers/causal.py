@@ -7,8 +7,13 @@ exemption for senders outside a transitional configuration (traces plan C).
 
 from __future__ import annotations
 
+from typing import Final
+
 from transis.sim.checkers.index import Index, Origin, Ring, Stay
 from transis.sim.checkers.verdict import Findings, Witness
+
+NEVER: Final = 1 << 62
+"""The position of what was not delivered."""
 
 
 def check(index: Index, findings: Findings) -> None:
@@ -44,12 +49,15 @@ def _own_earlier(index: Index, stay: Stay, position: int, causes: list[int], fin
 
 
 def _seen_before(index: Index, stay: Stay, position: int, origin: Origin, findings: Findings) -> None:
-    """The slow way, for sequences that fork: each message the sender had delivered must be here, before."""
+    """The slow way, for sequences that fork: each message the sender had delivered must be here, before. Of those that are not,
+    the one that came last here is told; one that never came is later than any."""
     sender = origin.stay
     assert sender is not None
-    for there, cause in enumerate(sender.codes[: origin.before]):
-        if cause != stay.codes[position] and stay.position.get(cause, position) >= position:
-            _tell(index, stay, position, cause, "had delivered", (sender.event_at(there),), findings)
+    causes = enumerate(sender.codes[: origin.before])
+    late = [(stay.position.get(cause, NEVER), -there) for there, cause in causes if cause != stay.codes[position]]
+    here, back = max(late, default=(-1, 0))
+    if here >= position:
+        _tell(index, stay, position, sender.codes[-back], "had delivered", (sender.event_at(-back),), findings)
 
 
 def _tell(index: Index, stay: Stay, position: int, cause: int, how: str, seen: Witness, findings: Findings) -> None:

@@ -4,7 +4,8 @@
    deliveries; only basic ones that waited are known by their ids alone.
 2. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
    group view at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
-3. After a Gap nothing is known of views in force: the streams are cut there, and what would span the cut is left out.
+3. After a Gap nothing is known of views in force: the streams are cut there, and what would span the cut is left out. A stream
+   that starts behind a Gap starts with it, for what its process had before may be what is missing.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ class Change(NamedTuple):
     """In force at the node, regular or transitional."""
     base: View | None
     """The last regular one."""
+    blind: bool
+    """A Gap since the group's last view may hide what stood before."""
+    adrift: bool
+    """A Gap since the last configuration may hide the one in force."""
 
     @property
     def view(self) -> GroupView:
@@ -101,6 +106,7 @@ class _Streams:
         self._life = life
         self._runs: dict[int, Delivery] = {}
         self._clients: dict[int, Client] = {}
+        self._gap: Gap | None = None
 
     def read(self) -> dict[ProcessId, Client]:
         for event in _until_end(self._life):
@@ -117,6 +123,7 @@ class _Streams:
                 case ClientLife():
                     self._client(event.process)
                 case Gap():
+                    self._gap = event
                     for client in self._clients.values():
                         client.steps.append(event)
                 case _:
@@ -127,6 +134,7 @@ class _Streams:
         known = self._clients.get(process)
         if known is None:
             known = self._clients[process] = Client(ProcessId(self._life.node, process))
+            known.steps += [] if self._gap is None else [self._gap]
         return known
 
     def _handed(self, event: ClientDelivery) -> None:
@@ -154,26 +162,33 @@ def _changes(life: Life) -> Iterator[Change]:
     regular: dict[GroupId, GroupView] = {}
     configuration: View | None = None
     base: View | None = None
+    adrift = False
+    gaps = 0
+    gaps_before: dict[GroupId, int] = {}
     for event in _until_end(life):
         match event:
             case Conf(view=view):
-                configuration = view
+                configuration, adrift = view, False
                 base = view if view.id.is_regular else base
             case GroupConf(view=view, processes=processes):
                 group = view.group
                 before = in_force.get(group) if not inside.get(group, set()).isdisjoint(processes) else None
-                yield Change(life, event, before, regular.get(group) if before is not None else None, configuration, base)
+                last_regular = regular.get(group) if before is not None else None
+                blind = gaps_before.get(group, 0) < gaps
+                yield Change(life, event, before, last_regular, configuration, base, blind, adrift)
+                gaps_before[group] = gaps
                 inside[group] = set(processes)
                 in_force[group] = view
                 if view.id.configuration.is_regular:
                     regular[group] = view
             case ClientLeft(process=process, group=group, refused=False):
                 inside.get(group, set()).discard(process)
-            case ClientLife(process=process, connected=False):
+            case ClientLife(process=process):
                 for processes_inside in inside.values():
                     processes_inside.discard(process)
             case Gap():
                 inside.clear()
+                gaps, adrift = gaps + 1, True
             case _:
                 pass
 

@@ -121,7 +121,7 @@ class _Losses:
         group = event.view.group
         self._due.pop(group, None)
         self._in_force[group] = event.view
-        self._inside.setdefault(group, set()).update(event.processes)
+        self._inside[group] = set(event.processes)
 
     def _conf(self, event: Conf) -> None:
         view = event.view
@@ -135,7 +135,7 @@ class _Losses:
         match event:
             case ClientLeft(process=process, group=group, refused=False):
                 self._inside.get(group, set()).discard(process)
-            case ClientLife(process=process, connected=False):
+            case ClientLife(process=process):
                 for processes in self._inside.values():
                     processes.discard(process)
             case Gap():

@@ -49,7 +49,7 @@ def _wrong(change: Change) -> Iterator[str]:
     view = change.view
     yield from _unlike_itself(view)
     if change.before is None:
-        if not view.id.configuration.is_regular:
+        if not view.id.configuration.is_regular and not change.blind:
             yield "a transitional view before any other"
     elif view.id.configuration.is_regular:
         yield from _wrong_regular(view, change.before, change.regular)

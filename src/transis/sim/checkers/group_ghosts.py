@@ -34,6 +34,9 @@ def _ever_connected(life: Life) -> frozenset[int] | None:
 
 def _on_nodes_of_the_configuration(change: Change, findings: Findings) -> None:
     view = change.view
+    if change.own is None and change.adrift:
+        findings.pending += 1
+        return
     if change.own is None:
         findings.broken(f"{change.life.node} installed {view.id} of {view.name} in another configuration", (change.witness,))
         return

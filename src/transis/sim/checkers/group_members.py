@@ -168,9 +168,8 @@ class _Filter:
                 self._group_conf(event)
             case ClientLeft(process=process, group=group, refused=refused):
                 self._heard((process,), event.lseq)
-                if not refused and group not in self._inside.get(process, set()):
-                    self._broken(f"{self._name(process)} was told that it left {event.name}, in which it was not", event.lseq)
-                self._inside.get(process, set()).discard(group)
+                if not refused:
+                    self._leave(process, group, event)
             case ClientLife(process=process, connected=True):
                 self._inside[process] = set()
             case ClientLife(process=process):
@@ -180,6 +179,11 @@ class _Filter:
                 self._waiting = {}
             case _:
                 pass
+
+    def _leave(self, process: int, group: GroupId, event: ClientLeft) -> None:
+        if group not in self._inside.get(process, set()):
+            self._broken(f"{self._name(process)} was told that it left {event.name}, in which it was not", event.lseq)
+        self._inside.get(process, set()).discard(group)
 
     def _group_conf(self, event: GroupConf) -> None:
         view, shown = event.view, event.processes

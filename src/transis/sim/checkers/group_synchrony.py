@@ -48,7 +48,7 @@ def stretches(client: Client) -> Iterator[Stretch]:
                 for group in step.groups if step.is_ordered else ():
                     if group in under_way:
                         under_way[group][1].extend(step.codes)
-            case ClientLeft(group=group):
+            case ClientLeft(group=group, refused=False):
                 under_way.pop(group, None)
             case Gap():
                 under_way.clear()

@@ -6,14 +6,12 @@ violation, pairs are not enough (TOCS95, footnote to the total order). See `cert
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from transis.model.ids import MessageId, ProcessId
 from transis.model.service import Service
 from transis.sim.checkers.certificate import certified
-from transis.sim.checkers.cycles import EventGraph, Vertex, joined
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
+from transis.trace.cycles import EventGraph, Vertex, graph_of, joined
 from transis.trace.events import Conf, Delivery, Event, Sent
 
 
@@ -25,21 +23,12 @@ def check(index: Index, findings: Findings) -> None:
 
 
 def build(index: Index, merged: bool) -> EventGraph:
-    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1).
-
-    An event that a node repeats is left out: it is wrong, but other checkers say so, and it is no question of order.
-    """
-    graph = EventGraph()
-    for life in index.lives:
-        vertices = [(vertex, event.lseq) for event in life.events for vertex in _vertices(index, life, event, merged)]
-        for vertex, lseq in vertices:
-            graph.lseq.setdefault((life, vertex), lseq)
-        for before, after in pairwise(dict.fromkeys(vertex for vertex, _ in vertices)):
-            graph.add(before, after, life)
-        for vertex, _ in vertices:
-            if vertex[0] == "deliver" and vertex[1] in index.origins:
-                graph.add(("send", vertex[1]), vertex, None)
-    return graph
+    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1)."""
+    lives = (
+        (life, [(vertex, event.lseq) for event in life.events for vertex in _vertices(index, life, event, merged)])
+        for life in index.lives
+    )
+    return graph_of(lives, index.origins)
 
 
 def _vertices(index: Index, life: Life, event: Event, merged: bool) -> list[Vertex]:
@@ -61,7 +50,7 @@ def tell_cycle(index: Index, graph: EventGraph, what: str, findings: Findings) -
         return
     told, witness, messages = [], [], []
     for source, target, life in steps:
-        if life is None:
+        if not isinstance(life, Life):
             told.append(f"{_words(index, source)} before {_words(index, target)} anywhere")
         else:
             told.append(f"{life.node} {_words(index, source)} before it {_words(index, target)}")

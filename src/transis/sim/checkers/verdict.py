@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.model.ids import MessageId, NodeId
 
 VIOLATIONS_MAX: Final = 10
 """Violations kept per property: the first few explain, the rest only count."""
-
-HELD: Final = "held"
-BROKEN: Final = "broken"
-PENDING: Final = "pending"
-NOT_EXERCISED: Final = "not exercised"
-NOT_PROMISED: Final = "not promised"
 
 Witness = tuple[tuple[NodeId, int], ...]
 """Events that together show a violation, each as (node, lseq)."""
@@ -42,8 +37,9 @@ class Verdict(NamedTuple):
 class Findings:
     """Collects what one checker finds; becomes its verdict."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, keep: int = VIOLATIONS_MAX) -> None:
         self.name = name
+        self.keep = keep
         self.checked = 0
         self.pending = 0
         self.count = 0
@@ -51,7 +47,7 @@ class Findings:
 
     def broken(self, explanation: str, witness: Witness = (), messages: tuple[MessageId, ...] = ()) -> None:
         self.count += 1
-        if len(self._kept) < VIOLATIONS_MAX:
+        if len(self._kept) < self.keep:
             self._kept.append(Violation(self.name, explanation, witness, messages))
 
     def verdict(self) -> Verdict:

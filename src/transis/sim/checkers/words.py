@@ -21,8 +21,8 @@ def several(things: Iterable[object]) -> str:
 
 
 def messages(index: Index, codes: Iterable[int]) -> tuple[MessageId, ...]:
-    """Ids of the first few messages, in the order given."""
-    return tuple(index.message(code) for code, _ in zip(codes, range(NAMED_MAX), strict=False))
+    """Ids of messages, in the order given."""
+    return tuple(map(index.message, codes))
 
 
 def named(index: Index, codes: Iterable[int]) -> str:

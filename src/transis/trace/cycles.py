@@ -1,34 +1,36 @@
-"""Finding a short cycle in a graph of events and telling it in words.
+"""Finding a short cycle in a graph of events: what checkers and audit do when the certificate of one order fails.
 
-The graph is built only when the certificate fails. Edges are labelled with the life whose local order they are
-(None: from a SEND to a delivery), so that steps of one node can be told as one: "a delivered x before y".
+Edges are labelled with the life whose local order they are (None: from a SEND to a delivery), so that steps of one node can be
+told as one: "a delivered x before y".
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Container, Hashable, Iterable
+from itertools import pairwise
 from typing import Any, Final
-
-from transis.model.ids import NodeId
-from transis.sim.checkers.index import Life
 
 STARTS_MAX: Final = 200
 """Vertices from which the shortest cycle is searched: the core of one bug is small, a hopeless history may be huge."""
 
-Vertex = tuple[str, Any] | tuple[str, Any, NodeId]
-"""What happened and to what: ("install", view id), ("send", message), ("deliver", message), or that at one node only."""
+Vertex = tuple[str, Any] | tuple[str, Any, Any]
+"""What happened and to what: ("install", view), ("send", message), ("deliver", message), or that at one node only."""
 
-Step = tuple[Vertex, Vertex, "Life | None"]
+Label = Hashable
+"""A life, however the caller knows it."""
+
+Step = tuple[Vertex, Vertex, Label | None]
 
 
 class EventGraph:
     """Vertices are merged events; the first label of an edge is kept."""
 
     def __init__(self) -> None:
-        self.edges: dict[Vertex, dict[Vertex, Life | None]] = {}
-        self.lseq: dict[tuple[Life, Vertex], int] = {}
+        self.edges: dict[Vertex, dict[Vertex, Label | None]] = {}
+        self.lseq: dict[tuple[Label, Vertex], int] = {}
 
-    def add(self, source: Vertex, target: Vertex, life: Life | None) -> None:
+    def add(self, source: Vertex, target: Vertex, life: Label | None) -> None:
         self.edges.setdefault(source, {}).setdefault(target, life)
         self.edges.setdefault(target, {})
 
@@ -76,6 +78,23 @@ class EventGraph:
             steps.append((before, last, self.edges[before][last]))
             last = before
         return steps[::-1]
+
+
+def graph_of(lives: Iterable[tuple[Label, list[tuple[Vertex, int]]]], sent: Container[Any]) -> EventGraph:
+    """The graph of lives, each with its vertices and their lseq in order; `sent` has the messages that somebody sent.
+
+    An event that a node repeats is left out: it is wrong, but other checkers say so, and it is no question of order.
+    """
+    graph = EventGraph()
+    for life, vertices in lives:
+        for vertex, lseq in vertices:
+            graph.lseq.setdefault((life, vertex), lseq)
+        for before, after in pairwise(dict.fromkeys(vertex for vertex, _ in vertices)):
+            graph.add(before, after, life)
+        for vertex, _ in vertices:
+            if vertex[0] == "deliver" and vertex[1] in sent:
+                graph.add(("send", vertex[1]), vertex, None)
+    return graph
 
 
 def joined(steps: list[Step]) -> list[Step]:

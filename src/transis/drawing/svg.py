@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 _ILLEGAL: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,12 +17,17 @@ def escaped(text: object) -> str:
 
 
 def element(tag: str, *content: str, **attributes: object) -> str:
-    """One element. `content` is markup already; an attribute `class_` is written `class`, `stroke_width` `stroke-width`."""
-    written = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{_value(value)}"' for name, value in attributes.items() if value is not None
-    )
+    """One element. `content` is markup already."""
+    written = attributes_of(attributes)
     inside = "".join(content)
     return f"<{tag}{written}>{inside}</{tag}>" if inside else f"<{tag}{written}/>"
+
+
+def attributes_of(attributes: Mapping[str, object]) -> str:
+    """Attributes as they stand in a tag: `class_` is written `class`, `stroke_width` `stroke-width`; None is left out."""
+    return "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{_value(value)}"' for name, value in attributes.items() if value is not None
+    )
 
 
 def _value(value: object) -> str:

@@ -1,4 +1,5 @@
-"""What each guarantee means, in a line: the name in a table is for finding, the line is for reading.
+"""Guarantees by name: what each means, in a line, and the words of a verdict. The name in a table is for finding, the line is
+for reading.
 
 The numbers in the names are those of the specification of extended virtual synchrony (protocols 2.2 and 2.3).
 """
@@ -6,6 +7,25 @@ The numbers in the names are those of the specification of extended virtual sync
 from __future__ import annotations
 
 from typing import Final
+
+HELD: Final = "held"
+BROKEN: Final = "broken"
+PENDING: Final = "pending"
+NOT_EXERCISED: Final = "not exercised"
+NOT_PROMISED: Final = "not promised"
+
+WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
+"""Of the verdicts of several runs the heaviest, which comes last here, is that of all."""
+
+UNPROMISED: Final[dict[str, frozenset[str]]] = {
+    "evs": frozenset(),
+    "transis": frozenset({"delivered_where_sent_1_3"}),
+    "toto": frozenset({"total_order_6_1", "places"}),
+}
+"""What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3."""
+
+EVIDENCE: Final = "quality_"
+"""How the names of checks begin that judge the evidence itself: when one of them fails, the others may say nothing."""
 
 MEANINGS: Final = {
     "no_creation": "what is delivered was sent",
@@ -48,3 +68,16 @@ GROUP_MEANINGS: Final = {
     "group_primary": "no two components call themselves primary at a time",
 }
 """What groups promise, on nodes that have them."""
+
+EVIDENCE_MEANINGS: Final = {
+    "quality_readable": "every trace file can be read, to its end",
+    "quality_chain": "no file of a trace is missing or was changed",
+    "quality_density": "no event is missing without a word about it",
+    "quality_clocks": "no clock goes backward",
+    "quality_members": "everybody who is spoken of has a trace",
+    "quality_mixed": "the traces are those of one run each",
+}
+"""What traces must be like before anything can be said from them."""
+
+ALL_MEANINGS: Final = EVIDENCE_MEANINGS | MEANINGS | GROUP_MEANINGS
+"""In the order in which they are told."""

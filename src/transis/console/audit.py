@@ -1,0 +1,74 @@
+"""`transis audit`: did every guarantee hold? Read from what the nodes recorded, on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transis.console.asking import unable
+from transis.console.printing import say, stdout
+from transis.model.errors import TransisError
+
+EXAMPLES = """Examples:
+
+transis audit traces/ [dim]# a verdict per guarantee, and every violation with the events that show it[/dim]
+
+transis audit traces/ --json | jq .properties
+
+transis audit hdfs://host/traces --store kept/ [dim]# tables stay there; what was read once is not read again[/dim]
+
+transis audit traces/ --master spark://host:7077
+
+transis simulate --seeds 0:20 --trace runs && transis audit runs
+"""
+
+Inputs = Annotated[list[str], typer.Argument(metavar="DIR...", help="Directories of traces: local, or any Hadoop path.")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="DIR", help="Keep the tables here, as Parquet, and add to what is there.")
+]
+MasterOption = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] unless told, or spark://host:port.")
+]
+UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on loopback, while it works.")]
+StrictOption = Annotated[bool, typer.Option("--strict", help="Pending counts as broken: exit code 1.")]
+
+
+def audit(
+    inputs: Inputs,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the report there, too.")] = None,
+    store: StoreOption = None,
+    master: MasterOption = None,
+    ui: UiOption = False,
+    strict: StrictOption = False,
+) -> None:
+    """Judge every guarantee from the traces of a cluster's nodes.
+
+    Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
+    """
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+        from transis.pipeline.jobs import Wish, exit_code
+        from transis.pipeline.jobs import audit as judged
+        from transis.pipeline.report.as_json import written
+        from transis.pipeline.report.page import write_report
+        from transis.pipeline.steps import Steps
+
+        content = judged(Wish(tuple(inputs), store, master, ui, measure=report is not None), Steps())
+        if report is not None:
+            write_report(content, report)
+    except TransisError as error:
+        raise unable("audit", error) from None
+    if as_json:
+        print(written(content))
+    else:
+        from transis.console.audit_words import tell_audit
+
+        tell_audit(stdout(), content)
+        if report is not None:
+            say(stdout(), f"The report: {report}")
+    raise typer.Exit(exit_code(content, strict))

@@ -1,0 +1,102 @@
+"""The result of `transis audit` for a person: findings about the evidence first, then every guarantee, then every violation in a
+sentence with the events that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from transis.console.payloads import printable
+from transis.console.printing import plain_table, say
+from transis.console.tables import COLOURS
+from transis.drawing.times import clock
+from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.pipeline.report.content import Content, Violation
+from transis.pipeline.report.summary import (
+    Sum,
+    around_by_violation,
+    headline,
+    heaviest_first,
+    starts_us,
+    sums_of,
+    violations_in_order,
+    witness_events,
+)
+
+VIOLATIONS_TOLD: Final = 20
+"""Violations told one by one; the report and the JSON have more."""
+RUNS_TOLD: Final = 10
+
+
+def tell_audit(console: Console, content: Content) -> None:
+    sums = list(sums_of(content).values())
+    judged = heaviest_first(one for one in sums if one.is_judged)
+    troubled = [one for one in judged if one.is_evidence and one.verdict != HELD]
+    if troubled:
+        console.print(_table("The evidence", troubled))
+        console.print()
+    console.print(_table("Verdict per guarantee", [one for one in judged if one not in troubled]))
+    for line in _apart(sums):
+        say(console, line, "dim")
+    console.print()
+    for line in _violations(content):
+        say(console, printable(line))
+    verdict, sentence = headline(content)
+    say(console, printable(f"{_counts(judged)}, {_runs(content)}."))
+    say(console, sentence, COLOURS[verdict])
+
+
+def _table(title: str, sums: Sequence[Sum]) -> Table:
+    table = plain_table("guarantee", "verdict", "checks made", "violations", "pending", title=title)
+    table.add_column("in words")
+    for one in sums:
+        counts = (f"{count:,}" if count else "" for count in (one.checked, one.violations, one.pending))
+        table.add_row(one.name, Text(one.verdict, style=COLOURS[one.verdict]), *counts, Text(one.meaning, style="dim"))
+    return table
+
+
+def _apart(sums: Sequence[Sum]) -> Iterator[str]:
+    """What nobody may read as held."""
+    for verdict in (NOT_EXERCISED, NOT_PROMISED):
+        names = [one.name for one in sums if one.verdict == verdict]
+        if names:
+            yield f"{verdict.capitalize()}: {', '.join(names)}"
+
+
+def _violations(content: Content) -> Iterator[str]:
+    found = violations_in_order(content)
+    around = around_by_violation(content)
+    starts = starts_us(content)
+    many = len(content.runs) > 1
+    for one in found[:VIOLATIONS_TOLD]:
+        yield _sentence(one, many)
+        for node, lseq, event in witness_events(one, around.get((one.run, one.property, one.rank), [])):
+            told = "" if event is None else f" at {clock(event.time_us - starts[one.run])}: {event.label}"
+            yield f"    {node}, event {lseq}{told}"
+    if found:
+        more = sum(row.violations for row in content.verdicts) - min(len(found), VIOLATIONS_TOLD)
+        yield f"and {more:,} more violations" if more > 0 else ""
+
+
+def _sentence(violation: Violation, many: bool) -> str:
+    where = f" (run {violation.run})" if many else ""
+    which = f" [{violation.rank} of {violation.total:,}]" if violation.total > 1 else ""
+    return f"{violation.property}{which}{where}: {violation.explanation}"
+
+
+def _counts(judged: Sequence[Sum]) -> str:
+    counts = ((word, sum(one.verdict == word for one in judged)) for word in (BROKEN, PENDING, HELD))
+    return ", ".join(f"{count:,} {word}" for word, count in counts)
+
+
+def _runs(content: Content) -> str:
+    broken = sorted({row.run for row in content.verdicts if row.verdict == BROKEN})
+    runs = f"in {len(content.runs):,} run{'s' if len(content.runs) != 1 else ''}"
+    if len(content.runs) < 2 or not broken:
+        return runs
+    more = f" and {len(broken) - RUNS_TOLD:,} more" if len(broken) > RUNS_TOLD else ""
+    return f"{runs}; broken in {', '.join(broken[:RUNS_TOLD])}{more}"

@@ -1,0 +1,55 @@
+"""`transis report`: what happened, how fast it was, and whether every guarantee held, as one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transis.console.asking import unable
+from transis.console.audit import Inputs, MasterOption, StoreOption, StrictOption, UiOption
+from transis.console.printing import say, stdout
+from transis.model.errors import TransisError
+
+EXAMPLES = """Examples:
+
+transis report traces/ -o report.html [dim]# one file, readable offline, light and dark, printable[/dim]
+
+transis report old/ new/ -o report.html [dim]# two builds side by side, if the traces are of two[/dim]
+
+transis report traces/ --store kept/ -o report.html
+"""
+
+DEFAULT_FILE = Path("transis-report.html")
+
+
+def report(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write the page.")] = DEFAULT_FILE,
+    store: StoreOption = None,
+    master: MasterOption = None,
+    ui: UiOption = False,
+    strict: StrictOption = False,
+) -> None:
+    """Audit and measure the traces of a cluster's nodes, and write one self-contained page about it.
+
+    Exit codes as those of `transis audit`; the page is written in any case that can be read.
+    """
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+        from transis.pipeline.jobs import Wish, audit, exit_code
+        from transis.pipeline.report.page import write_report
+        from transis.pipeline.report.summary import headline
+        from transis.pipeline.steps import Steps
+
+        content = audit(Wish(tuple(inputs), store, master, ui, measure=True), Steps())
+        write_report(content, out)
+    except TransisError as error:
+        raise unable("report", error) from None
+    _, sentence = headline(content)
+    say(stdout(), sentence)
+    say(stdout(), f"The report: {out} (open it in a browser).")
+    raise typer.Exit(exit_code(content, strict))

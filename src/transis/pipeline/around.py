@@ -1,0 +1,101 @@
+"""What happened around a violation: the events near its witnesses, for the space-time diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from transis.model.service import Service
+from transis.pipeline.naming import Names
+from transis.pipeline.tables import Tables
+
+NEAR: Final = 6
+"""Events before and behind each witness."""
+
+DRAWN: Final = 24
+"""Violations that are drawn: the shortest of each property first."""
+
+_EVENTS: Final = ("submits", "refusals", "sends", "deliveries", "confs", "ends", "faults", "gaps", "group_views", "client_leaves")
+_COLUMNS: Final = ("kind", "node", "lseq", "time_us", "process", "first", "count", "service", "view", "name", "what", "why")
+
+
+def around(
+    spark: SparkSession, tables: Tables, violations: Sequence[Row], names: Names, runs: dict[int, str]
+) -> list[dict[str, Any]]:
+    """Rows of a report's `around`."""
+    drawn = sorted(violations, key=lambda row: (row["rank"], row.property))[:DRAWN]
+    ranges = [
+        (row.run, row.property, row["rank"], one.node, one.lseq - NEAR, one.lseq + NEAR) for row in drawn for one in row.witness
+    ]
+    if not ranges:
+        return []
+    near = _near(spark, tables, ranges).collect()
+    told = {(row.run, row.property, row["rank"], row.node, row.lseq): _told(row, names, runs) for row in near}
+    return [told[key] for key in sorted(told)]
+
+
+def _near(spark: SparkSession, tables: Tables, ranges: list[tuple[Any, ...]]) -> DataFrame:
+    schema = "run long, property string, rank int, node long, low long, high long"
+    wanted = spark.createDataFrame(ranges, schema)
+    nodes = [row[3] for row in ranges]
+    events = tables.events.where(F.col("kind").isin(*_EVENTS) & F.col("node").isin(*nodes)).select(*_COLUMNS)
+    both = events.join(F.broadcast(wanted), "node")
+    return both.where("lseq between low and high").drop("low", "high")
+
+
+def _told(row: Row, names: Names, runs: dict[int, str]) -> dict[str, Any]:
+    kind, tell = _TELLING[row.kind]
+    about, label = tell(row, names)
+    return {
+        "run": runs[row.run],
+        "property": row.property,
+        "rank": row["rank"],
+        "node": names.node(row.node),
+        "lseq": row.lseq,
+        "time_us": row.time_us,
+        "kind": kind,
+        "label": label,
+        "about": about,
+    }
+
+
+def _messages(row: Row, names: Names) -> str:
+    first = names.message(row.process, row.first)
+    return first if row["count"] == 1 else f"{first} to {row.first + row['count'] - 1}"
+
+
+def _message(verb: str) -> Callable[[Row, Names], tuple[str, str]]:
+    def tell(row: Row, names: Names) -> tuple[str, str]:
+        service = "" if row.service is None else f" ({Service(row.service).name.lower()})"
+        return names.message(row.process, row.first), f"{verb} {_messages(row, names)}{service}"
+
+    return tell
+
+
+def _view(row: Row, names: Names) -> tuple[str, str]:
+    return names.view(row.view), f"installed {names.view(row.view)}"
+
+
+def _group_view(row: Row, names: Names) -> tuple[str, str]:
+    return "", f"installed a view of group {row.name} in {names.view(row.view)}"
+
+
+def _what(before: str) -> Callable[[Row, Names], tuple[str, str]]:
+    return lambda row, names: ("", f"{before} {row.what or row.why or ''}".strip())
+
+
+_TELLING: Final[dict[str, tuple[str, Callable[[Row, Names], tuple[str, str]]]]] = {
+    "submits": ("submit", _message("accepted")),
+    "refusals": ("refuse", _message("refused")),
+    "sends": ("send", _message("sent")),
+    "deliveries": ("deliver", _message("delivered")),
+    "confs": ("view", _view),
+    "ends": ("end", _what("ended:")),
+    "faults": ("fault", _what("fault:")),
+    "gaps": ("gap", _what("events are missing here")),
+    "group_views": ("group view", _group_view),
+    "client_leaves": ("leave", _what("a process left:")),
+}

@@ -1,0 +1,1 @@
+"""The audit: every guarantee held against the tables, in Spark SQL."""

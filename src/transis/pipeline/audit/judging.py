@@ -1,0 +1,79 @@
+"""Everything judged: all properties over a laid history, and one verdict for each (run, property).
+
+Each property is a job for what it checked and one for what it found, since a plan of all of them together takes longer to make
+than to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, TypeVar
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from transis.model.guarantees import UNPROMISED
+from transis.pipeline.audit.clients import lay_clients
+from transis.pipeline.audit.finding import Found, found
+from transis.pipeline.audit.lay import Laid, Settle
+from transis.pipeline.audit.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.pipeline.audit.tail import sequence
+from transis.pipeline.audit.verdicts import kept, verdicts
+
+Told = Callable[[str], AbstractContextManager[None]]
+Laying = TypeVar("Laying")
+
+AT_ONCE: Final = 4
+"""Properties that are computed at a time; more only wait for each other."""
+
+OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients")
+"""Kinds of events that only runs with client processes have."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    verdicts: DataFrame
+    """run, property, verdict, checked, violations, pending: one row each."""
+    violations: DataFrame
+    """The shortest few violations of each, with their rank."""
+
+
+def judge(laid: Laid, settle: Settle, told: Told) -> Judged:
+    """`told` is asked for a context around each part of the work, for people who wait."""
+    parts: list[Found] = []
+    with told("looking at the evidence and the configurations"):
+        parts += together({**OF_EVIDENCE, **OF_VIEWS}, laid, settle)
+    with told("bringing all deliveries into one sequence"):
+        ordered = sequence(laid, settle)
+    with told("judging the order of messages"):
+        parts += together(OF_ORDER, ordered, settle)
+    with told("judging groups"):
+        parts += together(OF_GROUPS, lay_clients(laid, settle), settle)
+    whole = found([part.checked for part in parts], [part.broken for part in parts])
+    return Judged(settle(verdicts(expected(laid), whole.checked, whole.broken)), settle(kept(whole.broken)))
+
+
+def together(properties: Mapping[tuple[str, ...], Callable[[Laying], Found]], laid: Laying, settle: Settle) -> list[Found]:
+    """Several properties at a time: of a small trace most time is planning, which takes one core each."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(lambda check: _settled(check(laid), settle), properties.values()))
+
+
+def _settled(found: Found, settle: Settle) -> Found:
+    return Found(settle(found.checked), settle(found.broken))
+
+
+def expected(laid: Laid) -> DataFrame:
+    """Every property that a run should have a verdict on, and whether its mode promises it."""
+    of_all = names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER})
+    runs = laid.runs.select("run", "mode", F.explode(F.array(*map(F.lit, of_all))).alias("property"))
+    with_clients = laid.tables.events.where(F.col("kind").isin(*OF_CLIENTS)).select("run").distinct()
+    of_groups = F.explode(F.array(*map(F.lit, names({**OF_GROUPS})))).alias("property")
+    grouped = laid.runs.join(with_clients, "run", "left_semi").select("run", "mode", of_groups)
+    unpromised = [(F.col("mode") == mode) & F.col("property").isin(*lacking) for mode, lacking in UNPROMISED.items() if lacking]
+    promised = ~reduce(lambda left, right: left | right, unpromised)
+    return runs.unionByName(grouped).select("run", "property", promised.alias("promised"))

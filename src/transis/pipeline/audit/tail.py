@@ -1,0 +1,157 @@
+"""The tail: what the spine does not prove, message by message; in a healthy history as small as the flow window (plan C).
+
+A ring's tail starts with the run below its first doubt, or below the first position that not every stay delivered in the
+regular configuration, whichever is lower. Below it all stays that owe anything are equal and right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from transis.pipeline.audit.finding import checked
+from transis.pipeline.audit.lay import Laid, Settle, absent_members, as_it_is
+from transis.pipeline.audit.spine import matched, ordered, proven_ends, ranked_sends, spine
+
+BLOCK: Final = 256
+"""Counters of one block: runs are found by the block of a message, not by comparing with every run of its process."""
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """The ordered messages of a history, laid out for the properties about them."""
+
+    laid: Laid
+    pairs: DataFrame
+    """The spine beside the sends of its ring (spine.matched)."""
+    rings: DataFrame
+    """run, ring, ring_name, members, good, forked, bound (where the tail starts), canon_node, canon_stay_no: one row a ring."""
+    stays: DataFrame
+    """The stays with `bound`, `is_canon`, and `agreed`: positions up to which they are like the canon."""
+    tail: DataFrame
+    """A row per message and stay: run, ring, node, stay_no, phase, tpos, process, counter, message (its name), sender, service,
+    place, lseq."""
+    sent: DataFrame
+    """A row per message that was sent in a ring and is not good there: run, ring, node, stay_no, process, counter, message, rank,
+    before, place, lseq, phase."""
+    absent: DataFrame
+    """Members of a ring that never installed it (lay.absent_members)."""
+    origins: DataFrame
+    """Every SEND, anywhere, of a message of the tail: run, process, counter, sent_ring, sent_node, sent_stay_no, sent_lseq,
+    sent_place, sent_service, before, rank, nth (1 for the first)."""
+
+
+def sequence(laid: Laid, settle: Settle = as_it_is) -> Sequence:
+    """`settle` as in lay.py: the spine, and everything behind it, is used many times."""
+    deliveries, sends = ordered(laid), ranked_sends(laid)
+    pairs = settle(matched(spine(deliveries), sends))
+    rings = settle(bounded_rings(laid.stays, proven_ends(pairs)))
+    tail = settle(named(tail_rows(deliveries, rings), laid))
+    sent = settle(named(sent_rows(sends, pairs, rings), laid))
+    origins = settle(origins_of(tail, sends))
+    stays = settle(agreeing_stays(laid.stays, rings, tail))
+    absent = settle(absent_members(laid, rings))
+    return Sequence(laid, pairs, rings, stays, tail, sent, absent, origins)
+
+
+def bounded_rings(stays: DataFrame, ends: DataFrame) -> DataFrame:
+    """A stay that is open, cut or full of gaps owes nothing yet, so a silent node does not make the tail long."""
+    owes = F.expr("whole and (duty = 'due' or trans is not null or following is not null)")
+    rings = stays.groupBy("run", "ring", "ring_name").agg(
+        F.min_by("members", "stay_rank").alias("members"),
+        F.min(F.when(owes, F.col("cut"))).alias("common"),
+        F.max("n").alias("n"),
+        F.max_by(F.struct("node", "stay_no"), F.struct("ordered", -F.col("stay_rank"))).alias("canon"),
+    )
+    bound = F.greatest(F.least("good", "common", "n") - 1, F.lit(0))
+    return rings.join(ends, ["run", "ring"], "left").select(
+        *("run", "ring", "ring_name", "members", "good", F.coalesce("forked", F.lit(False)).alias("forked")),
+        *(bound.alias("bound"), F.col("canon.node").alias("canon_node"), F.col("canon.stay_no").alias("canon_stay_no")),
+    )
+
+
+def tail_rows(deliveries: DataFrame, rings: DataFrame) -> DataFrame:
+    doubtful = deliveries.join(F.broadcast(rings.select("ring", "bound")), "ring").where("tpos + count > bound")
+    single = doubtful.withColumn("i", F.explode(F.expr("sequence(0, count - 1)")))
+    return single.selectExpr(
+        *("run", "ring", "node", "stay_no", "phase", "tpos + i as tpos", "process", "first + i as counter", "sender", "service"),
+        *("place + i as place", "lseq"),
+    )
+
+
+def sent_rows(sends: DataFrame, pairs: DataFrame, rings: DataFrame) -> DataFrame:
+    """What was sent in a ring, without what is good below the bound."""
+    key = ["ring", "process", "first"]
+    bounds = F.broadcast(rings.select("ring", "bound"))
+    good = pairs.where("tpos is not null and times is not null").join(bounds, "ring").where("tpos + count <= bound").select(*key)
+    doubtful = sends.where("stay_no > 0 and service > 0").join(good, key, "left_anti")
+    single = doubtful.withColumn("i", F.explode(F.expr("sequence(0, count - 1)")))
+    return single.selectExpr(
+        *("run", "ring", "node", "stay_no", "process", "first + i as counter", "rank + i as rank", "before"),
+        *("place + i as place", "lseq", "phase"),
+    )
+
+
+def named(rows: DataFrame, laid: Laid) -> DataFrame:
+    """With the message in words."""
+    names = laid.process_names.select("process", "process_name")
+    message = F.concat("process_name", F.lit(":"), F.col("counter"))
+    return rows.join(F.broadcast(names), "process", "left").withColumn("message", message).drop("process_name")
+
+
+def covering(runs: DataFrame, messages: DataFrame) -> DataFrame:
+    """Runs beside each message of theirs that is wanted; `messages` has process and counter, runs process, first and count."""
+    blocks = F.explode(F.expr(f"sequence(first div {BLOCK}, (first + count - 1) div {BLOCK})"))
+    wanted = messages.withColumn("block", F.expr(f"counter div {BLOCK}"))
+    both = runs.withColumn("block", blocks).join(wanted, ["process", "block"])
+    return both.where("counter >= first and counter < first + count").drop("block")
+
+
+def origins_of(tail: DataFrame, sends: DataFrame) -> DataFrame:
+    messages = tail.select("process", "counter").distinct()
+    once = Window.partitionBy("process", "counter").orderBy("lseq")
+    found = covering(sends, messages).withColumn("offset", F.expr("counter - first"))
+    return found.select(
+        *("run", "process", "counter"),
+        *(F.col(name).alias(f"sent_{name}") for name in ("ring", "node", "stay_no", "lseq", "service")),
+        (F.col("place") + F.col("offset")).alias("sent_place"),
+        "before",
+        (F.col("rank") + F.col("offset")).alias("rank"),
+        F.row_number().over(once).alias("nth"),
+    )
+
+
+def agreeing_stays(stays: DataFrame, rings: DataFrame, tail: DataFrame) -> DataFrame:
+    """How far each stay is like the longest one of its ring."""
+    canons = rings.select("ring", "bound", "canon_node", "canon_stay_no")
+    placed = tail.join(F.broadcast(canons), "ring")
+    of_canon = placed.where("node = canon_node and stay_no = canon_stay_no")
+    of_canon = of_canon.selectExpr("ring", "tpos", "process as canon_process", "counter as canon_counter")
+    compared = tail.join(of_canon, ["ring", "tpos"], "left")
+    differs = compared.where("not (process <=> canon_process and counter <=> canon_counter)")
+    first = differs.groupBy("node", "stay_no").agg(F.min("tpos").alias("differs"))
+    found = stays.join(canons, "ring").join(first, ["node", "stay_no"], "left")
+    is_canon = F.expr("node = canon_node and stay_no = canon_stay_no")
+    return (
+        found.withColumn("agreed", F.coalesce("differs", "n"))
+        .withColumn("is_canon", is_canon)
+        .drop("differs", "canon_node", "canon_stay_no")
+    )
+
+
+def told(rows: DataFrame, stays: DataFrame) -> DataFrame:
+    """With the names of node and configuration: what an explanation needs."""
+    names = stays.select("node", "stay_no", "node_name", "ring_name", "trans", "trans_name")
+    in_trans = F.expr("phase = 1 and trans is not null")
+    placed = rows.join(F.broadcast(names), ["node", "stay_no"])
+    return placed.withColumn("conf", F.when(in_trans, F.col("trans")).otherwise(F.col("ring"))).withColumn(
+        "conf_name", F.when(in_trans, F.col("trans_name")).otherwise(F.col("ring_name"))
+    )
+
+
+def ordered_total(sequence: Sequence, name: str) -> DataFrame:
+    """Ordered deliveries of all stays: what most properties look at."""
+    return checked(sequence.stays, name, "ordered")

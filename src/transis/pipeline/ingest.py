@@ -1,0 +1,246 @@
+"""Reading traces: which files there are below some directories, and their events as one table.
+
+1. Paths without a scheme are local; a local file is opened by the task that decodes it, so that a node's name may be anything
+   (Spark passes over names that begin with `_` or `.`). Everything else comes through Spark's reader of whole files.
+2. A file that cannot be read is a row of kind `segments` that says why, never a failed job. It is all or nothing: a file with a
+   damaged batch gives no events.
+3. One file is decoded by one task, which holds its bytes and its columns: about three times the size of a segment.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from heapq import heapify, heapreplace
+from math import ceil
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from msgspec import MsgspecError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from transis.model.errors import PipelineError, TraceError
+from transis.pipeline.columns import Columns, Row
+from transis.pipeline.failures import told_plainly
+from transis.pipeline.schemas import EVENTS
+from transis.pipeline.wide import CHUNK, trouble_batch, wide
+from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
+from transis.trace.rows import split_rows
+from transis.trace.segment import SUFFIX, Header
+
+TASK_BYTES: Final = 64 << 20
+"""What one task decodes when there is much: tasks of a few seconds, and few files in the store."""
+SMALL_TASK_BYTES: Final = 4 << 20
+SMALL_TASKS: Final = 8
+"""When there is little: enough tasks for the cores of a machine."""
+
+
+class SegmentFile(NamedTuple):
+    """A file of a trace as it was when it was found."""
+
+    path: str
+    length: int
+    modified_us: int
+
+
+def find_segments(spark: SparkSession, inputs: Iterable[str | Path]) -> list[SegmentFile]:
+    """All segments below these directories, each once. A directory that is missing or has none is a TraceError."""
+    wanted = [str(one) for one in inputs]
+    if not wanted:
+        raise TraceError("no directory of traces was given: name at least one")
+    found = [file for one in wanted for file in (find_local(one) if is_local(one) else _find_remote(spark, one))]
+    return sorted(set(found))
+
+
+def find_local(directory: str) -> list[SegmentFile]:
+    """Segments below a local directory, or one file; needs no Spark."""
+    path = local_path(directory)
+    if not os.path.lexists(path):
+        raise TraceError(f"{directory}: there is no such file or directory")
+    names = _below(directory, path) if os.path.isdir(path) else [path]
+    found = [file for name in names if (file := _described(name)) is not None]
+    if not found:
+        raise TraceError(f"{directory}: holds no trace segment (*{SUFFIX})")
+    return sorted(found)
+
+
+def is_local(path: str) -> bool:
+    return "://" not in path or path.startswith("file:")
+
+
+def local_path(path: str) -> str:
+    """Absolute, without `.` and `..`."""
+    return os.path.abspath(unquote(urlsplit(path).path) if path.startswith("file:") else path)
+
+
+def seal_of(file: SegmentFile) -> str | None:
+    """The digest in the seal of a file; None while it is open. Only local files are looked at, for files elsewhere were put
+    there when they were whole: theirs is empty."""
+    if not is_local(file.path):
+        return ""
+    try:
+        with open(file.path, "rb") as opened:
+            opened.seek(max(0, file.length - FOOTER_BYTES_MAX))
+            footer = read_seal(opened.read(file.length - opened.tell()))
+    except (OSError, MsgspecError):
+        return None
+    return None if footer is None else footer.digest
+
+
+def decode(spark: SparkSession, files: Sequence[SegmentFile]) -> DataFrame:
+    """The events of these files, with the columns of EVENTS."""
+    parts = [source.mapInArrow(decode_files, EVENTS) for source in sources(spark, files)]
+    return reduce(DataFrame.unionAll, parts) if parts else spark.createDataFrame([], EVENTS)
+
+
+def sources(spark: SparkSession, files: Sequence[SegmentFile]) -> list[DataFrame]:
+    """Files for tasks to decode: path, length and content, which is null where the task shall open the file."""
+    local = [file for file in files if is_local(file.path)]
+    remote = [file.path for file in files if not is_local(file.path)]
+    return ([_dealt(spark, local)] if local else []) + ([_whole_files(spark, remote)] if remote else [])
+
+
+def decode_files(sources: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task does: files in, events out, in batches of bounded size."""
+    for kind, batch in batches_of_files(sources):
+        yield from wide(kind, batch).to_batches()
+
+
+def batches_of_files(sources: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    with _collector_at_rest():
+        for source in sources:
+            for path, length, content in zip(*(source.column(name) for name in ("path", "length", "content")), strict=True):
+                yield from file_batches(path.as_py(), length.as_py(), content.as_buffer() if content.is_valid else None)
+
+
+def file_batches(path: str, length: int, given: Any = None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The events of one file by kind, or one row that says why there are none."""
+    name = posixpath.basename(path)
+    header: Header | None = None
+    try:
+        content = _content(path, length) if given is None else memoryview(given)
+        length = len(content)
+        frames = read_frames(name, content)
+        header = frames.header
+        if header.schema not in ACCEPTED:
+            raise TraceError(f"{name}: {unknown_version(header)}")
+        columns = Columns(header)
+        for place, rows in _chunks(name, frames.batches):
+            told_where(name, place, columns.add, rows)
+    except TraceError as error:
+        yield "segments", trouble_batch(str(error), path, length, header)
+        return
+    columns.finish(frames, path, length)
+    yield from columns.batches()
+
+
+def _chunks(name: str, batches: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, list[Row]]]:
+    """Rows of several small batches together, and where the first stands; live nodes write a batch for every turn."""
+    start, rows = 0, list[Row]()
+    for place, body in batches:
+        start = place if not rows else start
+        rows += told_where(name, place, split_rows, body)
+        if len(rows) >= CHUNK:
+            yield start, rows
+            rows = []
+    yield start, rows
+
+
+def _content(path: str, length: int) -> Buffer:
+    """As much as was there when the file was found, so that all files of a live cluster are of about the same moment."""
+    name = posixpath.basename(path)
+    try:
+        with open(path, "rb") as opened:
+            content = opened.read(length)
+    except OSError as error:
+        raise TraceError(f"{name}: it cannot be read ({error.strerror})") from error
+    if not content:
+        raise TraceError(f"{name}: the file is empty")
+    return content
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Millions of tuples that are all needed for a moment: looking for garbage among them doubles the time of decoding."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+# -- finding and dealing out ---------------------------------------------------------------------------------------------
+
+
+def _below(directory: str, path: str) -> list[str]:
+    def refuse(error: OSError) -> None:
+        raise TraceError(f"{directory}: it cannot be read ({error.strerror})") from error
+
+    return [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(path, onerror=refuse)
+        for name in names
+        if name.endswith(SUFFIX)
+    ]
+
+
+def _described(path: str) -> SegmentFile | None:
+    """None for what is no file, or was removed since: a live node keeps only its latest segments."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return SegmentFile(path, status.st_size, status.st_mtime_ns // 1000) if S_ISREG(status.st_mode) else None
+
+
+def _find_remote(spark: SparkSession, directory: str) -> list[SegmentFile]:
+    modified = F.unix_micros("modificationTime").alias("modified_us")
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", f"*{SUFFIX}")
+    try:
+        with told_plainly():
+            found = reader.load(literally(directory)).select("path", "length", modified).collect()
+    except PipelineError as error:
+        raise TraceError(f"{directory}: {error}") from error
+    if not found:
+        raise TraceError(f"{directory}: holds no trace segment (*{SUFFIX})")
+    return [SegmentFile(*row) for row in found]
+
+
+def literally(path: str) -> str:
+    """Hadoop reads `*` and its like in a path as a pattern, and a name that has them means itself."""
+    return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)
+
+
+def _whole_files(spark: SparkSession, paths: list[str]) -> DataFrame:
+    read = spark.read.format("binaryFile").load([literally(path) for path in paths])
+    return read.select("path", "length", "content")
+
+
+def _dealt(spark: SparkSession, files: Sequence[SegmentFile]) -> DataFrame:
+    """Paths in as many partitions as there shall be tasks, about the same number of bytes in each."""
+    tasks = task_count(files)
+    loads = [(0, task) for task in range(tasks)]
+    heapify(loads)
+    rows = []
+    for file in sorted(files, key=lambda file: -file.length):
+        load, task = loads[0]
+        heapreplace(loads, (load + file.length, task))
+        rows.append((file.path, file.length, None, task))
+    dealt = spark.createDataFrame(rows, "path string, length long, content binary, task int")
+    return dealt.repartitionById(tasks, F.col("task")).select("path", "length", "content")
+
+
+def task_count(files: Sequence[SegmentFile]) -> int:
+    total = sum(file.length for file in files)
+    several = min(ceil(total / SMALL_TASK_BYTES), SMALL_TASKS)
+    return max(1, min(len(files), max(several, ceil(total / TASK_BYTES))))

@@ -1,0 +1,75 @@
+"""How Spark is set for an input of a given size on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+
+SMALL: Final = 50 * MIB
+"""Bytes of input below which a job is mostly Java warming up."""
+TINY: Final = 4 * MIB
+"""Below it a second task costs more than it does."""
+BYTES_PER_PARTITION: Final = 32 * MIB
+"""Of input, for one task of a shuffle: small enough to be sorted in memory, and many more would only cost."""
+PARTITIONS_PER_CORE: Final = 4
+"""At least so many in a large job, so that a slow one does not keep the others waiting."""
+CORES_OF_A_CLUSTER: Final = 4
+"""What is assumed where Spark will not say before it has started."""
+
+QUICKLY_PLANNED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Of many joins and windows over little data, most time went into compiling classes that ran once: 266 s of a processor with,
+109 s without."""
+COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""They took half the time of a processor on such a plan: the better compiler never earns what it costs."""
+
+HEAP_MIN: Final = GIB
+HEAP_MAX: Final = 5 * GIB
+"""Java takes a GiB or so beside its heap and the Python workers half a GiB each: together they stay under 8 GiB."""
+HEAP_SMALL: Final = 2 * GIB
+
+
+def settings_for(size: int, cores: int | None) -> dict[str, str]:
+    """Settings that a session can have wherever it runs; `cores` are those of a local master, None is a cluster."""
+    chosen = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(shuffle_partitions(size, cores)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    }
+    return chosen | QUICKLY_PLANNED if size < SMALL else chosen
+
+
+def options_for(size: int) -> list[str]:
+    """Options of the driver's Java. Without UsePerfData nothing is left in the system's temporary directory."""
+    return [*(COMPILED_QUICKLY if size < SMALL else ()), "-XX:-UsePerfData"]
+
+
+def shuffle_partitions(size: int, cores: int | None) -> int:
+    """One for a tiny input, as many as there are cores for a small one; for a large one as its size asks for, at least a few for
+    each core."""
+    if size < SMALL:
+        return 1 if size < TINY else cores or CORES_OF_A_CLUSTER
+    return max((cores or CORES_OF_A_CLUSTER) * PARTITIONS_PER_CORE, -(-size // BYTES_PER_PARTITION))
+
+
+def heap(size: int, memory: int | None = None) -> int:
+    """A third of the machine's memory, within bounds."""
+    third = (machine_memory() if memory is None else memory) // 3
+    return max(HEAP_MIN, min(third, HEAP_SMALL if size < SMALL else HEAP_MAX))
+
+
+def machine_memory() -> int:
+    """Bytes that this process may use: the machine's, or what its container is allowed."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        allowed = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return installed
+    return min(installed, int(allowed)) if allowed.isdigit() else installed

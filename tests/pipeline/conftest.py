@@ -1,0 +1,26 @@
+"""One Spark session for all tests of the pipeline, as small as they are, and one real cluster for those that ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.pipeline.cluster import running_cluster
+from transis.pipeline.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with spark_session("local[1]") as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def standalone_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark master with two workers, each a process of its own."""
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    with running_cluster(directory, workers=2) as master:
+        yield master
