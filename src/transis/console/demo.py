@@ -21,7 +21,7 @@ from transis.console.simulated_demo import play_simulated, verdicts_of
 from transis.console.telling import sum_up
 from transis.console.words import witness_lines
 from transis.console.workplace import Workplace
-from transis.model.errors import TransisError
+from transis.model.errors import MissingExtra, TransisError
 from transis.sim.checkers.verdict import Verdict
 from transis.trace.events import History
 
@@ -80,8 +80,8 @@ def _real(file: Path, directory: Path | None, as_json: bool) -> bool:
     place = Workplace(directory)
     played = _played(console, place)
     broken = any(verdict.count for verdict in played.verdicts)
-    place.leave(keep=broken)
     if console is None:
+        place.leave(keep=broken)
         print(json.dumps(_object(played), indent=2, ensure_ascii=False))
         return broken
     sum_up(console, played.history, played.verdicts, [played.clients])
@@ -91,9 +91,39 @@ def _real(file: Path, directory: Path | None, as_json: bool) -> bool:
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
     _tell_end(console, file, played.history, played.verdicts)
+    broken = _audited(console, place.path, report_file(file)) or broken
+    place.leave(keep=broken)
     if broken or directory is not None:
         say(console, f"Traces, logs and settings: {place.path}")
     return broken
+
+
+def report_file(picture: Path) -> Path:
+    """Beside the picture, whatever that is called."""
+    return picture.with_name(f"{picture.stem}-report.html")
+
+
+def _audited(console: Console, traces: Path, file: Path) -> bool:
+    """The same traces judged a second time, by the pipeline on Spark; True if it says that a guarantee was broken."""
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+    except MissingExtra as error:
+        say(console, f"No audit and no report of it: {error}", "yellow")
+        return False
+    from transis.console.audit_words import tell_audit
+    from transis.pipeline.jobs import BAD, Wish, audit, exit_code
+    from transis.pipeline.report.page import write_report
+    from transis.pipeline.steps import Steps
+
+    console.print()
+    say(console, "Now the audit on Spark: the same traces, read by code that shares nothing with the daemons.", "bold")
+    content = audit(Wish((str(traces),), measure=True), Steps())
+    tell_audit(console, content)
+    write_report(content, file)
+    say(console, f"The report, with timeline, latencies and incidents: {file} (open it in a browser).")
+    return exit_code(content) == BAD
 
 
 def _played(console: Console | None, place: Workplace) -> Played:

@@ -48,7 +48,9 @@ async def play_real(console: Console | None, directory: Path) -> Played:
                 tell_outcome(console, stage.history(closed=False)[0], since_us)
                 for actor in stage.past[lost:]:
                     _tell_lost(console, actor)
-        return _played(stage)
+        played = _played(stage)
+    stage.testify()
+    return played
 
 
 async def _act(console: Console | None, stage: Stage, number: int) -> None:

@@ -27,6 +27,7 @@ from transis.model.service import Service
 from transis.net.clock import boottime_us
 from transis.sim.checkers.verdict import Findings, Verdict
 from transis.trace.events import End, Event, History, NodeTrace
+from transis.trace.obituary import record_end
 from transis.trace.reader import STILL_OPEN, Finding, read_trace
 
 NAMES: Final = ("a", "b", "c", "d", "e")
@@ -233,6 +234,11 @@ class Stage:
         nodes = [self._trace(trace, ends.get(trace.node)) for trace in reading.history.nodes]
         findings = [finding for finding in reading.findings if finding.what != STILL_OPEN]
         return History(nodes, closed, reading.history.promises), findings
+
+    def testify(self) -> None:
+        """When all is over: write the ends that nobody else could, so that the traces alone tell the whole story."""
+        for node, _ in self._killed:
+            record_end(self._traces, node, "failed")
 
     def _trace(self, trace: NodeTrace, killed_us: int | None) -> NodeTrace:
         events: list[Event] = [event._replace(time_us=event.time_us - self.began_us) for event in trace.events]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,13 +23,14 @@ from transis.model.guarantees import BROKEN, EVIDENCE, PENDING
 from transis.pipeline.around import around
 from transis.pipeline.audit.judging import Judged, judge
 from transis.pipeline.audit.lay import Laid, lay
-from transis.pipeline.audit.settling import settled
+from transis.pipeline.audit.settling import kept_together, settled
 from transis.pipeline.ingest import find_local, is_local
 from transis.pipeline.measure.measures import measures
 from transis.pipeline.naming import RUNS_TOLD, Names, violation_row
 from transis.pipeline.report.content import Computed, Content, content_of
 from transis.pipeline.report.measured import measured
 from transis.pipeline.session import spark_session
+from transis.pipeline.sizing import TINY
 from transis.pipeline.steps import Steps
 from transis.pipeline.store import Store
 from transis.pipeline.tables import Tables
@@ -58,13 +60,10 @@ class Wish:
 
 def audit(wish: Wish, steps: Steps) -> Content:
     """Everything that the traces prove, and what a report tells of it."""
-    with steps("starting Spark"):
-        session = spark_session(wish.master, size=_size(wish.inputs), ui=wish.ui)
-        spark = session.__enter__()
-    try:
+    with ExitStack() as stack:
+        with steps("starting Spark"):
+            spark = stack.enter_context(spark_session(wish.master, size=_size(wish.inputs), ui=wish.ui))
         return _audit(spark, wish, steps)
-    finally:
-        session.__exit__(None, None, None)
 
 
 def _audit(spark: SparkSession, wish: Wish, steps: Steps) -> Content:
@@ -72,7 +71,7 @@ def _audit(spark: SparkSession, wish: Wish, steps: Steps) -> Content:
         with steps("reading traces"):
             store.add(wish.inputs)
             store.require_readable()
-            tables = Tables(store.events())
+            tables = Tables(store.events(), kept_together if _size(wish.inputs) < TINY else None)
         with steps("laying out lives and configurations"):
             laid = lay(tables, settled)
         judged = judge(laid, settled, steps)

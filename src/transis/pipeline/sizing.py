@@ -9,7 +9,7 @@ from typing import Final
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
-SMALL: Final = 50 * MIB
+SMALL: Final = 8 * MIB
 """Bytes of input below which a job is mostly Java warming up."""
 TINY: Final = 4 * MIB
 """Below it a second task costs more than it does."""

@@ -190,8 +190,12 @@ class SegmentWriter:
 
 def segment_name(header: Header) -> str:
     """Names sort in the order of segments; a node's name is quoted, for it may hold any printable character."""
-    node = header.node
-    return f"{quote(node.name, safe='')}-{node.incarnation}-{node.boot:016x}-{header.number:06d}{SUFFIX}"
+    return f"{life_name(header.node)}-{header.number:06d}{SUFFIX}"
+
+
+def life_name(node: NodeId) -> str:
+    """How the names of all segments of a life begin."""
+    return f"{quote(node.name, safe='')}-{node.incarnation}-{node.boot:016x}"
 
 
 def frame(kind: bytes, body: bytes) -> bytes:

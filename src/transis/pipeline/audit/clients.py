@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.pipeline.audit.lay import Laid, all_gaps
+from transis.pipeline.audit.lay import Laid
 from transis.pipeline.audit.moments import latest, next_lseq
 from transis.pipeline.tables import Tables
 
@@ -62,7 +62,7 @@ class Clients:
 def lay_clients(laid: Laid, keep: Keep = as_it_is) -> Clients:
     """Everything that the properties of groups share; unless it is kept, nothing is computed before somebody asks for it."""
     tables = laid.tables
-    gaps = keep(all_gaps(tables, tables["segments"].where("trouble is null")).select("node", "lseq"))
+    gaps = laid.gaps.select("node", "lseq")
     people = keep(ordered_processes(laid))
     views = keep(placed_views(laid, people, gaps))
     seats = keep(all_seats(views, tables))

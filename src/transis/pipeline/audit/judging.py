@@ -27,8 +27,8 @@ from transis.pipeline.audit.verdicts import kept, verdicts
 Told = Callable[[str], AbstractContextManager[None]]
 Laying = TypeVar("Laying")
 
-AT_ONCE: Final = 4
-"""Properties that are computed at a time; more only wait for each other."""
+AT_ONCE: Final = 2
+"""Properties that are computed at a time. More took more of both cores' time, and no less of ours."""
 
 OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients")
 """Kinds of events that only runs with client processes have."""
@@ -44,6 +44,12 @@ class Judged:
 
 def judge(laid: Laid, settle: Settle, told: Told) -> Judged:
     """`told` is asked for a context around each part of the work, for people who wait."""
+    whole = audited(laid, settle, told)
+    return Judged(settle(verdicts(expected(laid), whole.checked, whole.broken)), settle(kept(whole.broken)))
+
+
+def audited(laid: Laid, settle: Settle, told: Told) -> Found:
+    """What all properties found, settled."""
     parts: list[Found] = []
     with told("looking at the evidence and the configurations"):
         parts += together({**OF_EVIDENCE, **OF_VIEWS}, laid, settle)
@@ -53,8 +59,7 @@ def judge(laid: Laid, settle: Settle, told: Told) -> Judged:
         parts += together(OF_ORDER, ordered, settle)
     with told("judging groups"):
         parts += together(OF_GROUPS, lay_clients(laid, settle), settle)
-    whole = found([part.checked for part in parts], [part.broken for part in parts])
-    return Judged(settle(verdicts(expected(laid), whole.checked, whole.broken)), settle(kept(whole.broken)))
+    return found([part.checked for part in parts], [part.broken for part in parts])
 
 
 def together(properties: Mapping[tuple[str, ...], Callable[[Laying], Found]], laid: Laying, settle: Settle) -> list[Found]:

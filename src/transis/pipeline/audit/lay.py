@@ -44,6 +44,10 @@ class Laid:
     """run, node, node_name, stay_no, ring, ring_name, members, conf_lseq, conf_us, trans, trans_name, trans_members, trans_lseq,
     following, following_name, following_lseq, whole, cut (ordered messages of the regular part), n (of all), duty, stay_rank
     (1 for the first stay of the ring in order of node ids): one row a stay."""
+    stretches: DataFrame
+    """node, segment, conf_no, stay_no, phase, ring: where any event stands, by the stretch of its segment."""
+    gaps: DataFrame
+    """run, node, segment, conf_no, lseq: where something is missing, recorded or not."""
     deliveries: DataFrame
     """DELIVER rows with stay_no, phase (0 regular, 1 transitional) and ring; null where there is none."""
     sends: DataFrame
@@ -70,7 +74,8 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     stays = settle(stay_facts(confs, gaps, lives, runs, stay_extents(tables, stretches)))
     deliveries = in_their_stays(tables["deliveries"], stretches)
     sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
-    return Laid(tables, runs, lives, confs, stays, deliveries, sends, node_names, process_names, view_names)
+    names = (node_names, process_names, view_names)
+    return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names)
 
 
 # -- names -----------------------------------------------------------------------------------------------------------

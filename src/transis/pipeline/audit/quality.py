@@ -86,13 +86,12 @@ def chain(laid: Laid) -> Evidence:
             True,
             words("{name}: it does not follow the segment of {node_name} that stands before it"),
         ),
-        "seal_digest is null and not is_last": (True, words("{name}: it was never sealed, but another one follows")),
         "seal_digest <> content_digest or sealed_events <> events": (
             True,
             words("{name}: its content is not what its seal says"),
         ),
         "segment > missing_from": (False, gone),
-        "seal_digest is null": (False, words("{name}: not sealed: {node_name} still writes, or was cut off")),
+        "seal_digest is null and is_last": (False, words("{name}: not sealed: {node_name} still writes, or was cut off")),
     }
     return _judged(linked, CHAIN, said, nodes=["node"])
 

@@ -10,4 +10,12 @@ from pyspark.sql import DataFrame
 
 
 def settled(table: DataFrame) -> DataFrame:
-    return table.localCheckpoint()
+    """Its columns are new ones to Spark, which otherwise takes them for those of the table that they come from, and gives up on
+    some joins of the two."""
+    kept = table.localCheckpoint()
+    return kept.toDF(*kept.columns)
+
+
+def kept_together(table: DataFrame) -> DataFrame:
+    """For little data: in one piece, since every piece is a task of every job."""
+    return settled(table.coalesce(1))

@@ -20,7 +20,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.pipeline.audit.lay import Laid, in_their_stays, stretch_stays
+from transis.pipeline.audit.lay import Laid, in_their_stays
 from transis.pipeline.measure.clocks import Clocks, Keep, not_kept, told_by_reference
 from transis.pipeline.measure.schemas import INCIDENTS
 
@@ -73,8 +73,7 @@ def _leavings(laid: Laid, known: Clocks) -> DataFrame:
 
 
 def _placed(events: DataFrame, laid: Laid) -> DataFrame:
-    segments = laid.tables["segments"].where("trouble is null")
-    return in_their_stays(events, stretch_stays(segments, laid.confs))
+    return in_their_stays(events, laid.stretches)
 
 
 def _what_happened(laid: Laid, moves: DataFrame) -> DataFrame:

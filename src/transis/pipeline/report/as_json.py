@@ -36,6 +36,7 @@ def as_dict(content: Content) -> dict[str, Any]:
         "not_promised": [name for name, one in sums.items() if one.verdict == NOT_PROMISED],
         "pending": {name: one.pending for name, one in sums.items() if one.pending},
         "failing": _failing(content),
+        "steps": [{"step": what, "seconds": round(seconds, 1)} for what, seconds in content.computed.steps],
         "violations_total": sum(one.violations for one in sums.values()),
         "violations": [
             _violation(one, around.get((one.run, one.property, one.rank), [])) for one in violations_in_order(content)

@@ -1,0 +1,88 @@
+"""A thousand runs in one Spark job: does the audit say of each property what the checkers say?
+
+    python -m tests.pipeline.thousand --runs 1000
+
+Good and wounded ones in equal parts: drawn histories, simulated runs, simulated runs with groups, and mutants of every kind of
+all of them. Prints every disagreement; exit code 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+
+from tests.pipeline.agreement import disagreements
+from tests.pipeline.frames import tables_of_histories
+from transis.pipeline.audit.judging import audited
+from transis.pipeline.audit.lay import lay
+from transis.pipeline.audit.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.pipeline.audit.settling import settled
+from transis.pipeline.session import spark_session
+from transis.pipeline.steps import Steps
+from transis.sim.abstract import good_history
+from transis.sim.mutants import GROUP_MUTANTS, MUTANTS, Mutant
+from transis.sim.run import simulate
+from transis.trace.events import History
+
+PROPERTIES = names({**OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+
+
+def family(seed: int) -> list[tuple[str, History]]:
+    """A run and some mutants of it: one in three of each kind of run."""
+    if seed % 3 == 0:
+        whole, mutants = good_history(seed, steps=300), MUTANTS
+    elif seed % 3 == 1:
+        whole, mutants = simulate(seed, nodes=4).history, MUTANTS
+    else:
+        whole, mutants = simulate(seed, nodes=4, groups=True).history, (*GROUP_MUTANTS, *MUTANTS)
+    name = f"seed {seed}"
+    return [(name, whole), *_wounded(name, whole, Random(seed).sample(mutants, len(mutants)))]
+
+
+def _wounded(name: str, whole: History, mutants: list[Mutant]) -> Iterator[tuple[str, History]]:
+    struck = 0
+    for mutant in mutants:
+        history = mutant(whole, Random(f"{name}:{mutant.name}"))
+        if history is not None and struck < 4:
+            struck += 1
+            yield f"{name}, {mutant.name}", history
+
+
+def drawn(runs: int) -> dict[str, History]:
+    found: dict[str, History] = {}
+    with get_context("spawn").Pool(2) as pool:
+        for histories in pool.imap(family, range(runs)):
+            found |= histories
+            if len(found) >= runs:
+                break
+    return dict(list(found.items())[:runs])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=1000)
+    runs = parser.parse_args().runs
+    started = time.monotonic()
+    histories = drawn(runs)
+    kinds = Counter(name.partition(", ")[2] or "good" for name in histories)
+    print(f"{len(histories)} runs, {len(kinds) - 1} kinds of mutants, {kinds['good']} good: {time.monotonic() - started:.0f} s")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as directory, spark_session() as spark:
+        tables = tables_of_histories(spark, histories, Path(directory))
+        found = audited(lay(tables, settled), settled, Steps())
+        print(f"audited: {time.monotonic() - started:.0f} s")
+        lines = disagreements(histories, found, PROPERTIES)
+    print(*lines, sep="\n")
+    print(f"{len(lines)} disagreements in {len(histories) * len(PROPERTIES)} verdicts, {time.monotonic() - started:.0f} s")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
