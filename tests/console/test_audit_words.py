@@ -8,8 +8,8 @@ from io import StringIO
 from rich.console import Console
 
 from tests.pipeline.contents import content_of_seed, many_runs
-from transis.console.audit_words import VIOLATIONS_TOLD, tell_audit
-from transis.pipeline.report.content import Content, Verdict, Violation
+from transis.console.audit_words import REASONS_TOLD, VIOLATIONS_TOLD, tell_audit
+from transis.pipeline.report.content import Content, Reason, Verdict, Violation
 
 
 def told(content: Content) -> str:
@@ -65,3 +65,12 @@ def test_a_terminal_is_told_nothing_that_it_obeys() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "[bold]b[/bold]" in text
+
+
+def test_why_evidence_is_pending_is_told_for_some_and_counted_for_the_rest() -> None:
+    row = Verdict(run="r", property="quality_chain", verdict="pending", checked=40, pending=30)
+    reasons = tuple(Reason(run="r", property="quality_chain", explanation=f"{file:02}.trace: not sealed") for file in range(30))
+    lines = told(Content(verdicts=(row,), reasons=reasons)).splitlines()
+    shown = [line for line in lines if line.startswith("quality_chain: ")]
+    assert shown == [f"quality_chain: {file:02}.trace: not sealed" for file in range(REASONS_TOLD)]
+    assert f"and {30 - REASONS_TOLD} more reasons of this kind" in lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def played(file: Path, *arguments: str) -> str:
 
 @pytest.mark.slow
 def test_real_daemons_play_every_scene_and_every_guarantee_holds(tmp_path: Path) -> None:
-    told = played(tmp_path / "demo.svg", "--dir", str(tmp_path / "d"))
+    told = played(tmp_path / "demo.svg", "--dir", str(tmp_path / "d"), "--no-audit")
     for scene in SCENES:
         assert scene.heading in told
     for words in ("View timeline", "Messages delivered, by view", "What clients of the group orders saw", "in doubt"):
@@ -37,6 +38,21 @@ def test_real_daemons_play_every_scene_and_every_guarantee_holds(tmp_path: Path)
     for words in ("crash c", "partition a b | d e", "heal", "restart c", "every guarantee held"):
         assert words in drawing
     assert sorted(path.name for path in (tmp_path / "d" / "trace").glob("c-*.trace"))[0].startswith("c-1-")
+    assert [path.name for path in tmp_path.glob("*.html")] == []
+
+
+@pytest.mark.slow
+def test_the_audit_comes_to_the_same_verdict_and_its_report_stands_beside_the_picture(tmp_path: Path) -> None:
+    told = played(tmp_path / "demo.svg")
+    played_out, _, audit = told.partition("Now the audit on Spark")
+    assert "Every guarantee held." in played_out
+    for words in ("no_creation", "total_order_6_1", "group_virtual_synchrony"):
+        assert words in audit
+    assert re.search(r"^0 broken, \d+ pending, \d+ held, in 1 run\.$", audit, re.MULTILINE), audit
+    assert f"{tmp_path}/demo-report.html (open it in a browser)" in audit
+    report = (tmp_path / "demo-report.html").read_text()
+    for words in ("a/1", "c/2", "crash", 'id="verdicts"'):
+        assert words in report
 
 
 @pytest.mark.slow

@@ -1,15 +1,32 @@
-"""The same session on a real cluster: work is done by the workers, with our package brought along."""
+"""The same session on a real cluster: work is done by the workers, with our package brought along, and an audit says there what
+it says here."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.pipeline.programs import left_behind, run_program
+from tests.pipeline.cluster import SPARK_SUBMIT, spark_environment
+from tests.pipeline.contents import wounded
+from tests.pipeline.programs import left_behind, program_environment, run_program
+from tests.pipeline.written import write_traces
+from transis.pipeline.jobs import BAD, Wish, audit
+from transis.pipeline.packaging import package_job
+from transis.pipeline.report.as_json import as_dict
+from transis.pipeline.steps import Steps
+from transis.sim.abstract import good_history
 
 pytestmark = pytest.mark.slow
+
+AUDIT_S = 900
+"""An audit on a cluster of two small workers takes two minutes here when nothing else runs."""
 
 JOB = """
 import os
@@ -41,3 +58,48 @@ def test_a_job_runs_on_the_workers_with_our_package(standalone_cluster: str, tmp
     assert rows == "100000"
     assert [place for place in places if not re.search(r"/worker-[01]/app-\S+ .*/transis-job\.zip/", place)] == []
     assert left_behind(tmp_path) == []
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small and broken, so that violations can be compared, too."""
+    directory = tmp_path_factory.mktemp("traces")
+    write_traces(directory, wounded(good_history(5, steps=100), "swapped_deliveries"))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def said_here(spark: SparkSession, traces: Path) -> dict[str, Any]:
+    return _without_times(as_dict(audit(Wish((str(traces),)), Steps())))
+
+
+def test_an_audit_on_the_cluster_says_what_it_says_here(
+    standalone_cluster: str, traces: Path, said_here: dict[str, Any], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "transis", "audit", str(traces), "--master", standalone_cluster, "--json"]
+    code, said, errors = _ended(command, program_environment(tmp_path), tmp_path)
+    assert (code, errors) == (BAD, "")
+    assert said == said_here
+    assert said["violations"]
+    assert [path.name for path in (tmp_path / "tmp").iterdir()] == []
+
+
+def test_the_packaged_job_says_it_too(standalone_cluster: str, traces: Path, said_here: dict[str, Any], tmp_path: Path) -> None:
+    archive, entry = package_job(tmp_path / "job")
+    command = [str(SPARK_SUBMIT), "--master", standalone_cluster, "--py-files", str(archive), str(entry), str(traces)]
+    code, said, _ = _ended(command, spark_environment() | {"TMPDIR": str(tmp_path)}, tmp_path)
+    assert code == BAD
+    assert said == said_here
+
+
+def _ended(command: list[str], env: dict[str, str], directory: Path) -> tuple[int, dict[str, Any], str]:
+    """The exit code of an audit, what it said as JSON, and what went to stderr."""
+    ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd=directory, timeout=AUDIT_S, check=False)
+    assert ended.stdout, ended.stderr
+    return ended.returncode, _without_times(json.loads(ended.stdout)), ended.stderr
+
+
+def _without_times(said: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it, and without how long each step took."""
+    known: dict[str, Any] = json.loads(json.dumps(said))
+    return {name: value for name, value in known.items() if name != "steps"}

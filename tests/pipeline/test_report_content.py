@@ -14,12 +14,14 @@ from transis.console.runs import Wish, run
 from transis.model.errors import PipelineError
 from transis.pipeline.measure import schemas
 from transis.pipeline.report.as_json import as_dict, written
-from transis.pipeline.report.content import Computed, Content, Verdict, content_of, from_json, to_json
+from transis.pipeline.report.charts import ring_charts
+from transis.pipeline.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
 from transis.pipeline.report.measured import RING_MEASURES, measured
 from transis.pipeline.report.summary import headline, starts_us, sums_of
 from transis.sim.run import simulate
 
 NAMES = {7: "a run"}
+RING_NOTES = (("backlog", 3), ("tokens lost", 0))
 
 
 def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 0) -> Verdict:
@@ -135,3 +137,14 @@ def test_every_measure_becomes_rows_of_the_report() -> None:
     assert [row.mean_us for row in content.figures] == [1.5]
     assert [(row.what, row.unit, row.before, row.after) for row in content.changes] == [("mean_us, agreed", "µs", 1.5, None)]
     assert measured({}, {}) == dict.fromkeys(measured(tables, NAMES), ())
+
+
+def test_what_the_ring_never_did_is_no_chart() -> None:
+    notes = [Ring(run="r", node="a/1", start_us=at, what=what, value=at * size) for at in (1, 2) for what, size in RING_NOTES]
+    assert [chart.title for chart in ring_charts(notes, (), 0)] == ["The ring over time: backlog"]
+
+
+def test_machines_are_told_why_evidence_is_pending() -> None:
+    why = Reason(run="r", property="quality_chain", explanation="x.trace: not sealed")
+    told = as_dict(Content(verdicts=(verdict("r", "quality_chain", "pending"),), reasons=(why,)))
+    assert told["evidence"] == [{"run": "r", "property": "quality_chain", "explanation": "x.trace: not sealed"}]

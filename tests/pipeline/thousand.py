@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -31,6 +32,8 @@ from transis.sim.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from transis.sim.run import simulate
 from transis.trace.events import History
 
+MUTANTS_OF_A_RUN = 4
+
 PROPERTIES = names({**OF_VIEWS, **OF_ORDER, **OF_GROUPS})
 
 
@@ -47,12 +50,10 @@ def family(seed: int) -> list[tuple[str, History]]:
 
 
 def _wounded(name: str, whole: History, mutants: list[Mutant]) -> Iterator[tuple[str, History]]:
-    struck = 0
-    for mutant in mutants:
-        history = mutant(whole, Random(f"{name}:{mutant.name}"))
-        if history is not None and struck < 4:
-            struck += 1
-            yield f"{name}, {mutant.name}", history
+    """The first few mutants that find a place to strike."""
+    tries = ((mutant.name, mutant(whole, Random(f"{name}:{mutant.name}"))) for mutant in mutants)
+    struck = ((f"{name}, {kind}", history) for kind, history in tries if history is not None)
+    return islice(struck, MUTANTS_OF_A_RUN)
 
 
 def drawn(runs: int) -> dict[str, History]:
@@ -74,7 +75,7 @@ def main() -> int:
     kinds = Counter(name.partition(", ")[2] or "good" for name in histories)
     print(f"{len(histories)} runs, {len(kinds) - 1} kinds of mutants, {kinds['good']} good: {time.monotonic() - started:.0f} s")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory, spark_session() as spark:
+    with tempfile.TemporaryDirectory() as directory, spark_session(size=32 << 20) as spark:
         tables = tables_of_histories(spark, histories, Path(directory))
         found = audited(lay(tables, settled), settled, Steps())
         print(f"audited: {time.monotonic() - started:.0f} s")

@@ -21,6 +21,7 @@ from transis.pipeline.report.summary import (
     around_by_violation,
     headline,
     heaviest_first,
+    reasons_in_order,
     starts_us,
     sums_of,
     violations_in_order,
@@ -29,6 +30,7 @@ from transis.pipeline.report.summary import (
 
 VIOLATIONS_TOLD: Final = 20
 """Violations told one by one; the report and the JSON have more."""
+REASONS_TOLD: Final = 10
 RUNS_TOLD: Final = 10
 
 
@@ -38,6 +40,8 @@ def tell_audit(console: Console, content: Content) -> None:
     troubled = [one for one in judged if one.is_evidence and one.verdict != HELD]
     if troubled:
         console.print(_table("The evidence", troubled))
+        for line in _reasons(content):
+            say(console, printable(line), "dim")
         console.print()
     console.print(_table("Verdict per guarantee", [one for one in judged if one not in troubled]))
     for line in _apart(sums):
@@ -65,6 +69,17 @@ def _apart(sums: Sequence[Sum]) -> Iterator[str]:
         names = [one.name for one in sums if one.verdict == verdict]
         if names:
             yield f"{verdict.capitalize()}: {', '.join(names)}"
+
+
+def _reasons(content: Content) -> Iterator[str]:
+    """Why evidence is missing or still to come."""
+    found = reasons_in_order(content)
+    many = len(content.runs) > 1
+    for one in found[:REASONS_TOLD]:
+        yield f"{one.property}{f' (run {one.run})' if many else ''}: {one.explanation}"
+    more = sum(one.pending for one in sums_of(content).values() if one.is_evidence) - min(len(found), REASONS_TOLD)
+    if found and more > 0:
+        yield f"and {more:,} more reasons of this kind"
 
 
 def _violations(content: Content) -> Iterator[str]:

@@ -27,7 +27,9 @@ from transis.trace.events import History
 
 EXAMPLES = """Examples:
 
-transis demo [dim]# five real daemons; about ten seconds[/dim]
+transis demo [dim]# five real daemons, about ten seconds; then the audit of their traces on Spark, about a minute[/dim]
+
+transis demo --no-audit [dim]# without it, for people in a hurry[/dim]
 
 transis demo --out story.svg
 
@@ -48,7 +50,12 @@ def demo(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else; for real daemons.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object and nothing else; for real daemons, without the audit.")
+    ] = False,
+    with_audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Audit the traces on Spark, too, and write a report beside the picture.")
+    ] = True,
 ) -> None:
     """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and tell whether all guarantees held.
 
@@ -58,7 +65,9 @@ def demo(
     file = arguments.picture_file(out, "--out")
     assert file is not None
     try:
-        broken = _simulated(file) if simulated else _real(file, arguments.trace_directory(directory, "--dir"), as_json)
+        broken = (
+            _simulated(file) if simulated else _real(file, arguments.trace_directory(directory, "--dir"), as_json, with_audit)
+        )
     except (TransisError, OSError) as error:
         complain("demo", error)
         raise typer.Exit(UNABLE) from None
@@ -75,7 +84,7 @@ def _simulated(file: Path) -> bool:
     return _tell_end(console, file, history, verdicts)
 
 
-def _real(file: Path, directory: Path | None, as_json: bool) -> bool:
+def _real(file: Path, directory: Path | None, as_json: bool, with_audit: bool) -> bool:
     console = None if as_json else stdout()
     place = Workplace(directory)
     played = _played(console, place)
@@ -91,7 +100,8 @@ def _real(file: Path, directory: Path | None, as_json: bool) -> bool:
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
     _tell_end(console, file, played.history, played.verdicts)
-    broken = _audited(console, place.path, report_file(file)) or broken
+    if with_audit:
+        broken = _audited(console, place.path, report_file(file)) or broken
     place.leave(keep=broken)
     if broken or directory is not None:
         say(console, f"Traces, logs and settings: {place.path}")

@@ -23,7 +23,7 @@ def package_job(
 ) -> None:
     """Write the audit as a job for a Spark cluster: a zip of this package and a program that starts it.
 
-    The Python of every machine of the cluster needs msgspec and pyarrow (docs/pipeline.md).
+    The Python of every machine of the cluster needs msgspec, numpy and pyarrow (docs/pipeline.md).
     """
     from transis.pipeline.packaging import package_job as write
 

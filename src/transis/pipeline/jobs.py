@@ -21,15 +21,18 @@ from transis import __version__
 from transis.model.errors import TransisError
 from transis.model.guarantees import BROKEN, EVIDENCE, PENDING
 from transis.pipeline.around import around
-from transis.pipeline.audit.judging import Judged, judge
+from transis.pipeline.audit import quality
+from transis.pipeline.audit.judging import judge
 from transis.pipeline.audit.lay import Laid, lay
 from transis.pipeline.audit.settling import kept_together, settled
 from transis.pipeline.ingest import find_local, is_local
+from transis.pipeline.judged import TABLE, Before
+from transis.pipeline.measure.compare import compare, of_build
 from transis.pipeline.measure.measures import measures
 from transis.pipeline.naming import RUNS_TOLD, Names, violation_row
 from transis.pipeline.report.content import Computed, Content, content_of
 from transis.pipeline.report.measured import measured
-from transis.pipeline.session import spark_session
+from transis.pipeline.session import spark_session, ui_address
 from transis.pipeline.sizing import TINY
 from transis.pipeline.steps import Steps
 from transis.pipeline.store import Store
@@ -41,6 +44,12 @@ UNKNOWN: Final = 2
 
 ROWS_DRAWN: Final = 200_000
 """Rows of one measure that a report shows at most; the tables in the store have all."""
+
+RESULTS: Final = ("verdicts", "violations")
+"""Tables of the audit, by run."""
+
+REASONS_TOLD: Final = 100
+"""Sentences about evidence that is missing or still to come; how many there are is in the verdicts."""
 
 RUNS_DRAWN: Final = 100
 """Runs of which timelines and measures are drawn, those that failed first."""
@@ -63,6 +72,8 @@ def audit(wish: Wish, steps: Steps) -> Content:
     with ExitStack() as stack:
         with steps("starting Spark"):
             spark = stack.enter_context(spark_session(wish.master, size=_size(wish.inputs), ui=wish.ui))
+        if wish.ui:
+            steps.say(f"Spark's own page: {ui_address(spark)}")
         return _audit(spark, wish, steps)
 
 
@@ -71,17 +82,31 @@ def _audit(spark: SparkSession, wish: Wish, steps: Steps) -> Content:
         with steps("reading traces"):
             store.add(wish.inputs)
             store.require_readable()
-            tables = Tables(store.events(), kept_together if _size(wish.inputs) < TINY else None)
+            keep = kept_together if _size(wish.inputs) < TINY else None
+            tables = Tables(store.events(), keep)
+            before = Before(store, tables, RESULTS)
         with steps("laying out lives and configurations"):
             laid = lay(tables, settled)
-        judged = judge(laid, settled, steps)
+            changed = lay(Tables(before.of_changed(tables.events), keep), settled) if before.unchanged else laid
+        results = _results(store, before, changed, steps)
         if wish.store is not None:
-            store.replace_all({"verdicts": judged.verdicts, "violations": judged.violations})
-        return _told(spark, wish, store, laid, judged, steps)
+            store.replace_all({**results, TABLE: before.table(spark)})
+            results = {name: store.table(name) for name in RESULTS}
+        verdicts, violations = (results[name].collect() for name in RESULTS)
+        return _told(spark, wish, store, laid, verdicts, violations, steps)
 
 
-def _told(spark: SparkSession, wish: Wish, store: Store, laid: Laid, judged: Judged, steps: Steps) -> Content:
-    verdicts, violations = judged.verdicts.collect(), judged.violations.collect()
+def _results(store: Store, before: Before, changed: Laid, steps: Steps) -> dict[str, DataFrame]:
+    """Verdicts and violations of all runs; only those that changed are judged."""
+    if not before.changed and before.unchanged:
+        return {name: store.table(name) for name in RESULTS}
+    judged = judge(changed, settled, steps)
+    return before.completed({"verdicts": judged.verdicts, "violations": judged.violations})
+
+
+def _told(
+    spark: SparkSession, wish: Wish, store: Store, laid: Laid, verdicts: list[Row], violations: list[Row], steps: Steps
+) -> Content:
     segments = _segments(laid)
     runs = _run_rows(segments, laid)
     rows: dict[str, Any] = {
@@ -94,6 +119,7 @@ def _told(spark: SparkSession, wish: Wish, store: Store, laid: Laid, judged: Jud
     totals = {(row.run, row.property): row.violations for row in verdicts}
     shown = [row for row in violations if row.run in set(told)]
     rows["violations"] = [violation_row(row, by_run[row.run], names, totals[row.run, row.property]) for row in shown]
+    rows["reasons"] = _reasons(laid, verdicts, told, by_run)
     with steps("looking around what is broken"):
         rows["around"] = around(spark, laid.tables, shown, names, by_run)
     if wish.measure:
@@ -109,7 +135,7 @@ def _segments(laid: Laid) -> list[Row]:
     """One row a run: its files."""
     segments = laid.tables["segments"].where("run is not null")
     return segments.groupBy("run", "cluster", "run_name").agg(
-        F.count("*").alias("files"), F.sum("bytes").alias("bytes"), F.sum("events").alias("events"),
+        F.count("*").alias("files"), F.sum("bytes").alias("bytes"), F.coalesce(F.sum("events"), F.lit(0)).alias("events"),
         F.countDistinct("node").alias("nodes"), F.sort_array(F.collect_set("build")).alias("builds"),
         F.max("mode").alias("mode"), F.max("engine").alias("engine"),
         F.sha2(F.concat_ws(",", F.sort_array(F.collect_set("content_digest"))), 256).alias("inputs"),
@@ -142,6 +168,15 @@ def _verdict_row(row: Row, runs: dict[int, dict[str, Any]], segments: Sequence[R
     return row.asDict() | {"run": runs[row.run]["name"], "inputs": inputs[row.run][:16]}
 
 
+def _reasons(laid: Laid, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
+    """Why evidence is missing or still to come; a trace that is whole costs nothing."""
+    names = {row.property for row in verdicts if row.property in quality.PARTS and row.pending}
+    if not names:
+        return []
+    found = quality.reasons(laid, names).where(F.col("run").isin(runs)).select("run", "property", "explanation")
+    return [row.asDict() | {"run": by_run[row.run]} for row in found.orderBy(*found.columns).limit(REASONS_TOLD).collect()]
+
+
 def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
     """Runs, those with most broken first."""
     bad: dict[int, int] = {}
@@ -157,6 +192,10 @@ def _drawn(store: Store, wish: Wish, laid: Laid, runs: list[int], by_run: dict[i
         store.replace_all(made)
         made = {name: store.table(name) for name in made}
     few = {name: _few(table, runs) for name, table in made.items() if name not in ("densities", "latency_summary")}
+    builds = sorted({row["build"] for row in few["figures"] if row["build"]})
+    if len(builds) > 1:
+        before, after = of_build(made, builds[0]), of_build(made, builds[-1])
+        few["compared"] = _few(compare(before, after), runs)
     return measured(few, by_run) | _timeline(laid, runs, by_run)
 
 

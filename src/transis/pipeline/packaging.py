@@ -1,6 +1,6 @@
 """The package as files that `spark-submit` takes: a zip for the executors and the small program that starts the audit.
 
-Only Python is inside. msgspec and pyarrow are compiled, so every Python of the cluster needs them installed.
+Only Python is inside. msgspec, numpy and pyarrow are compiled, so every Python of the cluster needs them installed.
 """
 
 from __future__ import annotations

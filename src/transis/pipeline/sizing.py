@@ -9,7 +9,7 @@ from typing import Final
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
-SMALL: Final = 8 * MIB
+SMALL: Final = 64 * MIB
 """Bytes of input below which a job is mostly Java warming up."""
 TINY: Final = 4 * MIB
 """Below it a second task costs more than it does."""
@@ -33,7 +33,7 @@ COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 HEAP_MIN: Final = GIB
 HEAP_MAX: Final = 5 * GIB
 """Java takes a GiB or so beside its heap and the Python workers half a GiB each: together they stay under 8 GiB."""
-HEAP_SMALL: Final = 2 * GIB
+HEAP_TINY: Final = 2 * GIB
 
 
 def settings_for(size: int, cores: int | None) -> dict[str, str]:
@@ -62,7 +62,7 @@ def shuffle_partitions(size: int, cores: int | None) -> int:
 def heap(size: int, memory: int | None = None) -> int:
     """A third of the machine's memory, within bounds."""
     third = (machine_memory() if memory is None else memory) // 3
-    return max(HEAP_MIN, min(third, HEAP_SMALL if size < SMALL else HEAP_MAX))
+    return max(HEAP_MIN, min(third, HEAP_TINY if size < TINY else HEAP_MAX))
 
 
 def machine_memory() -> int:

@@ -28,6 +28,11 @@ class Steps:
             yield
         self.taken.append(Step(words, time.monotonic() - started))
 
+    def say(self, words: str) -> None:
+        """A line that stays."""
+        self._stream.write(f"{words}\n")
+        self._stream.flush()
+
     def _line(self, words: str) -> AbstractContextManager[object]:
         if not self._stream.isatty():
             return nullcontext()

@@ -12,17 +12,19 @@ import msgspec
 
 from transis.model.errors import TraceError
 from transis.model.ids import NodeId
-from transis.trace.events import End
-from transis.trace.reader import Segment, read_segment
+from transis.trace.events import End, Event
+from transis.trace.reader import read_segment
 from transis.trace.segment import SUFFIX, SegmentWriter, life_name
 
 
 def record_end(directory: Path, node: NodeId, how: str) -> bool:
     """Write that a life ended, at the time of its last event; False if its trace says so already."""
-    last = _last_segment(directory, node)
-    if last.events and isinstance(last.events[-1], End):
+    files = _files(directory, node)
+    last_event = _last_event(files)
+    if isinstance(last_event, End):
         return False
-    lseq, time_us = (last.events[-1].lseq, last.events[-1].time_us) if last.events else (0, 0)
+    lseq, time_us = (0, 0) if last_event is None else (last_event.lseq, last_event.time_us)
+    last = read_segment(files[-1])
     header = msgspec.structs.replace(last.header, number=last.header.number + 1, previous=last.digest)
     writer = SegmentWriter(directory, header)
     if not writer.write([End(lseq + 1, time_us, how)]):
@@ -31,8 +33,13 @@ def record_end(directory: Path, node: NodeId, how: str) -> bool:
     return True
 
 
-def _last_segment(directory: Path, node: NodeId) -> Segment:
+def _files(directory: Path, node: NodeId) -> list[Path]:
     files = sorted(path for path in directory.glob(f"*{SUFFIX}") if path.name.startswith(f"{life_name(node)}-"))
     if not files:
         raise TraceError(f"{directory}: holds no segment of {node}")
-    return read_segment(files[-1])
+    return files
+
+
+def _last_event(files: list[Path]) -> Event | None:
+    """The last segment may have none: its only batch was cut off."""
+    return next((events[-1] for path in reversed(files) if (events := read_segment(path).events)), None)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from transis.model.guarantees import UNPROMISED
+from transis.pipeline.audit import quality
 from transis.pipeline.audit.clients import lay_clients
 from transis.pipeline.audit.finding import Found, found
 from transis.pipeline.audit.lay import Laid, Settle
@@ -79,6 +80,13 @@ def expected(laid: Laid) -> DataFrame:
     with_clients = laid.tables.events.where(F.col("kind").isin(*OF_CLIENTS)).select("run").distinct()
     of_groups = F.explode(F.array(*map(F.lit, names({**OF_GROUPS})))).alias("property")
     grouped = laid.runs.join(with_clients, "run", "left_semi").select("run", "mode", of_groups)
+    judged = runs.unionByName(grouped).unionByName(_unread(laid))
     unpromised = [(F.col("mode") == mode) & F.col("property").isin(*lacking) for mode, lacking in UNPROMISED.items() if lacking]
     promised = ~reduce(lambda left, right: left | right, unpromised)
-    return runs.unionByName(grouped).select("run", "property", promised.alias("promised"))
+    return judged.select("run", "property", promised.alias("promised"))
+
+
+def _unread(laid: Laid) -> DataFrame:
+    """Runs of which not one file can be read: that is their verdict, and without it nobody would hear of them."""
+    named = laid.tables["segments"].where("run is not null").groupBy("run").agg(F.max("mode").alias("mode"))
+    return named.join(laid.runs, "run", "left_anti").select("run", "mode", F.lit(quality.READABLE).alias("property"))

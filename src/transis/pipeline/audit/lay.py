@@ -68,7 +68,7 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     segments = settle(tables["segments"].where("trouble is null"))
     gaps = settle(all_gaps(tables, segments))
     confs = settle(ranked_confs(tables, gaps, node_names, view_names))
-    runs = settle(run_facts(segments))
+    runs = settle(run_facts(segments, confs, process_names))
     lives = settle(life_facts(tables, segments, gaps, confs, node_names))
     stretches = settle(stretch_stays(segments, confs))
     stays = settle(stay_facts(confs, gaps, lives, runs, stay_extents(tables, stretches)))
@@ -104,11 +104,20 @@ def named_views(tables: Tables, node_names: DataFrame) -> DataFrame:
 # -- small tables ----------------------------------------------------------------------------------------------------
 
 
-def run_facts(segments: DataFrame) -> DataFrame:
-    """A run is closed when the last segment of every life says that it reached quiescence."""
+def run_facts(segments: DataFrame, confs: DataFrame, process_names: DataFrame) -> DataFrame:
+    """A run is closed when the last segment of every life says that it reached quiescence, and no such life is missing."""
     lasts = segments.groupBy("run", "node").agg(F.max_by(F.coalesce("closed", F.lit(False)), "segment").alias("closed"))
+    missing = lost_lives(segments, confs, process_names).select("run", F.lit(False).alias("closed"))
     modes = segments.groupBy("run").agg(F.min("mode").alias("mode"))
-    return lasts.groupBy("run").agg(F.min("closed").alias("closed")).join(modes, "run")
+    return lasts.drop("node").unionByName(missing).groupBy("run").agg(F.min("closed").alias("closed")).join(modes, "run")
+
+
+def lost_lives(segments: DataFrame, confs: DataFrame, process_names: DataFrame) -> DataFrame:
+    """run, node: members whose messages others know, and of whom there is no trace. They are no inventions: their files are not
+    here, so nobody can say what they did not do."""
+    members = confs.select("run", F.explode("members").alias("node")).distinct()
+    speaking = members.join(process_names.select("node").distinct(), "node", "left_semi")
+    return speaking.join(segments.select("node").distinct(), "node", "left_anti")
 
 
 def all_gaps(tables: Tables, segments: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ or still to come, and what it would say is open. `reasons` says in words why som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -44,9 +44,10 @@ def check(laid: Laid) -> Found:
     return found([*(part.looked_at for part in parts.values()), *pending], [part.broken for part in parts.values()])
 
 
-def reasons(laid: Laid) -> DataFrame:
-    """Why something is pending, with the columns of VIOLATIONS."""
-    return reduce(DataFrame.unionByName, [part(laid).pending for part in PARTS.values()])
+def reasons(laid: Laid, names: Collection[str] | None = None) -> DataFrame:
+    """Why something is pending, with the columns of VIOLATIONS; of some of the six only if they are named."""
+    wanted = [part for name, part in PARTS.items() if names is None or name in names]
+    return reduce(DataFrame.unionByName, [part(laid).pending for part in wanted])
 
 
 # -- the six ---------------------------------------------------------------------------------------------------------
@@ -54,8 +55,7 @@ def reasons(laid: Laid) -> DataFrame:
 
 def readable(laid: Laid) -> Evidence:
     """Can every file be read to its end?"""
-    segments = laid.tables["segments"].withColumn("name", _file_name())
-    files = segments.where("run is not null").unionByName(_of_its_neighbours(segments))
+    files = files_of_runs(laid.tables["segments"]).withColumn("name", _file_name())
     said = {
         "trouble is not null": (True, words("{trouble}")),
         "torn_bytes > 0 and seal_digest is not null": (True, words("{name}: {torn_bytes} bytes stand behind its seal")),
@@ -151,7 +151,7 @@ def members(laid: Laid) -> Evidence:
 
 def mixed(laid: Laid) -> Evidence:
     """Is each run in directories of its own, and in one mode?"""
-    segments = laid.tables["segments"].where("run is not null").withColumn("folder", _folder())
+    segments = laid.tables["segments"].where("run is not null").withColumn("folder", folder())
     runs_of = segments.where("file <> ''").groupBy("folder").agg(F.countDistinct("run").alias("runs"))
     modes_of = segments.groupBy("run").agg(F.countDistinct("mode").alias("modes"), F.min("run_name").alias("run_name"))
     runs = segments.select("run", "folder").distinct().join(runs_of, "folder", "left").join(modes_of, "run")
@@ -203,10 +203,15 @@ def _read(laid: Laid) -> DataFrame:
     return name_nodes(laid.tables["segments"].where("trouble is null"), laid.node_names, "node")
 
 
+def files_of_runs(segments: DataFrame) -> DataFrame:
+    """Every file with the run that it counts for."""
+    return segments.where("run is not null").unionByName(_of_its_neighbours(segments))
+
+
 def _of_its_neighbours(segments: DataFrame) -> DataFrame:
     """A file that does not even say whose it is counts for the runs in its directory, or for all if there are none."""
-    lost = segments.where("run is null").drop("run").withColumn("folder", _folder())
-    homes = segments.where("run is not null").select("run", _folder().alias("home")).distinct()
+    lost = segments.where("run is null").drop("run").withColumn("folder", folder())
+    homes = segments.where("run is not null").select("run", folder().alias("home")).distinct()
     at_home = lost.join(homes, F.col("folder") == F.col("home"))
     alone = lost.join(homes.select(F.col("home").alias("folder")), "folder", "left_anti").crossJoin(
         homes.select("run").distinct()
@@ -241,7 +246,7 @@ def _too_early(laid: Laid) -> DataFrame:
     return own.join(F.broadcast(real), "run", "left_semi")
 
 
-def _folder() -> Column:
+def folder() -> Column:
     return F.regexp_replace("file", "/?[^/]*$", "")
 
 

@@ -1,12 +1,13 @@
 """The result of `transis audit` for a machine: one JSON object, keys documented here by their names and kept stable.
 
 `runs`, `properties`, `not_exercised`, `not_promised` and `failing` are as `transis simulate --json` has them; `violations` are
-told one by one, `violations_total` counts also those that are not.
+told one by one, `violations_total` counts also those that are not. `evidence` says why evidence is missing or still to come.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from transis.model.guarantees import BROKEN, NOT_EXERCISED, NOT_PROMISED
@@ -14,6 +15,7 @@ from transis.pipeline.report.content import Content, Violation
 from transis.pipeline.report.summary import (
     Sum,
     around_by_violation,
+    reasons_in_order,
     sums_of,
     verdicts_by_run,
     violations_in_order,
@@ -35,6 +37,7 @@ def as_dict(content: Content) -> dict[str, Any]:
         "not_exercised": [name for name, one in sums.items() if one.verdict == NOT_EXERCISED],
         "not_promised": [name for name, one in sums.items() if one.verdict == NOT_PROMISED],
         "pending": {name: one.pending for name, one in sums.items() if one.pending},
+        "evidence": [asdict(one) for one in reasons_in_order(content)],
         "failing": _failing(content),
         "steps": [{"step": what, "seconds": round(seconds, 1)} for what, seconds in content.computed.steps],
         "violations_total": sum(one.violations for one in sums.values()),

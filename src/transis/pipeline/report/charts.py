@@ -86,8 +86,9 @@ def throughput_chart(rows: Sequence[Throughput], incidents: Sequence[Incident], 
 
 
 def ring_charts(rows: Sequence[Ring], incidents: Sequence[Incident], start_us: int) -> list[Chart]:
-    """One chart for each of the most frequent kinds of notes."""
-    kinds = sorted(_grouped(rows, lambda row: row.what).items(), key=lambda item: (-len(item[1]), item[0]))
+    """One chart for each of the most frequent kinds of notes; a kind that was always nought would be an empty one."""
+    seen = {what: found for what, found in _grouped(rows, lambda row: row.what).items() if any(row.value for row in found)}
+    kinds = sorted(seen.items(), key=lambda item: (-len(item[1]), item[0]))
     charts = []
     for what, found in kinds[:KINDS_MAX]:
         by_node = _grouped(found, lambda row: row.node).items()

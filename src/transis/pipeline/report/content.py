@@ -67,6 +67,15 @@ class Violation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reason:
+    """Why the evidence for a verdict is not whole, though nothing is wrong with it."""
+
+    run: str
+    property: str
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Around:
     """An event near a witness of the violation (run, property, rank), or the witness itself."""
 
@@ -250,6 +259,7 @@ class Content:
     runs: tuple[Run, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     violations: tuple[Violation, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     around: tuple[Around, ...] = ()
     stays: tuple[Stay, ...] = ()
     faults: tuple[Fault, ...] = ()

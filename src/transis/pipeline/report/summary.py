@@ -17,7 +17,7 @@ from transis.model.guarantees import (
     PENDING,
     WEIGHT,
 )
-from transis.pipeline.report.content import Around, Content, Violation
+from transis.pipeline.report.content import Around, Content, Reason, Violation
 
 _TOLD: Final = {name: place for place, name in enumerate(ALL_MEANINGS)}
 
@@ -91,6 +91,10 @@ def violations_in_order(content: Content) -> list[Violation]:
         content.violations,
         key=lambda one: (not one.property.startswith(EVIDENCE), told_place(one.property), one.rank, one.run, one.explanation),
     )
+
+
+def reasons_in_order(content: Content) -> list[Reason]:
+    return sorted(content.reasons, key=lambda one: (told_place(one.property), one.run, one.explanation))
 
 
 def around_by_violation(content: Content) -> dict[Shown, list[Around]]:

@@ -10,7 +10,7 @@ from transis.drawing.html import folded, row, table, tag, words
 from transis.drawing.svg import escaped
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.pipeline.report.content import Content
-from transis.pipeline.report.summary import Sum, headline, heaviest_first, sums_of, verdicts_by_run
+from transis.pipeline.report.summary import Sum, headline, heaviest_first, reasons_in_order, sums_of, verdicts_by_run
 
 SIGNS: Final = {BROKEN: "✗", PENDING: "◌", HELD: "✓", NOT_EXERCISED: "–", NOT_PROMISED: "·"}
 """A sign beside each colour, for those who do not see colours and for paper."""
@@ -27,6 +27,7 @@ def verdict_section(content: Content) -> str:
         "section",
         words("h2", "Verdicts"),
         _table(judged, many) if judged else words("p", "No guarantee was judged."),
+        _reasons(content),
         _apart(sums),
         _matrix(content, judged) if many and judged else "",
         id="verdicts",
@@ -80,6 +81,18 @@ def _apart(sums: Mapping[str, Sum]) -> str:
             items = (tag("li", words("code", one.name), " ", words("span", one.meaning, class_="meaning")) for one in names)
             parts.append(folded(escaped(f"{heading} ({len(names)})"), tag("ul", *items), class_="apart"))
     return "".join(parts)
+
+
+def _reasons(content: Content) -> str:
+    """Why the evidence is not whole: a list to open, for a live cluster always has some."""
+    found = reasons_in_order(content)
+    if not found:
+        return ""
+    many = len(content.runs) > 1
+    told = (f"{f' (run {one.run})' if many else ''}: {one.explanation}" for one in found)
+    items = (tag("li", words("code", one.property), escaped(sentence)) for one, sentence in zip(found, told, strict=True))
+    heading = f"Why evidence is missing or still to come ({len(found):,})"
+    return folded(escaped(heading), tag("ul", *items), class_="apart")
 
 
 def _matrix(content: Content, judged: Sequence[Sum]) -> str:

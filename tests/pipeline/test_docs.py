@@ -1,0 +1,108 @@
+"""docs/pipeline.md is complete: every kind, column, table and property is in it, and nothing that there is not.
+
+Tables of the page are read by their headings; names are what stands in backticks.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+from pyspark.sql.types import StructType
+
+from tests.house.sources import PACKAGE, ROOT
+from tests.pipeline.contents import content_of_seed
+from transis.model.guarantees import EVIDENCE_MEANINGS
+from transis.pipeline.audit.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.pipeline.judged import JUDGED, TABLE
+from transis.pipeline.measure import schemas
+from transis.pipeline.report.as_json import as_dict
+from transis.pipeline.report.content import Verdict
+from transis.pipeline.schemas import EVENTS, KINDS, VIOLATIONS
+
+PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+
+OF_EVERY_EVENT = re.findall(r"`(\w+)`", PAGE.split("\nOf every event: ", 1)[1].split("\n", 1)[0])
+
+MEASURES: dict[str, StructType] = {
+    "throughput": schemas.THROUGHPUT,
+    "latency": schemas.LATENCY,
+    "latency_summary": schemas.LATENCY_SUMMARY,
+    "group_latency": schemas.GROUP_LATENCY,
+    "densities": schemas.DENSITIES,
+    "figures": schemas.FIGURES,
+    "offsets": schemas.OFFSETS,
+    "ring": schemas.RING,
+    "incidents": schemas.INCIDENTS,
+    "compared": schemas.COMPARED,
+}
+NOT_TABLES = {"LINES", "CELLS", "BLACKOUT", "GROUP_BLACKOUT"}
+"""Schemas of measures that are steps on the way, or columns of others."""
+
+JUDGED_PROPERTIES = names({**OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+
+
+def rows(page: str, *headings: str) -> list[list[str]]:
+    """The cells of all tables with these headings."""
+    head = re.escape(f"| {' | '.join(headings)} |")
+    bodies = re.findall(rf"^{head}\n\|[-|]+\|\n((?:\|.*\n)+)", page, re.MULTILINE)
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for body in bodies for line in body.splitlines()]
+
+
+def named(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+def columns_of(*headings: str) -> dict[str, list[str]]:
+    """The first and the last column of a table: whose they are, and which."""
+    told = {}
+    for first, *_, last in rows(PAGE, *headings):
+        shared = OF_EVERY_EVENT if last.startswith("of every event") else []
+        told[named(first)[0]] = [*shared, *named(last)]
+    return told
+
+
+def test_every_kind_has_its_columns() -> None:
+    assert columns_of("kind", "a row is", "columns") == KINDS
+
+
+def test_every_column_has_its_type_and_a_meaning() -> None:
+    told = [(named(name)[0], kind) for name, kind, meaning in rows(PAGE, "column", "type", "meaning") if meaning]
+    assert told == [(field.name, field.dataType.simpleString()) for field in EVENTS.fields]
+
+
+def test_every_table_has_its_columns() -> None:
+    told = columns_of("table", "a row is", "columns")
+    verdicts = [field.name for field in fields(Verdict) if field.name != "inputs"]
+    kept = {"verdicts": verdicts, "violations": [*VIOLATIONS.names, "rank"], TABLE: JUDGED.names}
+    assert told == {name: schema.names for name, schema in MEASURES.items()} | kept
+
+
+def test_every_schema_of_measures_is_a_table() -> None:
+    declared = {name for name, value in vars(schemas).items() if isinstance(value, StructType) and name[0] != "_"}
+    assert declared == {name.upper() for name in MEASURES} | NOT_TABLES
+
+
+def test_every_property_is_where_it_is_read() -> None:
+    told = [name for _, cell in rows(PAGE, "read", "properties") for name in named(cell)]
+    assert told == names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+    assert [named(row[0])[0] for row in rows(PAGE, "property", "broken", "pending")] == list(EVIDENCE_MEANINGS)
+
+
+@pytest.mark.parametrize("name", JUDGED_PROPERTIES)
+def test_the_page_of_guarantees_names_the_file_that_judges_it(name: str) -> None:
+    tables = rows(GUARANTEES, "property", "predicate", "checker", "audit") + rows(
+        GUARANTEES, "property", "promise", "checker", "audit"
+    )
+    (file,) = [row[3].strip("`") for row in tables if named(row[0]) == [name]]
+    properties = {**OF_VIEWS, **OF_ORDER, **OF_GROUPS}
+    (check,) = [check for several, check in properties.items() if name in several]
+    assert (PACKAGE / "pipeline" / file).is_file()
+    assert check.__module__.endswith(f".{file.removeprefix('audit/').removesuffix('.py')}")
+
+
+def test_every_key_for_machines_is_told() -> None:
+    told = [name for keys, _ in rows(PAGE, "key", "what") for name in named(keys)]
+    assert sorted(told) == sorted(as_dict(content_of_seed(5)))
