@@ -122,7 +122,7 @@ DAMAGED: dict[str, tuple[int, dict[str, str], str]] = {
     "foreign": (2, {READABLE: BROKEN}, f": schema {SCHEMA + 1}, this reader knows {SCHEMA - 1} and {SCHEMA}"),
     "with_a_letter": (2, {READABLE: BROKEN}, "letter.trace: byte 0: not a trace segment"),
     "mixed": (2, {MIXED: BROKEN}, "the run mixed is in one directory with traces of other runs, 2 in all"),
-    "without_a_node": (0, {MEMBERS: PENDING}, "is a member of"),
+    "without_a_node": (2, {MEMBERS: PENDING}, "is a member of"),
     "killed": (0, {CHAIN: PENDING}, "not sealed: "),
     "evil": (0, {CHAIN: PENDING}, f"not sealed: {damage.EVIL_NODE}/1 still writes, or was cut off"),
 }

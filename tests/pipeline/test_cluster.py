@@ -26,7 +26,7 @@ from transis.sim.abstract import good_history
 pytestmark = pytest.mark.slow
 
 AUDIT_S = 900
-"""An audit on a cluster of two small workers takes two minutes here when nothing else runs."""
+"""Longer than an audit on two small workers takes, even on a machine that does a lot besides."""
 
 JOB = """
 import os

@@ -24,13 +24,14 @@ from transis.pipeline.around import around
 from transis.pipeline.audit import quality
 from transis.pipeline.audit.judging import judge
 from transis.pipeline.audit.lay import Laid, lay
+from transis.pipeline.audit.quality import DENSITY, MEMBERS
 from transis.pipeline.audit.settling import kept_together, settled
 from transis.pipeline.ingest import find_local, is_local
 from transis.pipeline.judged import TABLE, Before
 from transis.pipeline.measure.compare import compare, of_build
 from transis.pipeline.measure.measures import measures
 from transis.pipeline.naming import RUNS_TOLD, Names, violation_row
-from transis.pipeline.report.content import Computed, Content, content_of
+from transis.pipeline.report.content import Computed, Content, Verdict, content_of
 from transis.pipeline.report.measured import measured
 from transis.pipeline.session import spark_session, ui_address
 from transis.pipeline.sizing import TINY
@@ -275,11 +276,16 @@ def _size(inputs: Sequence[str]) -> int:
 
 def exit_code(content: Content, strict: bool = False) -> int:
     """0 held (an open tail of a live system is fine), 1 broken, 2 evidence missing; with `strict` pending is 1 (traces 5)."""
-    of_evidence = [row.verdict for row in content.verdicts if row.property.startswith(EVIDENCE)]
     words = [row.verdict for row in content.verdicts if not row.property.startswith(EVIDENCE)]
-    if BROKEN in words or (strict and PENDING in (*words, *of_evidence)):
+    if BROKEN in words or (strict and PENDING in (row.verdict for row in content.verdicts)):
         return BAD
-    return UNKNOWN if BROKEN in of_evidence or not words else FINE
+    missing = (_is_missing(row) for row in content.verdicts if row.property.startswith(EVIDENCE))
+    return UNKNOWN if not words or any(missing) else FINE
+
+
+def _is_missing(row: Verdict) -> bool:
+    """Evidence that is bad, or that somebody has and we have not. That a trace is still open, or its tail torn, is neither."""
+    return row.verdict == BROKEN or (row.verdict == PENDING and row.property in (MEMBERS, DENSITY))
 
 
 def main(argv: list[str]) -> int:

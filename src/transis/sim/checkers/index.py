@@ -199,8 +199,8 @@ class Index:
     """Everything the checkers share."""
 
     def __init__(self, history: History) -> None:
-        self.closed = history.closed
         self.processes = _processes(history)
+        self.closed = history.closed and not _lost_lives(history, self.processes)
         self.stride = max(1, len(self.processes))
         self._number = {process: number for number, process in enumerate(self.processes)}
         self.lives = [Life(trace) for trace in sorted(history.nodes, key=lambda trace: trace.node)]
@@ -325,6 +325,13 @@ def common_prefix(left: list[int], right: list[int]) -> int:
     if left[:shorter] == right[:shorter]:
         return shorter
     return sum(1 for _ in takewhile(bool, map(eq, left, right)))
+
+
+def _lost_lives(history: History, processes: list[ProcessId]) -> set[NodeId]:
+    """Members whose messages others know, and of whom there is no trace: nobody can say what they did not do."""
+    events = (event for trace in history.nodes for event in trace.events)
+    members = {node for event in events if isinstance(event, Conf) for node in event.view.nodes}
+    return (members & {process.node for process in processes}) - {trace.node for trace in history.nodes}
 
 
 def _processes(history: History) -> list[ProcessId]:
