@@ -15,7 +15,7 @@ from transis.model.errors import ConfigError, PipelineError, UsageError
 from transis.pipeline.failures import sentence_for, told_plainly
 from transis.pipeline.masters import read_master
 from transis.pipeline.session import spark_session, ui_address
-from transis.pipeline.sizing import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, heap, settings_for, shuffle_partitions
+from transis.pipeline.sizing import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, settings_for, shuffle_partitions
 from transis.pipeline.steps import Steps
 
 # -- one session -------------------------------------------------------------------------------------------------------
@@ -225,8 +225,8 @@ def test_the_heap_is_a_third_of_the_machine_within_bounds() -> None:
 
 
 def test_partitions_grow_with_the_input() -> None:
-    sizes = [0, SMALL - 1, SMALL, 1 << 30, 1 << 34]
-    assert [shuffle_partitions(size, 2) for size in sizes] == [2, 2, 8, 32, 512]
+    sizes = [0, TINY - 1, TINY, SMALL - 1, SMALL, 1 << 30, 1 << 34]
+    assert [shuffle_partitions(size, 2) for size in sizes] == [1, 1, 2, 2, 8, 32, 512]
     assert settings_for(1 << 30, None)["spark.sql.shuffle.partitions"] == "32"
 
 

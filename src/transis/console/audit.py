@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transis.console.asking import unable
 from transis.console.printing import say, stdout
 from transis.model.errors import TransisError
+
+if TYPE_CHECKING:
+    from transis.pipeline.report.content import Content
 
 EXAMPLES = """Examples:
 
@@ -48,22 +51,12 @@ def audit(
 
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
     """
-    try:
-        from transis.pipeline.failures import require_spark
+    content = judged("audit", tuple(inputs), store, master, ui, report)
+    from transis.pipeline.jobs import exit_code
 
-        require_spark()
-        from transis.pipeline.jobs import Wish, exit_code
-        from transis.pipeline.jobs import audit as judged
-        from transis.pipeline.report.as_json import written
-        from transis.pipeline.report.page import write_report
-        from transis.pipeline.steps import Steps
-
-        content = judged(Wish(tuple(inputs), store, master, ui, measure=report is not None), Steps())
-        if report is not None:
-            write_report(content, report)
-    except TransisError as error:
-        raise unable("audit", error) from None
     if as_json:
+        from transis.pipeline.report.as_json import written
+
         print(written(content))
     else:
         from transis.console.audit_words import tell_audit
@@ -72,3 +65,24 @@ def audit(
         if report is not None:
             say(stdout(), f"The report: {report}")
     raise typer.Exit(exit_code(content, strict))
+
+
+def judged(
+    command: str, inputs: tuple[str, ...], store: str | None, master: str | None, ui: bool, report: Path | None
+) -> Content:
+    """The audit, with measures and the page if a report is wanted; what goes wrong is one sentence, and exit code 2."""
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+        from transis.pipeline.jobs import Wish
+        from transis.pipeline.jobs import audit as audited
+        from transis.pipeline.report.page import write_report
+        from transis.pipeline.steps import Steps
+
+        content = audited(Wish(inputs, store, master, ui, measure=report is not None), Steps())
+        if report is not None:
+            write_report(content, report)
+    except TransisError as error:
+        raise unable(command, error) from None
+    return content

@@ -128,7 +128,7 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     from transis.pipeline.steps import Steps
 
     console.print()
-    say(console, "Now the audit on Spark: the same traces, read by code that shares nothing with the daemons.", "bold")
+    say(console, "Now the audit on Spark: the same traces, judged a second time by code that no daemon runs.", "bold")
     content = audit(Wish((str(traces),), measure=True), Steps())
     tell_audit(console, content)
     write_report(content, file)

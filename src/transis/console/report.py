@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from transis.console.asking import unable
-from transis.console.audit import Inputs, MasterOption, StoreOption, StrictOption, UiOption
+from transis.console.audit import Inputs, MasterOption, StoreOption, StrictOption, UiOption, judged
 from transis.console.printing import say, stdout
-from transis.model.errors import TransisError
 
 EXAMPLES = """Examples:
 
@@ -36,19 +34,10 @@ def report(
 
     Exit codes as those of `transis audit`; the page is written in any case that can be read.
     """
-    try:
-        from transis.pipeline.failures import require_spark
+    content = judged("report", tuple(inputs), store, master, ui, out)
+    from transis.pipeline.jobs import exit_code
+    from transis.pipeline.report.summary import headline
 
-        require_spark()
-        from transis.pipeline.jobs import Wish, audit, exit_code
-        from transis.pipeline.report.page import write_report
-        from transis.pipeline.report.summary import headline
-        from transis.pipeline.steps import Steps
-
-        content = audit(Wish(tuple(inputs), store, master, ui, measure=True), Steps())
-        write_report(content, out)
-    except TransisError as error:
-        raise unable("report", error) from None
     _, sentence = headline(content)
     say(stdout(), sentence)
     say(stdout(), f"The report: {out} (open it in a browser).")

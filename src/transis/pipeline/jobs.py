@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import pyspark
@@ -23,7 +22,7 @@ from transis.model.guarantees import BROKEN, EVIDENCE, PENDING
 from transis.pipeline.around import around
 from transis.pipeline.audit import quality
 from transis.pipeline.audit.judging import judge
-from transis.pipeline.audit.lay import Laid, lay
+from transis.pipeline.audit.lay import Laid, Settle, lay
 from transis.pipeline.audit.quality import DENSITY, MEMBERS
 from transis.pipeline.audit.settling import kept_together, settled
 from transis.pipeline.ingest import find_local, is_local
@@ -70,20 +69,20 @@ class Wish:
 
 def audit(wish: Wish, steps: Steps) -> Content:
     """Everything that the traces prove, and what a report tells of it."""
+    size = _size(wish.inputs)
     with ExitStack() as stack:
         with steps("starting Spark"):
-            spark = stack.enter_context(spark_session(wish.master, size=_size(wish.inputs), ui=wish.ui))
+            spark = stack.enter_context(spark_session(wish.master, size=size, ui=wish.ui))
         if wish.ui:
             steps.say(f"Spark's own page: {ui_address(spark)}")
-        return _audit(spark, wish, steps)
+        return _audit(spark, wish, kept_together if size < TINY else None, steps)
 
 
-def _audit(spark: SparkSession, wish: Wish, steps: Steps) -> Content:
+def _audit(spark: SparkSession, wish: Wish, keep: Settle | None, steps: Steps) -> Content:
     with Store(spark, wish.store) as store:
         with steps("reading traces"):
             store.add(wish.inputs)
             store.require_readable()
-            keep = kept_together if _size(wish.inputs) < TINY else None
             tables = Tables(store.events(), keep)
             before = Before(store, tables, RESULTS)
         with steps("laying out lives and configurations"):
@@ -112,20 +111,22 @@ def _told(
     runs = _run_rows(segments, laid)
     rows: dict[str, Any] = {
         "runs": list(runs.values()),
-        "verdicts": [_verdict_row(row, runs, segments) for row in verdicts],
+        "verdicts": _verdict_rows(verdicts, runs, segments),
     }
-    told = _worst_runs(verdicts)[:RUNS_TOLD]
+    worst = _worst_runs(verdicts)
+    told = worst[:RUNS_TOLD]
     names = Names(laid, told)
     by_run = {key: row["name"] for key, row in runs.items()}
     totals = {(row.run, row.property): row.violations for row in verdicts}
-    shown = [row for row in violations if row.run in set(told)]
+    few = set(told)
+    shown = [row for row in violations if row.run in few]
     rows["violations"] = [violation_row(row, by_run[row.run], names, totals[row.run, row.property]) for row in shown]
     rows["reasons"] = _reasons(laid, verdicts, told, by_run)
     with steps("looking around what is broken"):
         rows["around"] = around(spark, laid.tables, shown, names, by_run)
     if wish.measure:
         with steps("measuring"):
-            rows |= _drawn(store, wish, laid, _worst_runs(verdicts)[:RUNS_DRAWN], by_run)
+            rows |= _drawn(store, wish, laid, worst[:RUNS_DRAWN], by_run)
     return replace(content_of(rows), computed=_computed(spark, wish, segments, steps))
 
 
@@ -164,9 +165,9 @@ def _run_rows(segments: Sequence[Row], laid: Laid) -> dict[int, dict[str, Any]]:
     }
 
 
-def _verdict_row(row: Row, runs: dict[int, dict[str, Any]], segments: Sequence[Row]) -> dict[str, Any]:
-    inputs = {one.run: one.inputs for one in segments}
-    return row.asDict() | {"run": runs[row.run]["name"], "inputs": inputs[row.run][:16]}
+def _verdict_rows(verdicts: Sequence[Row], runs: dict[int, dict[str, Any]], segments: Sequence[Row]) -> list[dict[str, Any]]:
+    inputs = {one.run: one.inputs[:16] for one in segments}
+    return [row.asDict() | {"run": runs[row.run]["name"], "inputs": inputs[row.run]} for row in verdicts]
 
 
 def _reasons(laid: Laid, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
@@ -307,9 +308,3 @@ def main(argv: list[str]) -> int:
         return UNKNOWN
     print(written(content))  # noqa: T201
     return exit_code(content, given.strict)
-
-
-def keep_report(content: Content, path: Path) -> None:
-    from transis.pipeline.report.page import write_report
-
-    write_report(content, path)

@@ -22,7 +22,7 @@ DUPLICATES: Final = "no_duplicates"
 def check_fifo(sequence: Sequence) -> Found:
     """A message that comes right after itself is a duplicate, not a question of order."""
     before = {"last_before": F.lag("last").over(_life()), "lseq_before": F.lag("last_lseq").over(_life())}
-    overtaken = _stretches(sequence).withColumns(before).where("last_before > first")
+    overtaken = sequence.stretches.withColumns(before).where("last_before > first")
     names = sequence.laid.process_names.select("process", "process_name")
     named = told(overtaken.join(F.broadcast(names), "process"), sequence.stays)
     sentence = words(
@@ -49,29 +49,10 @@ def _life() -> WindowSpec:
     return Window.partitionBy("node", "process").orderBy("stay_no", "tpos")
 
 
-def _stretches(sequence: Sequence) -> DataFrame:
-    """By life and process: the good part of each stay as one stretch, then the messages of the tail."""
-    bounds = F.broadcast(sequence.rings.select("ring", "bound"))
-    good = ordered(sequence.laid).join(bounds, "ring").where("tpos + count <= bound")
-    summed = good.groupBy("run", "ring", "node", "stay_no", "process").agg(
-        F.min("first").alias("first"),
-        F.max(F.col("first") + F.col("count") - 1).alias("last"),
-        F.lit(-1).cast("long").alias("tpos"),
-        F.min("lseq").alias("first_lseq"),
-        F.max("lseq").alias("last_lseq"),
-        F.lit(0).cast("tinyint").alias("phase"),
-    )
-    single = sequence.tail.selectExpr(
-        *("run", "ring", "node", "stay_no", "process", "counter as first", "counter as last", "tpos"),
-        *("lseq as first_lseq", "lseq as last_lseq", "phase"),
-    )
-    return summed.unionByName(single)
-
-
 def _occurrences(sequence: Sequence) -> DataFrame:
     """Every delivery of messages that may have been delivered twice, numbered."""
     so_far = _life().rowsBetween(Window.unboundedPreceding, -1)
-    doubtful = _stretches(sequence).withColumn("used", F.max("last").over(so_far)).where("first <= used")
+    doubtful = sequence.stretches.withColumn("used", F.max("last").over(so_far)).where("first <= used")
     counters = F.explode(F.expr("sequence(first, least(last, used))"))
     messages = doubtful.select("node", "process", counters.alias("counter")).distinct()
     runs = covering(ordered(sequence.laid), messages.withColumnRenamed("node", "wanted_node")).where("node = wanted_node")

@@ -41,11 +41,11 @@ def ranked_sends(laid: Laid) -> DataFrame:
 
 
 def spine(deliveries: DataFrame) -> DataFrame:
-    """One row per position at which any stay has a run: how many have one, and whether all have the same."""
+    """One row per position at which any stay has a run: the run, and whether all have the same."""
     same = deliveries.withColumn("same", F.xxhash64(*RUN))
     values = [F.max(name).alias(name) for name in (*RUN, "sender")]
     agreed = (F.min("same") == F.max("same")).alias("agreed")
-    return same.groupBy("run", "ring", "tpos").agg(*values, agreed, F.count("*").alias("stays"))
+    return same.groupBy("run", "ring", "tpos").agg(*values, agreed)
 
 
 def matched(runs: DataFrame, sends: DataFrame) -> DataFrame:
@@ -66,7 +66,7 @@ def matched(runs: DataFrame, sends: DataFrame) -> DataFrame:
     shared = [F.coalesce(f"runs.{name}", f"sends.{name}").alias(name) for name in ("run", *key)]
     return both.select(
         *shared,
-        *("tpos", "sender", "count", "service", "place", "agreed", "stays"),
+        *("tpos", "sender", "count", "service", "place", "agreed"),
         *(
             "times",
             "sent_count",

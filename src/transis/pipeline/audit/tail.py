@@ -34,6 +34,9 @@ class Sequence:
     tail: DataFrame
     """A row per message and stay: run, ring, node, stay_no, phase, tpos, process, counter, message (its name), sender, service,
     place, lseq."""
+    stretches: DataFrame
+    """By life and process, in order of (stay_no, tpos): the good part of each stay as one stretch, then each message of the tail:
+    run, ring, node, stay_no, process, first, last, tpos, first_lseq, last_lseq, phase."""
     sent: DataFrame
     """A row per message that was sent in a ring and is not good there: run, ring, node, stay_no, process, counter, message, rank,
     before, place, lseq, phase."""
@@ -51,10 +54,11 @@ def sequence(laid: Laid, settle: Settle = as_it_is) -> Sequence:
     rings = settle(bounded_rings(laid.stays, proven_ends(pairs)))
     tail = settle(named(tail_rows(deliveries, rings), laid))
     sent = settle(named(sent_rows(sends, pairs, rings), laid))
+    stretches = settle(stretches_of(deliveries, rings, tail))
     origins = settle(origins_of(tail, sends))
     stays = settle(agreeing_stays(laid.stays, rings, tail))
     absent = settle(absent_members(laid, rings))
-    return Sequence(laid, pairs, rings, stays, tail, sent, absent, origins)
+    return Sequence(laid, pairs, rings, stays, tail, stretches, sent, absent, origins)
 
 
 def bounded_rings(stays: DataFrame, ends: DataFrame) -> DataFrame:
@@ -80,6 +84,25 @@ def tail_rows(deliveries: DataFrame, rings: DataFrame) -> DataFrame:
         *("run", "ring", "node", "stay_no", "phase", "tpos + i as tpos", "process", "first + i as counter", "sender", "service"),
         *("place + i as place", "lseq"),
     )
+
+
+def stretches_of(deliveries: DataFrame, rings: DataFrame, tail: DataFrame) -> DataFrame:
+    """In the good part the counters of a process grow, so the first and the last tell of it."""
+    bounds = F.broadcast(rings.select("ring", "bound"))
+    good = deliveries.join(bounds, "ring").where("tpos + count <= bound")
+    summed = good.groupBy("run", "ring", "node", "stay_no", "process").agg(
+        F.min("first").alias("first"),
+        F.max(F.col("first") + F.col("count") - 1).alias("last"),
+        F.lit(-1).cast("long").alias("tpos"),
+        F.min("lseq").alias("first_lseq"),
+        F.max("lseq").alias("last_lseq"),
+        F.lit(0).cast("tinyint").alias("phase"),
+    )
+    single = tail.selectExpr(
+        *("run", "ring", "node", "stay_no", "process", "counter as first", "counter as last", "tpos"),
+        *("lseq as first_lseq", "lseq as last_lseq", "phase"),
+    )
+    return summed.unionByName(single)
 
 
 def sent_rows(sends: DataFrame, pairs: DataFrame, rings: DataFrame) -> DataFrame:
