@@ -11,6 +11,8 @@ import threading
 import pytest
 from hypothesis import HealthCheck, settings
 
+from transis.model.config import ENGINES
+
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -31,3 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """Who orders: a test that asks for it runs once with each engine."""
+    return str(request.param)

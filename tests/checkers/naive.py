@@ -28,6 +28,7 @@ class Happening(NamedTuple):
 
 class Naive:
     def __init__(self, history: History) -> None:
+        self.engine = history.engine
         self.happenings: list[Happening] = []
         self.ended: set[NodeId] = set()
         for trace in history.nodes:
@@ -78,10 +79,21 @@ class Naive:
         edges: set[tuple[object, object]] = set()
         sent = {send.message for send in self.sends}
         for node in {h.node for h in self.happenings}:
-            mine = list(dict.fromkeys(_vertex(h, merged) for h in self.happenings if h.node == node))
+            mine = list(dict.fromkeys(self._vertex(h, merged) for h in self.happenings if h.node == node))
             edges |= set(pairwise(mine))
-        edges |= {(("send", d.message), _vertex(d, merged)) for d in self.deliveries if d.message in sent}
+        edges |= {(("send", d.message), self._vertex(d, merged)) for d in self.deliveries if d.message in sent}
         return _has_cycle(edges)
+
+    def _vertex(self, happening: Happening, merged: bool) -> object:
+        if happening.what == "conf":
+            return ("conf", None if happening.conf is None else happening.conf.id)
+        if happening.what == "send" or (merged and self._is_ordered(happening)):
+            return (happening.what, happening.message)
+        return (happening.what, happening.message, happening.node)
+
+    def _is_ordered(self, happening: Happening) -> bool:
+        """The service says it; a causal message is in the order of the ring, and in that of no other engine."""
+        return happening.service is not Service.CAUSAL or self.engine == "totem"
 
     def self_delivery(self) -> bool:
         return any(
@@ -117,11 +129,12 @@ class Naive:
         return False
 
     def no_holes(self) -> bool:
-        """6.3 as it is written."""
-        for m, later in product(self.deliveries, self.deliveries):
+        """6.3 as it is written, of what is in the order."""
+        ordered = list(filter(self._is_ordered, self.deliveries))
+        for m, later in product(ordered, ordered):
             if m.node != later.node or m.ring != later.ring or m.index >= later.index or m.message == later.message:
                 continue
-            for q in [d for d in self.deliveries if d.message == later.message and d.ring == later.ring]:
+            for q in [d for d in ordered if d.message == later.message and d.ring == later.ring]:
                 assert m.message is not None
                 assert q.conf is not None
                 if m.message.process.node in q.conf.nodes:
@@ -153,14 +166,6 @@ class Naive:
                     if self._delivery(q, d.message, d.ring) is None and self._goes_on(q, d.ring):
                         return True
         return False
-
-
-def _vertex(happening: Happening, merged: bool) -> object:
-    if happening.what == "conf":
-        return ("conf", None if happening.conf is None else happening.conf.id)
-    if happening.what == "send" or merged:
-        return (happening.what, happening.message)
-    return (happening.what, happening.message, happening.node)
 
 
 def _has_cycle(edges: set[tuple[object, object]]) -> bool:

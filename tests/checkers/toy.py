@@ -58,9 +58,9 @@ class Toy:
         self.scripts = {line.split(":")[0]: TOKEN.findall(line.split(":", 1)[1]) for line in lines}
         self.messages = self._messages()
 
-    def history(self, closed: bool = True, promises: str = "evs") -> History:
+    def history(self, closed: bool = True, promises: str = "evs", engine: str = "totem") -> History:
         nodes = [NodeTrace(node(name), self._events(name)) for name in self.scripts]
-        return History(nodes, closed, promises)
+        return History(nodes, closed, promises, engine)
 
     def _messages(self) -> dict[str, Message]:
         found: dict[str, Message] = {}

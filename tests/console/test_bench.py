@@ -8,17 +8,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from xml.etree import ElementTree
 
 import pytest
 
+from transis.console.bench_contender import LossyTransport
+from transis.console.bench_engines import Engines, fields_of
 from transis.console.bench_lan import BenchLan, why_no_lan
+from transis.console.bench_plot import PANELS, draw_engines
 from transis.console.bench_speaker import Samples
+from transis.model.contract import Port
 from transis.model.errors import UsageError
+from transis.net.transport import Transport
 
 COMMAND = (sys.executable, "-m", "transis", "bench")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 PATIENCE_S = 120.0
+CIRCUMSTANCES = ("nodes", "loss_percent", "senders", "load", "service")
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -31,8 +38,9 @@ def run(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("more", [("--size", "64"), ("--path", "session", "--size", "1000"), ("--sealed", "--transport", "mesh")])
-def test_throughput_counts_everything_and_loses_nothing(more: tuple[str, ...]) -> None:
-    figures = run("throughput", "--nodes", "2", "--seconds", "0.3", *more)
+def test_throughput_counts_everything_and_loses_nothing(more: tuple[str, ...], engine: str) -> None:
+    figures = run("throughput", "--nodes", "2", "--seconds", "0.3", "--engine", engine, *more)
+    assert figures["engine"] == engine
     assert figures["lost"] == 0
     assert figures["msgs_per_s_min"] > 0
     assert figures["msgs_per_s_min"] <= figures["msgs_per_s"] <= figures["msgs_per_s_max"]
@@ -63,25 +71,97 @@ def test_a_lan_that_cannot_be_built_leaves_nothing() -> None:
     assert not [name for name in os.listdir("/run/netns") if name.startswith(f"transis-bench-{os.getpid()}-")]
 
 
-def test_failover_splits_each_kill() -> None:
-    figures = run("failover", "--nodes", "3", "--kills", "2")
+def test_failover_splits_each_kill(engine: str) -> None:
+    figures = run("failover", "--nodes", "3", "--kills", "2", "--engine", engine)
     for load in ("idle", "loaded"):
         found = figures[load]
         assert found["kills"] == 2
         parts = [found[f"{phase}_ms"]["max"] for phase in ("detection", "consensus", "commit", "recovery")]
         assert all(part >= 0 for part in parts)
         assert 0 < found["total_ms"]["median"] <= found["total_ms"]["max"] <= sum(parts) + 0.5
+        assert found["merge_ms"]["median"] > 0
 
 
-def test_idle_tells_costs_and_the_time_to_one_view() -> None:
-    figures = run("idle", "--nodes", "2", "--seconds", "0.2")
+def test_idle_tells_costs_and_the_time_to_one_view(engine: str) -> None:
+    figures = run("idle", "--nodes", "2", "--seconds", "0.2", "--engine", engine)
     assert figures["rss_mb"] > 1
     assert 0 < figures["ready_s"] <= figures["first_common_view_s"]
+
+
+def test_engines_are_measured_side_by_side_with_and_without_loss() -> None:
+    figures = run("engines", "--nodes", "2", "--loss", "0,5", "--seconds", "0.1", "--kills", "1")
+    rounds = figures["rounds"]
+    assert len(rounds) == len({tuple(str(one[name]) for name in CIRCUMSTANCES) for one in rounds}) == 2 * 8
+    for one in rounds:
+        for name in ("totem", "lansis"):
+            assert "failed" not in one[name], one[name]
+            assert 0 < one[name]["p50_ms"] <= one[name]["p99_ms"]
+    assert {one["loss_percent"] for one in rounds} == {0, 5}
+    assert all(sum(one[name]["retransmitted"] for one in rounds if one["loss_percent"]) > 0 for name in ("totem", "lansis"))
+    assert {name: found["kills"] for name, found in figures["changes"].items()} == {"totem": 1, "lansis": 1}
+
+
+def test_the_picture_has_a_bar_for_each_figure_and_none_for_what_failed() -> None:
+    def outcome(value: float) -> dict[str, float]:
+        return {"msgs_per_s": value, "p50_ms": value, "p99_ms": value}
+
+    fields = [(4, 0.0), (8, 0.0), (4, 5.0)]
+    circumstances = [
+        (field, senders, load, service)
+        for field in fields
+        for senders in ("one", "all")
+        for load in ("low", "full")
+        for service in ("agreed", "safe")
+    ]
+    rounds: list[dict[str, Any]] = [
+        {"nodes": nodes, "loss_percent": loss, "senders": senders, "load": load, "service": service}
+        | {"totem": outcome(7.0), "lansis": {"failed": "why"} if nodes == 8 else outcome(9.0)}
+        for (nodes, loss), senders, load, service in circumstances
+    ]
+    machine = {"cores": 2, "system": "Linux"}
+    drawn = draw_engines({"rounds": rounds, "size": 64, "seconds": 1.0, "network": "loopback", "machine": machine})
+    ElementTree.fromstring(drawn)
+    along_nodes = sum(panel.along == "nodes" for panel in PANELS)
+    assert drawn.count("<title>totem: 7</title>") == 2 * len(PANELS)
+    assert drawn.count("<title>lansis: 9</title>") == 2 * len(PANELS) - along_nodes
+    assert "5 % loss" in drawn
+
+
+def test_fields_are_all_sizes_without_loss_and_the_smallest_with_each() -> None:
+    wanted = Engines((4, 8, 16), (0.0, 1.0, 5.0), 64, 1.0, 0, ("totem", "lansis"))
+    assert fields_of(wanted) == [(4, 0.0), (8, 0.0), (16, 0.0), (4, 1.0), (4, 5.0)]
+
+
+class Endless:
+    """Something is always there to be received."""
+
+    def receive(self, port: Port) -> list[bytes]:
+        return [bytes([number]) for number in range(200)]
+
+
+def test_loss_is_as_much_as_asked_for_and_the_same_for_a_seed() -> None:
+    def received(permille: int, seed: int) -> list[bytes]:
+        transport = LossyTransport(cast(Transport, Endless()), permille, seed)
+        kept = [datagram for _ in range(50) for datagram in transport.receive(Port.DATA)]
+        assert transport.lost == 10_000 - len(kept)
+        return kept
+
+    assert len(received(0, 1)) == 10_000
+    assert len(received(1000, 1)) == 0
+    assert 9_400 < len(received(50, 1)) < 9_600
+    assert received(50, 1) == received(50, 1) != received(50, 2)
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
+        ("engines", "--nodes", "4,x"),
+        ("engines", "--loss", "90"),
+        ("engines", "--kills", "1000"),
+        ("engines", "--out", "picture.png"),
+        ("idle", "--engine", "paxos"),
+        ("failover", "--engine", "paxos"),
+        ("throughput", "--engine", "paxos"),
         ("throughput", "--nodes", "1"),
         ("throughput", "--service", "fast"),
         ("throughput", "--path", "pigeon"),

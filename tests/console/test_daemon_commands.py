@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from transis.console.main import app
-from transis.console.status import duration
+from transis.console.status import duration, synchrony
 from transis.net.keys import read_key
 
 RUNNER = CliRunner()
@@ -67,3 +67,14 @@ def test_a_wrong_file_is_one_sentence(tmp_path: Path) -> None:
 )
 def test_durations_in_words(seconds: int, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_the_index_of_synchrony_is_told_for_services_that_were_used() -> None:
+    figures = {
+        "synchrony_causal_milli": 1000,
+        "synchrony_causal_min": 1,
+        "synchrony_agreed_milli": 3467,
+        "synchrony_agreed_min": 3,
+    }
+    assert synchrony(figures) == "index causal 1 (least 1), agreed 3.47 (least 3)"
+    assert synchrony({"rotations": 5}) == ""

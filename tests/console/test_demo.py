@@ -23,8 +23,9 @@ def played(file: Path, *arguments: str) -> str:
 
 
 @pytest.mark.slow
-def test_real_daemons_play_every_scene_and_every_guarantee_holds(tmp_path: Path) -> None:
-    told = played(tmp_path / "demo.svg", "--dir", str(tmp_path / "d"), "--no-audit")
+def test_real_daemons_play_every_scene_and_every_guarantee_holds(tmp_path: Path, engine: str) -> None:
+    told = played(tmp_path / "demo.svg", "--dir", str(tmp_path / "d"), "--no-audit", "--engine", engine)
+    assert f"ordered by {engine}" in told
     for scene in SCENES:
         assert scene.heading in told
     for words in ("View timeline", "Messages delivered, by view", "What clients of the group orders saw", "in doubt"):
@@ -65,8 +66,8 @@ def test_a_machine_gets_the_verdicts_and_nothing_else(tmp_path: Path) -> None:
         assert found["verdicts"][name]["verdict"] == "held"
 
 
-def test_each_step_is_told_and_the_run_is_summed_up(tmp_path: Path) -> None:
-    told = played(tmp_path / "demo.html", "--simulated")
+def test_each_step_is_told_and_the_run_is_summed_up(tmp_path: Path, engine: str) -> None:
+    told = played(tmp_path / "demo.html", "--simulated", "--engine", engine)
     for step in STEPS:
         assert step.heading in told
     for words in ("View timeline", "Messages delivered, by view", "Verdict per guarantee", "c/2", "space-time diagram"):
@@ -74,8 +75,10 @@ def test_each_step_is_told_and_the_run_is_summed_up(tmp_path: Path) -> None:
     assert "broken" not in told
 
 
-def test_both_sides_of_the_partition_have_their_own_view_and_all_five_are_together_at_the_end(tmp_path: Path) -> None:
-    told = played(tmp_path / "demo.html", "--simulated")
+def test_both_sides_of_the_partition_have_their_own_view_and_all_five_are_together_at_the_end(
+    tmp_path: Path, engine: str
+) -> None:
+    told = played(tmp_path / "demo.html", "--simulated", "--engine", engine)
     assert "{a,b}" in told
     assert "{d,e}" in told
     assert "{a,b,c/2,d,e}" in told

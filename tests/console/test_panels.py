@@ -52,6 +52,21 @@ def test_rows_fit_and_the_most_important_columns_stay(width: int) -> None:
             assert column.heading in heading
 
 
+def test_each_engine_has_its_own_columns_and_a_mixture_has_both() -> None:
+    ring = watched(look("a", "a"))
+    figures = {"unsafe_datagrams": 12, "window": 300, "breaks_silence": 1, "breaks_lag": 3}
+    lansis = watched(look("b", "b", engine="lansis")._replace(figures=figures))
+    own = {"rotation", "lost tokens"}, {"unstable", "given up"}
+    for shown, there, absent in (([ring], own[0], own[1]), ([lansis], own[1], own[0]), ([ring, lansis], own[0] | own[1], set())):
+        heading = printed(daemon_table(shown, 300), 300).splitlines()[0]
+        assert all(words in heading for words in there)
+        assert not any(words in heading for words in absent)
+    heading, row = printed(daemon_table([lansis], 300), 300).splitlines()
+    assert row[heading.index("unstable") : heading.index("unstable") + 8].strip() == "12"
+    assert row[heading.index("given up") : heading.index("given up") + 8].strip() == "4"
+    assert "12/300" in row
+
+
 def test_a_silent_daemon_says_so() -> None:
     gone = watched(look("a", "a"))
     gone.silence = "no daemon answers"

@@ -46,7 +46,12 @@ def test_help_has_an_example(command: str) -> None:
         (["--seeds", "ten"], "--seeds", "must be A:B"),
         (["--seed", "-1"], "--seed", "must be 0 to"),
         (["--seed", "1", "--seeds", "1:2"], "--seeds", "not both"),
-        (["--engine", "lansis"], "--engine", "not built yet"),
+        (["--order", "toto"], "--order", "give --engine lansis too"),
+        (["--mode", "transis"], "--mode", "give --engine lansis too"),
+        (["--engine", "lansis", "--order", "dice"], "--order", "must be one of all-ack, toto"),
+        (["--engine", "lansis", "--order", "toto", "--mode", "transis"], "--order", "toto needs the mode evs"),
+        (["--engine", "lansis", "--broken", "floor_before_minimum"], "--broken", "a defect of totem; lansis has"),
+        (["--engine", "lansis", "--broken", "toto_at_least"], "--broken", "give --order toto too"),
         (["--engine", "paxos"], "--engine", "must be one of totem, lansis"),
         (["--nodes", "0"], "--nodes", "must be 1 to"),
         (["--jobs", "0"], "--jobs", "at least 1"),
@@ -62,6 +67,15 @@ def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: list[str], na
     assert named in outcome.stderr
     assert allowed in outcome.stderr
     assert "Traceback" not in outcome.output
+
+
+def test_lansis_is_simulated_as_the_ring_is() -> None:
+    found = parsed("--engine", "lansis", "--order", "toto", "--no-partitions", "--seed", "6")
+    assert found["violations"] == 0
+    assert found["deliveries"] > 0
+    assert (found["engine"], found["order"], found["mode"], found["partitions"]) == ("lansis", "toto", "evs", False)
+    assert found["not_promised"] == ["places"]
+    assert any(pair.startswith("Operational x alive") for pair in found["coverage"]["events"])
 
 
 def test_json_has_what_a_machine_needs_and_nothing_else_is_printed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -18,12 +19,17 @@ from transis.model.errors import ConfigError
 
 
 @pytest.mark.slow
-def test_a_cluster_comes_up_loses_a_daemon_and_is_stopped() -> None:
-    with brought_up("--nodes", "3") as up:
+def test_a_cluster_comes_up_loses_a_daemon_and_is_stopped(engine: str) -> None:
+    with brought_up("--nodes", "3", "--engine", engine) as up:
         started = up.until("started")
         assert [daemon["node"] for daemon in started["daemons"]] == ["n1", "n2", "n3"]
         whole = up.until("whole")
         assert whole["socket"] == str(up.directory / "usual.sock")
+
+        code, page, _ = up.run("status")
+        assert code == 0
+        assert re.search(rf"^engine +{engine}", page, re.MULTILINE)
+        assert ("rotations a second" in page, "bursts a second" in page) == (engine == "totem", engine == "lansis")
 
         victim = started["daemons"][1]
         os.kill(victim["pid"], signal.SIGKILL)

@@ -11,6 +11,7 @@ from transis.model.service import Service
 from transis.sim.abstract import good_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.verdict import Violation
+from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
 from transis.trace.events import Delivery, End, Fault, Gap, History, NodeTrace, NoteEvent, Refuse, Submit
 
@@ -70,7 +71,7 @@ def test_every_guarantee_has_a_meaning_and_no_meaning_is_left_over() -> None:
 
 
 def test_a_failing_seed_is_in_the_json_with_its_replay_line() -> None:
-    wish = Wish("totem", range(3, 5), None, 1, "", None)
+    wish = Wish(TOTEM, range(3, 5), None, 1, "", None)
     tally = Tally(failures=[Failure(4, ("fifo",), "why", "transis simulate --engine totem --seed 4")])
     found = as_dict(wish, tally)["failing"]
     line = "transis simulate --engine totem --seed 4"

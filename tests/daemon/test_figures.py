@@ -58,6 +58,7 @@ def test_messages_are_counted_by_the_run() -> None:
         False,
         0,
         0,
+        True,
     )
     figures = Figures([])
     figures.hear([run, GroupDelivered(run, (Recipient(1, ()), Recipient(2, ()))), Room(Lane.APPLICATION)])

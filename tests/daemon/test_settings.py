@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.daemon.example import example, fields_of, timing_fields, window_fields
-from transis.daemon.loading import SettingsError, load_settings, read_settings, timing_of
+from transis.daemon.example import example, fields_of, pulse_fields, timing_fields, window_fields
+from transis.daemon.loading import SettingsError, load_settings, pulse_of, read_settings, timing_of
 from transis.daemon.plan import Plan, describe, make_plan
 from transis.daemon.settings import SECTIONS, Settings, default_of
-from transis.model.config import LAN, LOCAL, PROFILES
+from transis.model.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
 from transis.model.errors import ConfigError
 from transis.net.interfaces import Interface
 from transis.net.opening import REAL_WINDOW
@@ -60,6 +60,8 @@ def test_the_example_without_comment_signs_is_the_defaults_spelt_out() -> None:
         assert getattr(spelt, name) == getattr(Settings(), name)
     assert timing_of(spelt) == LAN
     assert len(spelt.timing) == len(timing_fields())
+    assert pulse_of(spelt) == LAN_PULSE
+    assert len(spelt.pulse) == len(pulse_fields())
     assert len(spelt.window) == len(window_fields())
 
 
@@ -79,6 +81,9 @@ def test_every_setting_has_a_description_that_ends() -> None:
         ("[timing]\ntoken_loss = 40", "timing.token_loss", "did you mean token_loss_ms?"),
         ('[timing]\ntoken_loss_ms = "fast"', "timing.token_loss_ms", "must be a number"),
         ("[timing]\ntoken_loss_ms = nan", "timing.token_loss_ms", "milliseconds"),
+        ("[pulse]\nalive = 40", "pulse.alive", "did you mean alive_ms?"),
+        ("[pulse]\nalive_ms = 0", "pulse.alive_ms", "milliseconds"),
+        ('[node]\nengine = "lansys"', "node.engine", "must be one of totem, lansis"),
         ("[window]\nwindow = 1.5", "window.window", "must be a whole number"),
         ('[node]\nprofile = "moon"', "node.profile", "must be one of auto, local, lan, wan"),
         ('[network]\ntransport = "tcp"', "network.transport", "must be one of multicast, mesh"),
@@ -170,6 +175,16 @@ def test_timing_is_the_profile_with_differences_in_milliseconds() -> None:
     assert plan.config.window == replace(REAL_WINDOW, window=400)
 
 
+def test_lansis_is_chosen_with_a_pulse_in_milliseconds_and_told() -> None:
+    plan = plan_of('[node]\nengine = "lansis"\nprofile = "wan"\n[pulse]\nprobe_ms = 250.5')
+    config = plan.config
+    assert (config.engine, config.order, config.mode) == ("lansis", "all-ack", "evs")
+    assert config.pulse.probe_us == 250_500
+    assert config.pulse.silence_us == PULSES["wan"].silence_us
+    assert dict(describe(plan))["timing"] == "profile wan: lansis, all-ack, evs: silence is noticed after 2751 ms"
+    assert dict(describe(plan_of("")))["timing"] == "profile local: a lost token is noticed after 100 ms"
+
+
 def test_a_network_without_a_key_is_refused_with_the_way_to_make_one() -> None:
     with pytest.raises(ConfigError) as told:
         plan_of('[network]\ninterface = "eth0"')
@@ -210,6 +225,8 @@ def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
         ('[node]\nquorum = ["a", "a"]', "node.quorum", "twice"),
         ("[node]\ndatagram = 1", "node.datagram", "from 512"),
         ("[timing]\ntoken_retransmit_ms = 90", "timing.token_retransmit_ms", "token_loss_us"),
+        ("[pulse]\nalive_ms = 90", "pulse.alive_ms", "silence_us"),
+        ('[node]\norder = "toto"', "node.order", "only the engine lansis"),
         ("[window]\nvisit_max = 9999", "window.visit_max", "at most window.window"),
         ('[network]\nseeds = ["192.0.2.1:5405"]', "network.seeds", "only a mesh has seeds"),
         ('[network]\ntransport = "mesh"\nseeds = ["ann"]', "network.seeds", "numeric address and a port"),
@@ -254,6 +271,14 @@ def test_the_page_has_the_timing_of_every_profile() -> None:
         assert name in PAGE
         for field in timing_fields():
             value = getattr(timing, field.name.removesuffix("_ms") + "_us") / 1000
+            row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{field.name}` |"))
+            assert f"{value:g}" in row.replace("|", " ").split(), (name, field.name)
+
+
+def test_the_page_has_the_pulse_of_every_profile() -> None:
+    for name, pulse in PULSES.items():
+        for field in pulse_fields():
+            value = getattr(pulse, field.name.removesuffix("_ms") + "_us") / 1000
             row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{field.name}` |"))
             assert f"{value:g}" in row.replace("|", " ").split(), (name, field.name)
 

@@ -84,7 +84,7 @@ def try_stream(data: bytes) -> None:
 
 def _feed(*bursts: Burst) -> list[tuple[object, ...]]:
     assembler = Assembler()
-    deliveries = [one for burst in bursts for one in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False)]
+    deliveries = [one for burst in bursts for one in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False, burst.first_seq)]
     return [(one.process, one.first_counter, one.place, [bytes(payload) for payload in one.payloads]) for one in deliveries]
 
 

@@ -122,8 +122,9 @@ class Daemon:
         """The next entry of the ring's log is mine."""
         first, self.counter = self.counter + 1, self.counter + len(payloads)
         place = Place(len(self.ring.log) + 1, 0)
-        sender = ProcessId(self.id, process)
-        run = Delivered(sender, address, service, first, payloads, self.ring.view.id, Phase.REGULAR, place, False, 0, 0)
+        sender, view = ProcessId(self.id, process), self.ring.view.id
+        ordered = service is not Service.BASIC
+        run = Delivered(sender, address, service, first, payloads, view, Phase.REGULAR, place, False, 0, 0, ordered)
         self.ring.log.append(run)
         return run
 

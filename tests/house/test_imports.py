@@ -15,13 +15,14 @@ import pytest
 
 from tests.house.sources import PACKAGE, Import, imports, package_of, room_files, rooms, shown, tree
 
-ABOVE_STACK = {"wire", "totem", "lansis", "groups", "domains", "prsl"}
+ABOVE_STACK = {"wire", "ordering", "totem", "lansis", "groups", "domains", "prsl"}
 
 ARROWS: dict[str, set[str]] = {
     "model": set(),
     "wire": set(),
-    "totem": {"wire"},
-    "lansis": {"wire"},
+    "ordering": {"wire"},
+    "totem": {"wire", "ordering"},
+    "lansis": {"wire", "ordering"},
     "groups": {"wire"},
     "domains": {"wire", "groups"},
     "prsl": {"wire"},

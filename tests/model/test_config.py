@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import LAN, PROFILES, Config, Timing, Window, profile
+from transis.model.config import LAN, LAN_PULSE, PROFILES, PULSES, Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.model.errors import ConfigError
+from transis.model.guarantees import UNPROMISED
 from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
 from transis.wire.header import body_max
 from transis.wire.items import FRAGMENT_HEAD_SIZE
@@ -115,3 +116,77 @@ def test_what_all_members_must_share_is_in_the_digest_and_nothing_of_one_node_is
     mine, yours = Config(name="a", address="1", info=b"x"), Config(name="b", timing=PROFILES["wan"])
     assert mine.digest_fields() == yours.digest_fields()
     assert mine.digest_fields() != replace(mine, datagram=9000).digest_fields()
+
+
+# --- engines ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PULSES)
+def test_every_pulse_is_valid_and_belongs_to_a_profile(name: str) -> None:
+    config = Config(name="n", engine="lansis", timing=profile(name), pulse=pulse_profile(name))
+    assert config.validated() is config
+    assert set(PULSES) == set(PROFILES)
+
+
+def test_an_unknown_pulse_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="lan, local, wan"):
+        pulse_profile("moon")
+
+
+PULSE_RELATIONS = [
+    ("alive_us", "silence_us", {"alive_us": 25_001}),
+    ("repeat_us", "agree_us", {"repeat_us": 116_667}),
+    ("nack_us", "ack_lag_us", {"nack_us": 150_001}),
+    ("alpha_us", "agree_us", {"alpha_us": 50_001}),
+]
+
+
+@pytest.mark.parametrize(("small", "large", "change"), PULSE_RELATIONS, ids=[one[0] for one in PULSE_RELATIONS])
+def test_a_broken_relation_of_the_pulse_names_both_fields(small: str, large: str, change: dict[str, int]) -> None:
+    pulse = replace(LAN_PULSE, **change)
+    error = refusal(Config(name="n", pulse=pulse))
+    assert error.field == f"pulse.{small}"
+    assert f"must be at most {large} ({getattr(pulse, large)}): " in str(error)
+    config = Config(name="n", pulse=replace(pulse, **{small: getattr(pulse, small) - 1}))
+    assert config.validated() is config, "the bound itself is allowed"
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Pulse)])
+@pytest.mark.parametrize("value", [0, 3_600_000_001])
+def test_every_field_of_the_pulse_has_a_range(field: str, value: int) -> None:
+    error = refusal(Config(name="n", pulse=replace(LAN_PULSE, **{field: value})))
+    assert error.field == f"pulse.{field}"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"engine": "spread"}, "engine"),
+        ({"engine": "lansis", "order": "votes"}, "order"),
+        ({"engine": "lansis", "mode": "virtual"}, "mode"),
+        ({"order": "toto"}, "order"),
+        ({"mode": "transis"}, "mode"),
+        ({"engine": "lansis", "order": "toto", "mode": "transis"}, "order"),
+    ],
+)
+def test_engine_order_and_mode_must_fit(change: dict[str, str], field: str) -> None:
+    assert refusal(replace(Config(name="n"), **change)).field == field  # type: ignore[arg-type]
+
+
+def test_the_digest_tells_engines_orders_and_modes_apart_and_the_ring_s_is_what_it_was() -> None:
+    ring = Config(name="n")
+    lansis = Config(name="n", engine="lansis")
+    every = [ring, lansis, replace(lansis, order="toto"), replace(lansis, mode="transis"), replace(lansis, datagram=1000)]
+    assert ring.digest_fields() == ("totem", 1400)
+    assert len({config.digest_fields() for config in every}) == len(every)
+    assert replace(lansis, pulse=PULSES["wan"]).digest_fields() == lansis.digest_fields()
+
+
+def test_what_views_promise_and_how_soon_silence_is_noticed() -> None:
+    lansis = Config(name="n", engine="lansis")
+    assert Config(name="n").guarantees == lansis.guarantees == "evs"
+    assert replace(lansis, order="toto").guarantees == "toto"
+    assert replace(lansis, mode="transis").guarantees == "transis"
+    assert {"evs", "toto", "transis"} <= set(UNPROMISED)
+    assert Config(name="n").detection_us == LAN.token_loss_us
+    assert lansis.detection_us == LAN_PULSE.silence_us + 3 * LAN_PULSE.probe_us

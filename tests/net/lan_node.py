@@ -1,6 +1,6 @@
 """One node as a process of its own, for the tests on a LAN: told what to do by lines on stdin, tells what happens on stdout.
 
-    python -m tests.net.lan_node NAME DIRECTORY NETWORK multicast|SEED...
+    python -m tests.net.lan_node NAME DIRECTORY NETWORK ENGINE multicast|SEED...
 
 Lines in: `send N`, `leave`. Lines out: `view ann bob`, `told N`, `ended WHY`. Its trace goes to DIRECTORY/traces.
 """
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transis.model.config import LOCAL, Config
+from transis.model.config import LOCAL, LOCAL_PULSE, Config
 from transis.model.contract import Configure, Delivered
 from transis.model.ids import NodeId
 from transis.model.service import Service
@@ -39,16 +39,17 @@ def open_transport(config: Config, network: str, how: Sequence[str]) -> Transpor
 
 
 class Child:
-    def __init__(self, name: str, directory: Path, network: str, how: Sequence[str]) -> None:
-        config = Config(name=name, timing=LOCAL)
+    def __init__(self, name: str, directory: Path, network: str, engine: str, how: Sequence[str]) -> None:
+        config = Config(name=name, timing=LOCAL, engine=engine, pulse=LOCAL_PULSE)
         transport = open_transport(config, network, how)
         state = StateDirectory(directory / name, name)
         self._traces = directory / "traces"
+        self._engine = engine
         self._told = 0
         self.driver = Driver(config, transport, state, self._hear, key=KEY, make_sink=self._make_sink)
 
     def _make_sink(self, node: NodeId) -> SegmentWriter:
-        self.segments = SegmentWriter(self._traces, Header("transis", "lan", node))
+        self.segments = SegmentWriter(self._traces, Header("transis", "lan", node, engine=self._engine))
         return self.segments
 
     def _hear(self, events: Sequence[Event]) -> None:
@@ -78,4 +79,4 @@ class Child:
 
 
 if __name__ == "__main__":
-    asyncio.run(Child(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:]).obey())
+    asyncio.run(Child(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:]).obey())

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transis.model.config import LOCAL, Config
+from transis.model.config import LOCAL, LOCAL_PULSE, Config
 from transis.model.contract import Configure, Delivered, Refused, Stopped
 from transis.model.service import Service
 from transis.net.driver import Driver, Event
@@ -52,12 +52,20 @@ def mesh_around(seeds: list[str], key: bytes | None = None, version: int = 4) ->
 class Guest:
     """One driver with everything it told its application."""
 
-    def __init__(self, name: str, opening: Opening, directory: Path, changed: asyncio.Event, key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        opening: Opening,
+        directory: Path,
+        changed: asyncio.Event,
+        key: bytes | None = None,
+        engine: str = "totem",
+    ) -> None:
         self.name = name
         self.events: list[Event] = []
         self.then: Callable[[Sequence[Event]], None] = lambda events: None
         self.sink = MemorySink()
-        config = Config(name=name, timing=LOCAL, plaintext=key is None)
+        config = Config(name=name, timing=LOCAL, plaintext=key is None, engine=engine, pulse=LOCAL_PULSE)
         self.transport = opening(config)
         state = StateDirectory(directory, name)
         self._changed = changed
@@ -103,10 +111,11 @@ class Guest:
 class Party:
     """Guests on one LAN; `until` waits for a condition that their events may bring about."""
 
-    def __init__(self, opening: Opening, directory: Path, key: bytes | None = None) -> None:
+    def __init__(self, opening: Opening, directory: Path, key: bytes | None = None, engine: str = "totem") -> None:
         self._opening = opening
         self._directory = directory
         self._key = key
+        self.engine = engine
         self._changed = asyncio.Event()
         self.guests: list[Guest] = []
         self.ever: list[Guest] = []
@@ -120,7 +129,7 @@ class Party:
 
     def invite(self, *names: str) -> list[Guest]:
         """Start nodes; one that was here before starts from its old directory."""
-        started = [Guest(name, self._opening, self._directory / name, self._changed, self._key) for name in names]
+        started = [Guest(name, self._opening, self._directory / name, self._changed, self._key, self.engine) for name in names]
         for guest in started:
             guest.driver.start()
         self.guests += started

@@ -38,9 +38,9 @@ def openings() -> list[tuple[str, Callable[[], Opening], bytes | None]]:
 
 
 @pytest.fixture(params=openings(), ids=lambda one: str(one[0]).replace(" ", "-"))
-def make_party(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Party]:
+def make_party(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Callable[[], Party]:
     _, opening, key = request.param
-    return lambda: Party(opening(), tmp_path, key)
+    return lambda: Party(opening(), tmp_path, key, engine)
 
 
 def tell(make_party: Callable[[], Party], story: Callable[[Party], Awaitable[None]]) -> None:
@@ -52,7 +52,7 @@ def tell(make_party: Callable[[], Party], story: Callable[[Party], Awaitable[Non
             return party
 
     party = asyncio.run(run())
-    report = check(History([guest.trace for guest in party.ever], closed=False))
+    report = check(History([guest.trace for guest in party.ever], closed=False, engine=party.engine))
     assert [violation for verdict in report.verdicts.values() for violation in verdict.violations] == []
 
 
@@ -174,7 +174,7 @@ def block(time_us: int) -> None:
         pass
 
 
-def test_two_newcomers_who_share_one_seed_find_each_other(tmp_path: Path) -> None:
+def test_two_newcomers_who_share_one_seed_find_each_other(tmp_path: Path, engine: str) -> None:
     """The mesh introduces: neither of the two was told of the other."""
 
     async def story(party: Party) -> None:
@@ -183,10 +183,10 @@ def test_two_newcomers_who_share_one_seed_find_each_other(tmp_path: Path) -> Non
         party.invite("bob", "eve", "joe")
         await party.together("ann", "bob", "eve", "joe")
 
-    tell(lambda: Party(mesh_around([]), tmp_path), story)
+    tell(lambda: Party(mesh_around([]), tmp_path, engine=engine), story)
 
 
-def test_large_messages_arrive_whole(tmp_path: Path) -> None:
+def test_large_messages_arrive_whole(tmp_path: Path, engine: str) -> None:
     async def story(party: Party) -> None:
         ann, bob = party.invite("ann", "bob")
         await party.together("ann", "bob")
@@ -195,10 +195,10 @@ def test_large_messages_arrive_whole(tmp_path: Path) -> None:
         await party.until(lambda: len(bob.payloads) == 2)
         assert bob.payloads == [payload, b"after"]
 
-    tell(lambda: Party(multicast_lan(), tmp_path), story)
+    tell(lambda: Party(multicast_lan(), tmp_path, engine=engine), story)
 
 
-def test_a_full_outbox_makes_a_sender_wait_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_outbox_makes_a_sender_wait_and_loses_nothing(tmp_path: Path, engine: str) -> None:
     async def story(party: Party) -> None:
         ann, _ = party.invite("ann", "bob")
         await party.together("ann", "bob")
@@ -209,10 +209,10 @@ def test_a_full_outbox_makes_a_sender_wait_and_loses_nothing(tmp_path: Path) -> 
         await party.everybody_got(len(batch))
         assert all(guest.texts == [payload[:40].decode() for payload in batch] for guest in party.guests)
 
-    tell(lambda: Party(multicast_lan(), tmp_path), story)
+    tell(lambda: Party(multicast_lan(), tmp_path, engine=engine), story)
 
 
-def test_a_failing_application_ends_its_node_and_is_heard_of(tmp_path: Path) -> None:
+def test_a_failing_application_ends_its_node_and_is_heard_of(tmp_path: Path, engine: str) -> None:
     async def story(party: Party) -> None:
         ann, bob = party.invite("ann", "bob")
         await party.together("ann", "bob")
@@ -227,4 +227,4 @@ def test_a_failing_application_ends_its_node_and_is_heard_of(tmp_path: Path) -> 
         party.guests.remove(bob)
         await party.together("ann")
 
-    tell(lambda: Party(multicast_lan(), tmp_path), story)
+    tell(lambda: Party(multicast_lan(), tmp_path, engine=engine), story)

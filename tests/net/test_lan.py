@@ -46,11 +46,13 @@ class Machine:
         self.ended = ""
         self.process: asyncio.subprocess.Process | None = None
 
-    async def boot(self, space: str, directory: Path, network: str, how: tuple[str, ...], changed: asyncio.Event) -> None:
+    async def boot(
+        self, space: str, directory: Path, network: str, engine: str, how: tuple[str, ...], changed: asyncio.Event
+    ) -> None:
         self.view, self.told = [], 0
         command = ("ip", "netns", "exec", space, sys.executable, "-m", "tests.net.lan_node", self.name, str(directory), network)
         pipe = asyncio.subprocess.PIPE
-        self.process = await asyncio.create_subprocess_exec(*command, *how, stdin=pipe, stdout=pipe)
+        self.process = await asyncio.create_subprocess_exec(*command, engine, *how, stdin=pipe, stdout=pipe)
         self.listening = asyncio.create_task(self._listen(self.process, changed))
 
     async def _listen(self, process: asyncio.subprocess.Process, changed: asyncio.Event) -> None:
@@ -81,10 +83,11 @@ class Machine:
 
 
 class Site:
-    def __init__(self, lan: LanOfNamespaces, directory: Path, network: str, how: tuple[str, ...]) -> None:
+    def __init__(self, lan: LanOfNamespaces, directory: Path, engine: str, network: str, how: tuple[str, ...]) -> None:
         self.lan = lan
         self.machines = {name: Machine(name) for name in NAMES}
         self._directory = directory
+        self._engine = engine
         self._network = network
         self._how = how
         self._changed = asyncio.Event()
@@ -92,7 +95,7 @@ class Site:
     async def boot(self, *names: str) -> None:
         for name in names:
             space = self.lan.space(name)
-            await self.machines[name].boot(space, self._directory, self._network, self._how, self._changed)
+            await self.machines[name].boot(space, self._directory, self._network, self._engine, self._how, self._changed)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -123,9 +126,11 @@ class Site:
                 machine.process.kill()
 
 
-def tell(lan: LanOfNamespaces, directory: Path, way: str, story: Callable[[Site], Awaitable[None]], killed: str = "") -> None:
+def tell(
+    lan: LanOfNamespaces, directory: Path, engine: str, way: str, story: Callable[[Site], Awaitable[None]], killed: str = ""
+) -> None:
     async def run() -> None:
-        site = Site(lan, directory, *WAYS[way])
+        site = Site(lan, directory, engine, *WAYS[way])
         try:
             await story(site)
             await site.end()
@@ -145,11 +150,11 @@ def _with_end(history: History, killed: str) -> History:
         else NodeTrace(node, events)
         for node, events in history.nodes
     ]
-    return History(nodes, history.closed)
+    return history._replace(nodes=nodes)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_pulled_cable_parts_and_a_plugged_one_merges(lan: LanOfNamespaces, tmp_path: Path, way: str) -> None:
+def test_a_pulled_cable_parts_and_a_plugged_one_merges(lan: LanOfNamespaces, tmp_path: Path, engine: str, way: str) -> None:
     async def story(site: Site) -> None:
         await site.boot(*NAMES)
         await site.together(*NAMES)
@@ -163,11 +168,13 @@ def test_a_pulled_cable_parts_and_a_plugged_one_merges(lan: LanOfNamespaces, tmp
         await site.together(*NAMES)
         await site.talk(20, *NAMES)
 
-    tell(lan, tmp_path, way, story)
+    tell(lan, tmp_path, engine, way, story)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_killed_process_returns_and_a_stopped_one_is_taken_back(lan: LanOfNamespaces, tmp_path: Path, way: str) -> None:
+def test_a_killed_process_returns_and_a_stopped_one_is_taken_back(
+    lan: LanOfNamespaces, tmp_path: Path, engine: str, way: str
+) -> None:
     async def story(site: Site) -> None:
         await site.boot(*NAMES)
         await site.together(*NAMES)
@@ -183,4 +190,4 @@ def test_a_killed_process_returns_and_a_stopped_one_is_taken_back(lan: LanOfName
         await site.together(*NAMES)
         await site.talk(20, *NAMES)
 
-    tell(lan, tmp_path, way, story, killed="eve")
+    tell(lan, tmp_path, engine, way, story, killed="eve")

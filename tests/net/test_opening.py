@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -11,10 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import LAN, LOCAL, MEMBERS_MAX, Config, Window
+from transis.model.config import LAN, LOCAL, PULSES, Config, Window
 from transis.model.errors import ConfigError, IdentityError
+from transis.model.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 from transis.net.interfaces import Interface, choose_interface
-from transis.net.opening import REAL_WINDOW, Opening, fitted, group_for, open_node, require_key, timing_for
+from transis.net.opening import (
+    REAL_WINDOW,
+    Opening,
+    fitted,
+    group_for,
+    open_node,
+    pulse_for,
+    require_key,
+    timing_for,
+    window_for,
+)
 from transis.net.sockets import datagrams_that_fit, open_unicast, size_buffers
 from transis.net.statedir import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group
@@ -97,6 +109,18 @@ def test_defaults_fit_the_interface() -> None:
     assert group_for(IPV6_CARD, Group("ff12::1")).address == "ff12::1"
     assert timing_for("auto", LOOPBACK) == timing_for("local", LAN_CARD) == LOCAL
     assert timing_for("auto", LAN_CARD) == LAN
+    assert pulse_for("auto", LOOPBACK) == pulse_for("local", LAN_CARD) == PULSES["local"]
+    assert pulse_for("auto", LAN_CARD) == PULSES["lan"]
+
+
+def test_a_burst_of_lansis_has_a_limit_of_its_own() -> None:
+    ring = Config("ann", window=REAL_WINDOW)
+    lansis = replace(ring, engine="lansis")
+    assert window_for(ring, 10_000) == REAL_WINDOW
+    assert window_for(lansis, 10_000) == replace(REAL_WINDOW, visit_max=BURST_DATAGRAMS_MAX, accelerated=BURST_DATAGRAMS_MAX)
+    assert window_for(lansis, 40) == window_for(ring, 40)
+    for room in (1, 100, 10_000):
+        replace(lansis, window=window_for(lansis, room)).validated()
 
 
 # --- failures -------------------------------------------------------------------------------------------------------

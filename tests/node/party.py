@@ -27,12 +27,15 @@ def own_group() -> Group:
 class Cluster:
     """Makes nodes that find each other; each has its state under one directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, engine: str = "totem") -> None:
         self.directory = directory
+        self.engine = engine
         self.group = own_group()
 
     def node(self, name: str, **more: Any) -> Node:
-        return Node(name, **{"cluster": "tests", "state": self.directory / name, "group": self.group, **more})
+        return Node(
+            name, **{"cluster": "tests", "state": self.directory / name, "group": self.group, "engine": self.engine, **more}
+        )
 
 
 async def until(condition: Callable[[], bool]) -> None:

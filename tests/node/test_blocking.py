@@ -16,8 +16,8 @@ def blocking_node(cluster: Cluster, name: str, run: str) -> transis.blocking.Nod
 
 
 @pytest.mark.parametrize("run", ["thread", "process"])
-def test_a_script_embeds_a_node(tmp_path: Path, run: str) -> None:
-    cluster = Cluster(tmp_path)
+def test_a_script_embeds_a_node(tmp_path: Path, run: str, engine: str) -> None:
+    cluster = Cluster(tmp_path, engine)
     node = blocking_node(cluster, "ann", run)
     with pytest.raises(UsageError, match="not running"):
         node.statistics()

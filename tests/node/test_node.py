@@ -26,9 +26,9 @@ def own_children() -> list[int]:
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
-def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str) -> None:
+def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann:
             async with cluster.node("bob", run=run) as bob:
                 await together(ann, bob)
@@ -44,7 +44,7 @@ def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str) -> Non
     asyncio.run(story())
 
 
-def test_the_same_messages_in_the_same_order_on_both(tmp_path: Path, run: str) -> None:
+def test_the_same_messages_in_the_same_order_on_both(tmp_path: Path, run: str, engine: str) -> None:
     async def told(session: transis.Session[bytes], count: int) -> list[tuple[str, int]]:
         async with session.join("order") as group:
             async for event in group:
@@ -60,7 +60,7 @@ def test_the_same_messages_in_the_same_order_on_both(tmp_path: Path, run: str) -
         raise AssertionError("the stream ended too early")
 
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann, cluster.node("bob", run=run) as bob:
             await together(ann, bob)
             async with asyncio.timeout(PATIENCE_S), ann.connect() as here, bob.connect() as there:
@@ -70,9 +70,9 @@ def test_the_same_messages_in_the_same_order_on_both(tmp_path: Path, run: str) -
     asyncio.run(story())
 
 
-def test_leaving_under_a_session_is_a_lost_session(tmp_path: Path, run: str) -> None:
+def test_leaving_under_a_session_is_a_lost_session(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        async with Cluster(tmp_path).node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
+        async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
             await ann.leave()
             with pytest.raises(SessionLost, match="stopped"):
                 async with asyncio.timeout(PATIENCE_S):
@@ -85,19 +85,19 @@ def test_leaving_under_a_session_is_a_lost_session(tmp_path: Path, run: str) -> 
     asyncio.run(story())
 
 
-def test_what_the_program_raises_comes_out_of_the_context(tmp_path: Path, run: str) -> None:
+def test_what_the_program_raises_comes_out_of_the_context(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
         with pytest.raises(ZeroDivisionError):
-            async with Cluster(tmp_path).node("ann", run=run) as ann, ann.connect():
+            async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect():
                 raise ZeroDivisionError
 
     asyncio.run(story())
     assert own_children() == []
 
 
-def test_a_node_is_one_life(tmp_path: Path, run: str) -> None:
+def test_a_node_is_one_life(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        ann = Cluster(tmp_path).node("ann", run=run)
+        ann = Cluster(tmp_path, engine).node("ann", run=run)
         with pytest.raises(UsageError, match="not running"):
             await ann.statistics()
         async with ann:
@@ -108,9 +108,9 @@ def test_a_node_is_one_life(tmp_path: Path, run: str) -> None:
     asyncio.run(story())
 
 
-def test_a_state_directory_has_one_owner_and_a_second_life_is_another(tmp_path: Path, run: str) -> None:
+def test_a_state_directory_has_one_owner_and_a_second_life_is_another(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann:
             with pytest.raises(IdentityError, match="another process uses"):
                 await cluster.node("ann", run=run).open()
@@ -121,21 +121,32 @@ def test_a_state_directory_has_one_owner_and_a_second_life_is_another(tmp_path: 
     assert own_children() == []
 
 
-def test_what_cannot_be_opened_is_told_on_entering(tmp_path: Path, run: str) -> None:
+def test_a_state_directory_may_change_its_engine_between_two_lives(tmp_path: Path, run: str) -> None:
+    async def story() -> None:
+        for life, engine in enumerate(("totem", "lansis", "totem"), 1):
+            async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect() as session:
+                await echo(session)
+                assert ann.view is not None
+                assert ann.view.nodes[0].incarnation == life
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_opened_is_told_on_entering(tmp_path: Path, run: str, engine: str) -> None:
     (tmp_path / "ann").write_text("a file")
 
     async def story() -> None:
         with pytest.raises(ConfigError, match="cannot be used") as refused:
-            await Cluster(tmp_path).node("ann", run=run).open()
+            await Cluster(tmp_path, engine).node("ann", run=run).open()
         assert refused.value.field == "state directory"
 
     asyncio.run(story())
     assert own_children() == []
 
 
-def test_a_name_that_is_taken_does_not_come_up(tmp_path: Path, run: str) -> None:
+def test_a_name_that_is_taken_does_not_come_up(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann:
             twin = cluster.node("ann", run=run, state=tmp_path / "elsewhere")
             with pytest.raises((IdentityError, NodeLost)):
@@ -148,9 +159,9 @@ def test_a_name_that_is_taken_does_not_come_up(tmp_path: Path, run: str) -> None
     asyncio.run(story())
 
 
-def test_a_cancelled_opening_leaves_nothing_behind(tmp_path: Path, run: str) -> None:
+def test_a_cancelled_opening_leaves_nothing_behind(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         opening = asyncio.ensure_future(cluster.node("ann", run=run).open())
         await asyncio.wait({opening}, timeout=0.01)
         opening.cancel()
@@ -168,9 +179,9 @@ def test_a_cancelled_opening_leaves_nothing_behind(tmp_path: Path, run: str) -> 
     assert own_children() == []
 
 
-def test_a_trace_is_recorded_and_sealed(tmp_path: Path, run: str) -> None:
+def test_a_trace_is_recorded_and_sealed(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        async with Cluster(tmp_path).node("ann", run=run, trace=tmp_path / "traces") as ann, ann.connect() as session:
+        async with Cluster(tmp_path, engine).node("ann", run=run, trace=tmp_path / "traces") as ann, ann.connect() as session:
             await echo(session)
 
     asyncio.run(story())
@@ -193,9 +204,9 @@ async def lose(run: str, cluster: Cluster) -> None:
         await until(lambda: names_of(bob) == ["bob"])
 
 
-def test_a_node_that_fails_surfaces_in_its_sessions_and_in_its_context(tmp_path: Path, run: str) -> None:
+def test_a_node_that_fails_surfaces_in_its_sessions_and_in_its_context(tmp_path: Path, run: str, engine: str) -> None:
     async def story() -> None:
-        cluster = Cluster(tmp_path)
+        cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
             receipt = await group.send(b"in time")
             await receipt

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from transis import Node
-from transis.model.config import LAN, Timing, Window
+from transis.model.config import LAN, PULSES, Config, Pulse, Timing, Window
 from transis.model.errors import ConfigError
 from transis.net.keys import write_key
 from transis.net.opening import REAL_WINDOW
@@ -38,6 +38,9 @@ KEY = bytes(range(32))
         ({"key": KEY, "plaintext": True}, "key"),
         ({"key": "no/such/file"}, "key"),
         ({"run": "fiber"}, "run"),
+        ({"engine": "spread"}, "engine"),
+        ({"order": "toto"}, "order"),
+        ({"engine": "lansis", "pulse": Pulse(alive_us=1 << 30)}, "pulse.alive_us"),
     ],
 )
 def test_a_mistake_names_its_argument(tmp_path: Path, arguments: dict[str, Any], field: str) -> None:
@@ -72,10 +75,24 @@ def test_settings_pass_to_a_child_and_back() -> None:
         window=REAL_WINDOW,
         quorum=("a", "b"),
         info=b"\0\xff",
+        engine="lansis",
+        order="toto",
+        pulse=Pulse(alive_us=1000),
     )
     line = msgspec.json.encode(settings)
     assert b"\n" not in line
     assert msgspec.json.decode(line, type=NodeSettings) == settings
+
+
+def test_the_engine_and_its_pulse_reach_the_configuration() -> None:
+    def config(**arguments: Any) -> Config:
+        return NodeSettings(name="ann", state="/s", **arguments).opening().config
+
+    assert (config().engine, config().pulse) == ("totem", PULSES["local"])
+    chosen = config(engine="lansis", mode="transis", profile="wan")
+    assert (chosen.engine, chosen.mode, chosen.pulse) == ("lansis", "transis", PULSES["wan"])
+    assert config(profile=LAN).pulse == PULSES["local"]
+    assert config(pulse=Pulse(prompt_us=7)).pulse.prompt_us == 7
 
 
 def test_a_key_is_not_shown() -> None:

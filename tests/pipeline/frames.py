@@ -26,7 +26,7 @@ def tables_of_histories(spark: SparkSession, histories: Mapping[str, History], d
 
 
 def _segment(name: str, history: History, trace: NodeTrace) -> Segment:
-    header = Header("simulated", name, trace.node, mode=history.promises)
+    header = Header("simulated", name, trace.node, engine=history.engine, mode=history.promises)
     events = trace.events
     first, last = (events[0].lseq, events[-1].lseq) if events else (0, 0)
     return Segment("", header, events, Footer(first, last, len(events), "", history.closed), "", 0)

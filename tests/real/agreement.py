@@ -2,7 +2,7 @@
 
 1. There is one order of all ordered messages and views that every stream follows, whatever groups it is of.
 2. Views of one id are equal. 3. Who goes together from one view to the next got the same ordered messages in between.
-4. Nobody got a message twice, a sender's messages in another order, or one that is not whole.
+4. Nobody got a message twice, a sender's messages in another order, or one that is not whole; this holds for causal ones, too.
 5. Who has a receipt that says delivered, and was a member, got the message itself.
 """
 
@@ -18,17 +18,19 @@ from transis.client import View
 from transis.model.groups import GroupViewId
 from transis.model.ids import MessageId, ProcessId
 from transis.model.service import Service
+from transis.trace.events import is_ordered
 
 Step = tuple[str, Any]
 
 
-def disagreements(clients: Sequence[Notes]) -> list[str]:
-    found = list(_about_order(clients)) + list(_about_views(clients)) + list(_about_synchrony(clients))
+def disagreements(clients: Sequence[Notes], engine: str = "totem") -> list[str]:
+    """Which messages are ordered is a matter of the engine: causal ones are on the ring only."""
+    found = list(_about_order(clients, engine)) + list(_about_views(clients)) + list(_about_synchrony(clients, engine))
     return found + [complaint for one in clients for complaint in _about_itself(one)]
 
 
-def _ordered(entry: Heard | View) -> bool:
-    return not isinstance(entry, Heard) or entry.service is not Service.BASIC
+def _ordered(entry: Heard | View, engine: str) -> bool:
+    return not isinstance(entry, Heard) or is_ordered(entry.service, engine)
 
 
 def _step(entry: Heard | View) -> Step:
@@ -37,10 +39,10 @@ def _step(entry: Heard | View) -> Step:
     return ("view", (entry.name, entry.id))
 
 
-def _about_order(clients: Sequence[Notes]) -> Iterator[str]:
+def _about_order(clients: Sequence[Notes], engine: str) -> Iterator[str]:
     order: TopologicalSorter[Step] = TopologicalSorter()
     for one in clients:
-        steps = [_step(entry) for entry in one.heard if _ordered(entry)]
+        steps = [_step(entry) for entry in one.heard if _ordered(entry, engine)]
         for before, after in pairwise(steps):
             order.add(after, before)
     try:
@@ -61,24 +63,24 @@ def _about_views(clients: Sequence[Notes]) -> Iterator[str]:
                 yield f"{first} and {one.label} differ in view {view.id} of {view.name}: {same} and {content}"
 
 
-def _about_synchrony(clients: Sequence[Notes]) -> Iterator[str]:
+def _about_synchrony(clients: Sequence[Notes], engine: str) -> Iterator[str]:
     known: dict[tuple[str, GroupViewId, GroupViewId], tuple[str, list[MessageId]]] = {}
     for one in clients:
         for name in one.names:
-            for before, between, after in _stays(one, name):
+            for before, between, after in _stays(one, name, engine):
                 first, same = known.setdefault((name, before, after), (one.label, between))
                 if same != between:
                     differing = sorted(set(same).symmetric_difference(between))[:5]
                     yield f"{first} and {one.label} went from {before} to {after} of {name} and differ in {differing}"
 
 
-def _stays(one: Notes, name: str) -> Iterator[tuple[GroupViewId, list[MessageId], GroupViewId]]:
+def _stays(one: Notes, name: str, engine: str) -> Iterator[tuple[GroupViewId, list[MessageId], GroupViewId]]:
     """The messages of a group between two views of it."""
     view: View | None = None
     between: list[MessageId] = []
     for entry in one.heard:
         if isinstance(entry, Heard):
-            if name in entry.groups and _ordered(entry):
+            if name in entry.groups and _ordered(entry, engine):
                 between.append(entry.id)
         elif entry.name == name:
             if view is not None:
@@ -93,7 +95,7 @@ def _about_itself(one: Notes) -> Iterator[str]:
         yield f"{one.label} got a message twice"
     last: dict[ProcessId, int] = {}
     for entry in heard:
-        if _ordered(entry):
+        if entry.service is not Service.BASIC:
             if entry.id.counter <= last.get(entry.id.process, 0):
                 yield f"{one.label} got {entry.id} after {last[entry.id.process]}"
             last[entry.id.process] = entry.id.counter

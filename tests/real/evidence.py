@@ -26,19 +26,19 @@ class Evidence:
 
     def at_rest(self) -> History:
         """Of a site where nothing is under way, so that nothing may be missing."""
-        return History(self._lives(), closed=True)
+        return self._history(closed=True)
 
     def at_the_end(self) -> History:
-        history = History(self._lives(), closed=False)
+        history = self._history(closed=False)
         unended = [str(node) for node, events in history.nodes if not isinstance(_last_word(events), End)]
         assert unended == [], f"lives without an end in their traces: {unended}"
         return history
 
-    def _lives(self) -> list[NodeTrace]:
+    def _history(self, *, closed: bool) -> History:
         reading = read_trace(self.directory)
         harmless = (STILL_OPEN, TRUNCATED)
         assert [finding for finding in reading.findings if finding.what not in harmless] == []
-        return [self._completed(life) for life in reading.history.nodes]
+        return reading.history._replace(nodes=[self._completed(life) for life in reading.history.nodes], closed=closed)
 
     def _completed(self, life: NodeTrace) -> NodeTrace:
         events = list(life.events)

@@ -18,13 +18,18 @@ from transis.client import Group, Message, Receipt, Session, View
 from transis.model.errors import InDoubt, SendRefused, SessionLost, TransisError
 from transis.model.ids import MessageId, ProcessId
 from transis.model.service import Service
+from transis.trace.events import is_ordered
 
 DIGEST = 16
 MARK = b"mark "
 SERVICES = tuple(Service)
-ORDERED = SERVICES[1:]
 SIZES = (0, 1, 15, 16, 100, 1300, 1400, 5000)
 """Of ordinary traffic: nothing, less than a digest, one datagram, several."""
+
+
+def ordered(engine: str) -> tuple[Service, ...]:
+    """Services whose messages all have one order with each other and with views of groups."""
+    return tuple(service for service in SERVICES if is_ordered(service, engine))
 
 
 def payload(seed: int, size: int) -> bytes:

@@ -55,6 +55,7 @@ CALM = {
     "quarantine_ms": 500,
 }
 """Two cores are shared by all these processes and another test: who does not run for a while is not dead."""
+CALM_PULSE = {"silence_ms": 300, "probe_ms": 50, "ack_lag_ms": 900, "agree_ms": 1000}
 
 _ports = itertools.count(15_410, 2)
 
@@ -82,6 +83,7 @@ Story = Callable[["Site"], Awaitable[None]]
 def tell(
     directory: Path,
     story: Story,
+    engine: str,
     way: Way = LOOPBACK,
     machines: Sequence[str] = ("ann", "bob", "cid"),
     junk_per_s: int = JUNK_PER_S,
@@ -93,7 +95,7 @@ def tell(
     async def run() -> None:
         lan = SwitchedLan(tuple(machines)) if way.lan else None
         try:
-            async with Site(way, directory, lan, junk_per_s) as site, asyncio.timeout(STORY_S):
+            async with Site(way, engine, directory, lan, junk_per_s) as site, asyncio.timeout(STORY_S):
                 await story(site)
         finally:
             if lan is not None:
@@ -103,8 +105,9 @@ def tell(
 
 
 class Site:
-    def __init__(self, way: Way, directory: Path, lan: SwitchedLan | None, junk_per_s: int) -> None:
+    def __init__(self, way: Way, engine: str, directory: Path, lan: SwitchedLan | None, junk_per_s: int) -> None:
         self.way = way
+        self.engine = engine
         self.lan = lan
         self.changes = Changes()
         self.daemons: dict[str, DaemonProcess] = {}
@@ -169,8 +172,15 @@ class Site:
         name = name or label
         seeds: dict[str, object] = {"seeds": [self._seed]} if self.way.mesh and self._seed else {}
         return {
-            "node": {"name": name, "cluster": CLUSTER, "state": str(self._home / label), "profile": "local"},
+            "node": {
+                "name": name,
+                "cluster": CLUSTER,
+                "state": str(self._home / label),
+                "profile": "local",
+                "engine": self.engine,
+            },
             "timing": dict(CALM),
+            "pulse": dict(CALM_PULSE),
             "network": self._network | seeds,
             "security": {"key_file": str(self._home / "key")} if self.way.sealed else {},
             "sessions": {"socket": str(self._home / f"{label}.sock")},
@@ -348,7 +358,7 @@ class Site:
         await self._stop_thrower()
         exercised |= await asyncio.to_thread(judge, self.evidence.at_the_end())
         assert sorted((ALWAYS | set(more)) - exercised - set(without)) == [], "the story did not exercise these"
-        assert disagreements([one.notes for one in self.listeners]) == []
+        assert disagreements([one.notes for one in self.listeners], self.engine) == []
 
     async def _rest(self, living: list[DaemonProcess]) -> History:
         """What the traces say while nothing is under way. A busy machine may disturb the rest: then once more."""

@@ -46,6 +46,14 @@ def test_basic_messages_have_no_order() -> None:
     assert disagreements([notes("ann", A1, loose), notes("bob", loose, A1)]) == []
 
 
+def test_causal_messages_are_ordered_on_the_ring_and_fifo_everywhere() -> None:
+    first, second = message(BOB, 1, Service.CAUSAL), message(BOB, 2, Service.CAUSAL)
+    apart = [notes("ann", A1, first), notes("bob", first, A1)]
+    assert disagreements(apart, "totem") != []
+    assert disagreements(apart, "lansis") == []
+    assert disagreements([notes("ann", second, first)], "lansis") != []
+
+
 def test_one_view_with_two_contents_is_seen() -> None:
     assert disagreements([notes("ann", view(1, ANN)), notes("bob", view(1, ANN, BOB))]) != []
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.real.listeners import payload
 from tests.real.site import LAN, LOOPBACK, RESIDENTS, Site, Way, tell
-from tests.real.test_faults import SLOW_TOKEN
+from tests.real.test_faults import SLOW
 from transis.client import connect
 from transis.model.errors import ConnectError, InDoubt, SessionLost, SlowConsumer
 from transis.model.service import Service
@@ -38,11 +38,11 @@ def deaf(path: Path, group: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_clients_that_do_not_read_are_ended_with_a_reason_and_harm_nobody(tmp_path: Path, way: Way) -> None:
+def test_clients_that_do_not_read_are_ended_with_a_reason_and_harm_nobody(tmp_path: Path, engine: str, way: Way) -> None:
     """One does not read its socket, another reads it but never takes its messages out of the library."""
 
     async def story(site: Site) -> None:
-        await site.gather(*NAMES, settings=SLOW_TOKEN | {"sessions": {"queue_mb": QUEUE_MB}})
+        await site.gather(*NAMES, settings=SLOW | {"sessions": {"queue_mb": QUEUE_MB}})
         residents = await site.residents()
         ann, bob = site.daemons["ann"], residents[1]
         lazy = await site.session("ann", "lazy", window=1 << 16)
@@ -67,11 +67,11 @@ def test_clients_that_do_not_read_are_ended_with_a_reason_and_harm_nobody(tmp_pa
         assert all(one.failure is None for one in residents)
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_a_daemon_killed_under_its_clients_leaves_them_in_doubt(tmp_path: Path, way: Way) -> None:
+def test_a_daemon_killed_under_its_clients_leaves_them_in_doubt(tmp_path: Path, engine: str, way: Way) -> None:
     """Its clients are told at once. What they sent last is in doubt; with a new session they ask the group, and send it again."""
 
     async def story(site: Site) -> None:
@@ -103,4 +103,4 @@ def test_a_daemon_killed_under_its_clients_leaves_them_in_doubt(tmp_path: Path, 
         await again.chat(1)
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)

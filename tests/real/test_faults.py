@@ -16,8 +16,11 @@ from transis.model.errors import SessionLost
 NAMES = ("ann", "bob", "cid")
 EVERYWHERE = {"loopback": LOOPBACK, "loopback-mesh": MESH, "lan": LAN, "lan-mesh": LAN_MESH}
 SHORT_S = 0.5
-"""A pause that nobody may die of: far below the time after which a token counts as lost there."""
-SLOW_TOKEN = {"timing": {"token_loss_ms": 6000, "consensus_ms": 7200, "fail_to_receive_ms": 14000}}
+"""A pause that nobody may die of: far below the time after which anybody is missed there."""
+SLOW = {
+    "timing": {"token_loss_ms": 6000, "consensus_ms": 7200, "fail_to_receive_ms": 14000},
+    "pulse": {"silence_ms": 6000, "ack_lag_ms": 14000, "agree_ms": 15000},
+}
 """Nobody notices a death before the dead one is back."""
 
 
@@ -42,7 +45,7 @@ async def progress(site: Site, listeners: Sequence[Listener], count: int = 20) -
 
 
 @on(EVERYWHERE)
-def test_a_killed_daemon_is_missed_and_comes_back_as_a_new_life(tmp_path: Path, way: Way) -> None:
+def test_a_killed_daemon_is_missed_and_comes_back_as_a_new_life(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         ann, bob, cid = await three(site)
         async with Traffic([ann, bob, cid]):
@@ -60,15 +63,15 @@ def test_a_killed_daemon_is_missed_and_comes_back_as_a_new_life(tmp_path: Path, 
         assert site.daemons["cid"].node == "cid/2"
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @on({"loopback": LOOPBACK, "lan": LAN})
-def test_a_short_stop_excludes_nobody(tmp_path: Path, way: Way) -> None:
-    """Who stands still for less than a lost token is waited for, and does not suspect the others when it goes on."""
+def test_a_short_stop_excludes_nobody(tmp_path: Path, engine: str, way: Way) -> None:
+    """Who stands still too shortly to be missed is waited for, and does not suspect the others when it goes on."""
 
     async def story(site: Site) -> None:
-        await site.gather(*NAMES, settings=SLOW_TOKEN)
+        await site.gather(*NAMES, settings=SLOW)
         residents = await site.residents()
         await site.meet(*residents)
         views = [len(site.daemons[name].views) for name in NAMES]
@@ -83,11 +86,11 @@ def test_a_short_stop_excludes_nobody(tmp_path: Path, way: Way) -> None:
         assert await site.daemons["ann"].figure("pauses") > 0
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @on({"loopback": LOOPBACK, "lan": LAN})
-def test_a_long_stop_excludes_and_the_stopped_one_is_taken_back(tmp_path: Path, way: Way) -> None:
+def test_a_long_stop_excludes_and_the_stopped_one_is_taken_back(tmp_path: Path, engine: str, way: Way) -> None:
     """It learns that it was left out, and its clients see one merge; what they sent meanwhile is not lost."""
 
     async def story(site: Site) -> None:
@@ -106,11 +109,11 @@ def test_a_long_stop_excludes_and_the_stopped_one_is_taken_back(tmp_path: Path, 
         assert bob.failure is None
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @on({"lan": LAN, "lan-ipv6": LAN_IPV6, "lan-mesh": LAN_MESH})
-def test_a_link_that_goes_down_and_up_parts_and_merges(tmp_path: Path, way: Way) -> None:
+def test_a_link_that_goes_down_and_up_parts_and_merges(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         assert site.lan is not None
         ann, bob, cid = await three(site)
@@ -128,16 +131,16 @@ def test_a_link_that_goes_down_and_up_parts_and_merges(tmp_path: Path, way: Way)
             await progress(site, [ann, bob, cid])
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @on({"loopback": LOOPBACK, "lan": LAN})
 @pytest.mark.parametrize("label", ["ann", "cid"], ids=["representative", "member"])
-def test_a_restart_that_is_faster_than_the_token_is_another_life(tmp_path: Path, way: Way, label: str) -> None:
+def test_a_restart_that_is_faster_than_suspicion_is_another_life(tmp_path: Path, engine: str, way: Way, label: str) -> None:
     """Nobody has noticed the death when the same name comes back: it must not pass for who it was (traps 3 and 4)."""
 
     async def story(site: Site) -> None:
-        await site.gather(*NAMES, settings=SLOW_TOKEN)
+        await site.gather(*NAMES, settings=SLOW)
         residents = await site.residents()
         await site.meet(*residents)
         others = [one for one in residents if one.process.node.name != label]
@@ -145,7 +148,7 @@ def test_a_restart_that_is_faster_than_the_token_is_another_life(tmp_path: Path,
             await one.chat(1)
         views = {name: len(site.daemons[name].views) for name in NAMES}
         await site.kill(label)
-        await site.boot(label, settings=SLOW_TOKEN)
+        await site.boot(label, settings=SLOW)
         assert all(len(site.daemons[name].views) == views[name] for name in NAMES if name != label), "somebody noticed too soon"
         await site.together(*NAMES)
         again = await site.resident(label)
@@ -154,11 +157,11 @@ def test_a_restart_that_is_faster_than_the_token_is_another_life(tmp_path: Path,
         assert lives == {f"{name}/{1 + (name == label)}" for name in NAMES}
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @on({"loopback": LOOPBACK, "lan": LAN})
-def test_a_flood_of_junk_and_replays_keeps_nobody_from_forming_a_ring(tmp_path: Path, way: Way) -> None:
+def test_a_flood_of_junk_and_replays_keeps_nobody_from_forming_a_ring(tmp_path: Path, engine: str, way: Way) -> None:
     """Among it are Joins of rings and lives that are over: to whoever heard them they are old."""
 
     async def story(site: Site) -> None:
@@ -175,4 +178,4 @@ def test_a_flood_of_junk_and_replays_keeps_nobody_from_forming_a_ring(tmp_path: 
         assert await site.daemons["ann"].figure("rejected_replayed") > 0
         await site.finish()
 
-    tell(tmp_path, story, way, junk_per_s=2000)
+    tell(tmp_path, story, engine, way, junk_per_s=2000)

@@ -23,7 +23,7 @@ async def refused(site: Site, daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_a_second_node_of_one_name_is_refused(tmp_path: Path, way: Way) -> None:
+def test_a_second_node_of_one_name_is_refused(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
         residents = await site.residents()
@@ -34,11 +34,11 @@ def test_a_second_node_of_one_name_is_refused(tmp_path: Path, way: Way) -> None:
             await one.chat(1)
         await site.finish()
 
-    tell(tmp_path, story, way, (*NAMES, "twin"))
+    tell(tmp_path, story, engine, way, (*NAMES, "twin"))
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_a_copied_state_directory_is_refused(tmp_path: Path, way: Way) -> None:
+def test_a_copied_state_directory_is_refused(tmp_path: Path, engine: str, way: Way) -> None:
     """With the name in use, and again when its owner is gone and came back: the copy is behind it for ever."""
 
     async def story(site: Site) -> None:
@@ -54,10 +54,10 @@ def test_a_copied_state_directory_is_refused(tmp_path: Path, way: Way) -> None:
         await refused(site, await site.start("twin", name="bob"))
         await site.finish()
 
-    tell(tmp_path, story, way, (*NAMES, "twin"))
+    tell(tmp_path, story, engine, way, (*NAMES, "twin"))
 
 
-def test_two_nodes_of_one_name_that_a_partition_hid_are_told_apart(tmp_path: Path) -> None:
+def test_two_nodes_of_one_name_that_a_partition_hid_are_told_apart(tmp_path: Path, engine: str) -> None:
     """Each ran on its side; when the sides meet, one of them stops with a word, and the other stays."""
 
     async def story(site: Site) -> None:
@@ -84,4 +84,4 @@ def test_two_nodes_of_one_name_that_a_partition_hid_are_told_apart(tmp_path: Pat
         del site.daemons[stopped.label]
         await site.finish()
 
-    tell(tmp_path, story, LAN, (*NAMES, "twin"))
+    tell(tmp_path, story, engine, LAN, (*NAMES, "twin"))

@@ -52,7 +52,7 @@ async def crowd(site: Site, label: str) -> list[Listener]:
     return clients
 
 
-def test_a_thousand_clients_of_one_daemon(tmp_path: Path, many_descriptors: None) -> None:
+def test_a_thousand_clients_of_one_daemon(tmp_path: Path, engine: str, many_descriptors: None) -> None:
     """A hundred groups of ten; everybody speaks, and everybody hears its own group only. One more than allowed is turned away."""
 
     async def story(site: Site) -> None:
@@ -74,7 +74,7 @@ def test_a_thousand_clients_of_one_daemon(tmp_path: Path, many_descriptors: None
         await site.until(lambda: site.daemons["ann"].said("client 9.*ended"), lambda: "room for a resident")
         await site.finish()
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, engine)
 
 
 async def member_of_many(site: Site, label: str, names: Sequence[str]) -> list[Listener]:
@@ -97,7 +97,7 @@ async def all_have(site: Site, listeners: Sequence[Listener], names: Sequence[st
     await site.until(stand, lambda: f"views of {count} in {len(names)} groups", LONG_S)
 
 
-def test_ten_thousand_groups_on_three_daemons_with_a_cut_and_a_heal(tmp_path: Path) -> None:
+def test_ten_thousand_groups_on_three_daemons_with_a_cut_and_a_heal(tmp_path: Path, engine: str) -> None:
     """Every group has members on two of the daemons, so that the cut tears two thirds of them apart."""
 
     async def story(site: Site) -> None:
@@ -119,4 +119,4 @@ def test_ten_thousand_groups_on_three_daemons_with_a_cut_and_a_heal(tmp_path: Pa
         await asyncio.gather(*(one.chat(1, (100,), (Service.AGREED,)) for one in listeners))
         await site.finish()
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, engine)

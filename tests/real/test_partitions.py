@@ -26,7 +26,7 @@ def regular_views(one: Listener) -> list[View]:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_two_halves_go_on_and_merge_under_traffic(tmp_path: Path, way: Way) -> None:
+def test_two_halves_go_on_and_merge_under_traffic(tmp_path: Path, engine: str, way: Way) -> None:
     """The merged view says who comes from which side; nobody is told of the other side's messages."""
 
     async def story(site: Site) -> None:
@@ -49,10 +49,10 @@ def test_two_halves_go_on_and_merge_under_traffic(tmp_path: Path, way: Way) -> N
         assert sorted(origin.members for origin in merged.merged_from) == [(ann.process, bob.process), (cid.process, dan.process)]
         await site.finish()
 
-    tell(tmp_path, story, way, FOUR)
+    tell(tmp_path, story, engine, way, FOUR)
 
 
-def test_a_lan_that_parts_again_and_again(tmp_path: Path) -> None:
+def test_a_lan_that_parts_again_and_again(tmp_path: Path, engine: str) -> None:
     """Ports move to the other bridge and back faster than rings settle; at last they are left in peace."""
 
     async def story(site: Site) -> None:
@@ -69,11 +69,11 @@ def test_a_lan_that_parts_again_and_again(tmp_path: Path) -> None:
         await site.meet(*everybody)
         await site.finish()
 
-    tell(tmp_path, story, LAN, FOUR)
+    tell(tmp_path, story, engine, LAN, FOUR)
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, way: Way) -> None:
+def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*FIVE, settings={"node": {"quorum": list(FIVE)}})
         everybody = await resident_of_each(site, *FIVE)
@@ -96,4 +96,4 @@ def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, 
         assert all(one.view is not None and one.view.primary is True for one in everybody)
         await site.finish("group_primary")
 
-    tell(tmp_path, story, way, FIVE)
+    tell(tmp_path, story, engine, way, FIVE)

@@ -27,7 +27,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_three_start_and_talk_in_all_services(tmp_path: Path, way: Way) -> None:
+def test_three_start_and_talk_in_all_services(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
         residents = await site.residents()
@@ -35,11 +35,11 @@ def test_three_start_and_talk_in_all_services(tmp_path: Path, way: Way) -> None:
         await asyncio.gather(*(one.chat(5) for one in residents))
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_messages_up_to_the_largest_arrive_whole_in_all_services(tmp_path: Path, way: Way) -> None:
+def test_messages_up_to_the_largest_arrive_whole_in_all_services(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
         residents = await site.residents()
@@ -54,11 +54,11 @@ def test_messages_up_to_the_largest_arrive_whole_in_all_services(tmp_path: Path,
         assert all(one.bytes > len(SERVICES[1:]) * MESSAGE_MAX for one in residents)
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_eight_daemons_with_fifty_clients_in_overlapping_groups(tmp_path: Path, way: Way) -> None:
+def test_eight_daemons_with_fifty_clients_in_overlapping_groups(tmp_path: Path, engine: str, way: Way) -> None:
     """Each client is in two of five groups, so that all groups overlap; one daemon dies in the middle."""
 
     async def story(site: Site) -> None:
@@ -79,4 +79,4 @@ def test_eight_daemons_with_fifty_clients_in_overlapping_groups(tmp_path: Path, 
             await site.mark(*(one for one in left if f"group {number}" in one.group.names))
         await site.finish()
 
-    tell(tmp_path, story, way, EIGHT)
+    tell(tmp_path, story, engine, way, EIGHT)

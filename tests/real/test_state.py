@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.listeners import ORDERED, Traffic
+from tests.real.listeners import Traffic, ordered
 from tests.real.notes import Heard
 from tests.real.site import LAN, LOOPBACK, Site, Way, tell
 from tests.real.test_faults import progress
@@ -81,14 +81,14 @@ async def replica(site: Site, label: str) -> Replica:
 
 
 @pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
-def test_a_joiner_gets_the_state_though_its_provider_dies_midway(tmp_path: Path, way: Way) -> None:
+def test_a_joiner_gets_the_state_though_its_provider_dies_midway(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
         writers = [await site.listener(label, GROUP, title=f"writer at {label}") for label in ("bob", "cid")]
         first, second, joiner = [await replica(site, label) for label in NAMES]
         await first.join()
         await second.join()
-        async with Traffic(writers, (100,), ORDERED):
+        async with Traffic(writers, (100,), ordered(engine)):
             await progress(site, writers, 100)
             first.halfway = asyncio.Event()
             joining = asyncio.create_task(joiner.join())
@@ -110,4 +110,4 @@ def test_a_joiner_gets_the_state_though_its_provider_dies_midway(tmp_path: Path,
             await one.close()
         await site.finish()
 
-    tell(tmp_path, story, way)
+    tell(tmp_path, story, engine, way)

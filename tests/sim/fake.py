@@ -63,9 +63,9 @@ class FakeNode:
         self._out += [Accepted(ids), Originated(ids, self._view.id, Place(1, 0), 0), Transmit(Audience.RING, Port.DATA, payloads)]
         shown = [b"changed"] if self.broken == "change" else payloads
         sender = ProcessId(self.id, process)
-        place = Place(self._counter + 1, 0)
+        place, ordered = Place(self._counter + 1, 0), service is not Service.BASIC
         self._out.append(
-            Delivered(sender, b"", service, self._counter + 1, shown, self._view.id, Phase.REGULAR, place, False, now, 0)
+            Delivered(sender, b"", service, self._counter + 1, shown, self._view.id, Phase.REGULAR, place, False, now, 0, ordered)
         )
         self._counter += len(payloads)
         return len(payloads)

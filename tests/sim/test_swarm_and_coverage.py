@@ -4,7 +4,7 @@ from collections import Counter
 
 from transis.model.contract import Note
 from transis.sim.coverage import Coverage
-from transis.sim.episodes import EPISODES, KINDS, THEMES
+from transis.sim.episodes import EPISODES, KINDS, KINDS_OF_ONE, THEMES
 from transis.sim.swarm import draw
 
 
@@ -34,7 +34,7 @@ def test_plans_are_valid_and_nodes_may_be_chosen() -> None:
 
 
 def test_every_kind_has_an_episode() -> None:
-    assert {kind for kind, _ in KINDS} == set(EPISODES)
+    assert {kind for kind, _ in (*KINDS, *KINDS_OF_ONE)} == set(EPISODES)
     assert set(THEMES) <= set(EPISODES)
 
 

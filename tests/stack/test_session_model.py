@@ -83,7 +83,7 @@ class OutboundMachine(RuleBasedStateMachine):
                 self.twins[process].expected += payloads
         process = ProcessId(BOB, sender)
         place = Place(self.seq, 0)
-        return Delivered(process, b"\x01", Service.AGREED, first, payloads, VIEW, Phase.REGULAR, place, False, 0, 0)
+        return Delivered(process, b"\x01", Service.AGREED, first, payloads, VIEW, Phase.REGULAR, place, False, 0, 0, True)
 
     @rule(which=ANY, most=st.sampled_from([1, 5_000, 1 << 40]))
     def take(self, which: int, most: int) -> None:

@@ -131,6 +131,26 @@ def test_wrong_seeds_are_a_usage_error(pytester: pytest.Pytester, options: tuple
     result.stderr.fnmatch_lines(["*ERROR: *seed*"])
 
 
+def test_the_engine_of_the_command_line_wins_and_is_in_the_replay_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        def test_engine(cluster):
+            assert cluster(2, engine="totem").history().engine == "totem"
+        """
+    )
+    pytester.runpytest().assert_outcomes(passed=1)
+    result = pytester.runpytest("--transis-engine", "lansis")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(['replay: pytest "*::test_engine" --transis-engine lansis'])
+
+
+def test_an_engine_that_is_none_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SEEDED)
+    result = pytester.runpytest("--transis-engine", "paxos")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*ERROR: *paxos*totem and lansis*"])
+
+
 def test_guarantees_are_checked_at_the_end_unless_told_otherwise(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

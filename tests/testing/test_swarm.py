@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from transis import Message, Service, Session
+from transis.model.config import ENGINES
 from transis.model.errors import ConnectError, SessionLost
 from transis.testing import Cluster, Clusters
 
@@ -62,9 +63,10 @@ def make_peace(c: Cluster) -> None:
         (c.resume if name in c.alive else c.restart)(name)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("seed", range(8))
-async def test_swarm(cluster: Clusters, seed: int) -> None:
-    c = cluster(4, seed=seed, quorum="abc")
+async def test_swarm(cluster: Clusters, seed: int, engine: str) -> None:
+    c = cluster(4, seed=seed, quorum="abc", engine=engine)
     clients = [asyncio.create_task(live(c, name)) for name in 2 * c.names]
     for _ in range(8):
         await c.run_for(c.random.stretched(1_000, 200_000) / 1e6)

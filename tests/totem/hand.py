@@ -29,7 +29,8 @@ from transis.model.contract import (
 from transis.model.ids import NodeId, RingId
 from transis.model.service import Service
 from transis.model.view import View
-from transis.totem.engine import Engine, Packet
+from transis.ordering.engine import Packet
+from transis.totem.engine import Engine
 from transis.totem.states import State
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.control import decode_control
@@ -287,11 +288,12 @@ class Table:
             self._later(self.disk_us, lambda: self.persisted(seat.name, persist.ticket))
 
     def _deliver(self, seat: Seat, output: Deliver) -> None:
-        assert isinstance(output.burst, Burst)
-        regular = next(view for view in seat.views if view.id == output.view)
-        for run in seat.assembler.feed(output.burst, output.sender, output.view, output.phase, output.early):
+        burst, sender, view_id, phase, early, place_seq = output
+        assert isinstance(burst, Burst)
+        regular = next(view for view in seat.views if view.id == view_id)
+        for run in seat.assembler.feed(burst, sender, view_id, phase, early, place_seq):
             for payload in run.payloads:
-                seat.heard.append(Heard(bytes(payload).decode(), names(regular), output.phase.name.lower()))
+                seat.heard.append(Heard(bytes(payload).decode(), names(regular), phase.name.lower()))
 
     def _send(self, seat: Seat, send: Send) -> None:
         for target in self.seats.values():

@@ -11,7 +11,7 @@ from transis.model.contract import Deliver, Note, Phase
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass, Service
 from transis.model.view import Cause
-from transis.totem.engine import Packet
+from transis.ordering.engine import Packet
 from transis.totem.states import State
 from transis.wire.burst import Burst
 from transis.wire.control import config_digest

@@ -17,8 +17,8 @@ from transis.model.contract import Persist
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass
 from transis.model.view import Cause
+from transis.ordering.engine import Packet
 from transis.stack.node import Node
-from transis.totem.engine import Packet
 from transis.totem.states import State
 from transis.wire.burst import Burst
 from transis.wire.control import config_digest

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from transis.model.config import LAN, PROFILES, Timing
 from transis.model.limits import MEMBERS_MAX
-from transis.totem.pace import HEALTH_MAX, ROTATIONS_IN_LOSS, STRETCH_MAX, Pace
+from transis.ordering.health import HEALTH_MAX
+from transis.totem.pace import ROTATIONS_IN_LOSS, STRETCH_MAX, Pace
 
 rotations = st.lists(st.integers(0, 10_000_000), max_size=200)
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.totem.hand import config, node_id
 from transis.model.errors import InternalError
+from transis.ordering.table import IGNORED
 from transis.totem.core import Core
 from transis.totem.engine import Engine
 from transis.totem.forming import Forming
@@ -14,7 +15,7 @@ from transis.totem.operational import Operational
 from transis.totem.passing import Passing
 from transis.totem.presence import Presence
 from transis.totem.recovery import Recovering
-from transis.totem.states import IGNORED, TABLE, TRANSITIONS, Event, State
+from transis.totem.states import TABLE, TRANSITIONS, Event, State
 
 ORGANS = (Operational, Gathering, Forming, Recovering, Presence, Passing)
 HANDLERS = sorted({name for events in TABLE.values() for name in events.values()} - {IGNORED})

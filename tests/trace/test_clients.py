@@ -57,7 +57,8 @@ IN_BOTH = (ONE, Recipient(2, (RED, BLUE)))
 
 
 def delivered(first: int, address: bytes = TO_RED, service: Service = Service.AGREED) -> Delivered:
-    return Delivered(ProcessId(A, 1), address, service, first, [b"x"], CONF, Phase.REGULAR, Place(first, 0), False, 0, 0)
+    ordered, place = service is not Service.BASIC, Place(first, 0)
+    return Delivered(ProcessId(A, 1), address, service, first, [b"x"], CONF, Phase.REGULAR, place, False, 0, 0, ordered)
 
 
 def view(place: int = 1) -> GroupView:

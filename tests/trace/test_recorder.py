@@ -22,7 +22,8 @@ def configure(view: ViewId) -> Configure:
 
 def delivered(first: int, count: int, service: Service = Service.AGREED, view: ViewId = REGULAR) -> Delivered:
     payloads = [b"abc"] * count
-    return Delivered(ProcessId(A, 0), b"x", service, first, payloads, view, Phase.REGULAR, Place(first, 0), False, 5, 6)
+    ordered = service is not Service.BASIC
+    return Delivered(ProcessId(A, 0), b"x", service, first, payloads, view, Phase.REGULAR, Place(first, 0), False, 5, 6, ordered)
 
 
 def test_outputs_become_events_with_dense_numbers() -> None:

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from transis.model.config import Config
 from transis.model.errors import TraceError
+from transis.model.ids import NodeId
 from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.trace.events import Gap, History, NodeTrace
-from transis.trace.reader import Finding, read_history, read_segment, read_trace
+from transis.trace.reader import MIXED, Finding, read_history, read_segment, read_trace
 from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import KIND_HEADER, MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name
+from transis.trace.segment import KIND_HEADER, MAGIC, SCHEMA, Header, SegmentWriter, frame, live_header, segment_name
 
 BATCH = 7
 
@@ -192,3 +194,28 @@ def test_a_damaged_file_is_a_segment_or_a_trace_error(tmp_path: Path, place: int
         assert read_segment(path).events in (life.events, [])
     except TraceError as error:
         assert "damaged.trace" in str(error)
+
+
+def test_a_live_header_says_what_was_promised_and_how_it_was_ordered() -> None:
+    node = NodeId("a", 1, 7)
+    ring = live_header(Config("a", "here"), node)
+    assert (ring.cluster, ring.run, ring.engine, ring.mode, ring.order) == ("here", "live", "totem", "evs", "")
+    toto = live_header(Config("a", engine="lansis", order="toto"), node)
+    assert (toto.engine, toto.mode, toto.order) == ("lansis", "toto", "toto")
+
+
+def test_a_header_from_before_there_were_orders_is_read() -> None:
+    header = Header("test", "run", NodeId("a", 1, 7))
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(header))
+    assert fields.pop("order") == ""
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=Header) == header
+
+
+def test_a_history_that_was_read_knows_its_engine(tmp_path: Path) -> None:
+    config = Config("a", engine="lansis", order="toto")
+    for name in ("a", "b"):
+        SegmentWriter(tmp_path, live_header(config, NodeId(name, 1, 7))).close(True)
+    history, findings = read_trace(tmp_path)
+    assert (history.promises, history.engine, findings) == ("toto", "lansis", [])
+    SegmentWriter(tmp_path, live_header(Config("c"), NodeId("c", 1, 7))).close(True)
+    assert kinds(read_trace(tmp_path).findings) == [MIXED]

@@ -91,7 +91,9 @@ def whole_bursts(filled: Sequence[FilledDatagram], first_seq: int = 1, turn: int
 
 
 def feed(assembler: Assembler, bursts: Iterable[Burst]) -> list[Delivered]:
-    return [delivered for burst in bursts for delivered in assembler.feed(burst, ANN, VIEW, Phase.REGULAR, False)]
+    return [
+        delivered for burst in bursts for delivered in assembler.feed(burst, ANN, VIEW, Phase.REGULAR, False, burst.first_seq)
+    ]
 
 
 def flattened(deliveries: Iterable[Delivered]) -> list[Placed]:

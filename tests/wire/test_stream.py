@@ -55,7 +55,7 @@ def fragment(offset: int, share: bytes, total: int = 100, counter: int = 1, serv
 def test_deliveries_carry_what_the_datagram_says() -> None:
     assembler = Assembler()
     (burst,) = whole_bursts(filled([b"one", b"two"]), first_seq=9, turn=5)
-    (delivered,) = assembler.feed(burst, BOB, VIEW, Phase.TRANSITIONAL, False)
+    (delivered,) = assembler.feed(burst, BOB, VIEW, Phase.TRANSITIONAL, False, burst.first_seq)
     assert copied([delivered])[0] == (
         (BOB, 1),
         b"group",
@@ -68,6 +68,7 @@ def test_deliveries_carry_what_the_datagram_says() -> None:
         False,
         7,
         6,
+        True,
     )
 
 
@@ -116,8 +117,8 @@ def test_basic_datagrams_do_not_disturb_an_ordered_visit() -> None:
     ordered = singles(whole_bursts(filled([bytes(50)] * 4)))
     (basic,) = whole_bursts(filled([b"quick"], Service.BASIC), first_seq=90)
     before = feed(assembler, ordered[:2])
-    (early,) = assembler.feed(basic, ANN, VIEW, Phase.REGULAR, True)
-    (at_its_place,) = assembler.feed(basic, ANN, VIEW, Phase.REGULAR, False)
+    (early,) = assembler.feed(basic, ANN, VIEW, Phase.REGULAR, True, basic.first_seq)
+    (at_its_place,) = assembler.feed(basic, ANN, VIEW, Phase.REGULAR, False, basic.first_seq)
     after = feed(assembler, ordered[2:])
     assert (early.early, at_its_place.early) == (True, False)
     assert early.place == at_its_place.place == (90, 0)
@@ -132,7 +133,7 @@ def test_senders_do_not_disturb_each_other() -> None:
         delivered
         for burst in bursts
         for sender in (ANN, BOB)
-        for delivered in assembler.feed(burst, sender, VIEW, Phase.REGULAR, False)
+        for delivered in assembler.feed(burst, sender, VIEW, Phase.REGULAR, False, burst.first_seq)
     ]
     assert Counter(one.process.node for one in arrived for _ in one.payloads) == {ANN: 4, BOB: 4}
 

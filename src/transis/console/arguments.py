@@ -9,10 +9,11 @@ from typing import Final
 
 import typer
 
+from transis.model.config import ENGINES, MODES, ORDERS
 from transis.model.limits import MEMBERS_MAX
-from transis.sim.broken import DEFECTS
+from transis.sim.broken import DEFECTS, defects_of
+from transis.sim.plan import TOTEM, Tried
 
-ENGINES: Final = ("totem", "lansis")
 SEED_MAX: Final = (1 << 63) - 1
 SUFFIXES: Final = (".html", ".svg")
 
@@ -24,11 +25,22 @@ def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
     return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
 
 
-def engine_of(name: str) -> str:
-    if name not in ENGINES:
-        raise wrong("--engine", repr(name), f"must be one of {', '.join(ENGINES)}")
-    if name != "totem":
-        raise wrong("--engine", repr(name), "this engine is not built yet; use totem")
+def tried_of(engine: str, order: str, mode: str, partitions: bool) -> Tried:
+    """The engine and what it is asked to do; only Lansis has a choice there."""
+    tried = Tried(
+        one_of("--engine", engine, ENGINES), one_of("--order", order, ORDERS), one_of("--mode", mode, MODES), partitions
+    )
+    if engine != "lansis" and (order, mode) != (TOTEM.order, TOTEM.mode):
+        option, given = ("--order", order) if order != TOTEM.order else ("--mode", mode)
+        raise wrong(option, repr(given), "only the engine lansis has a choice, so give --engine lansis too")
+    if order == "toto" and mode == "transis":
+        raise wrong("--order", repr(order), "toto needs the mode evs")
+    return tried
+
+
+def one_of(option: str, name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise wrong(option, repr(name), f"must be one of {', '.join(known)}")
     return name
 
 
@@ -68,10 +80,14 @@ def jobs_of(jobs: int | None) -> int:
     return jobs
 
 
-def broken_of(name: str) -> str:
-    if name and name not in DEFECTS:
-        raise wrong("--broken", repr(name), f"must be one of {', '.join(DEFECTS)}")
-    return name
+def broken_of(name: str, tried: Tried) -> str:
+    known = defects_of(tried.engine)
+    if name in DEFECTS and name not in known:
+        others = " and ".join(DEFECTS[name].engines)
+        raise wrong("--broken", repr(name), f"this is a defect of {others}; {tried.engine} has {', '.join(known)}")
+    if name.startswith("toto") and name in DEFECTS and tried.order != "toto":
+        raise wrong("--broken", repr(name), "this defect is one of toto, so give --order toto too")
+    return one_of("--broken", name, tuple(known)) if name else name
 
 
 def picture_file(path: Path | None, option: str) -> Path | None:
@@ -96,6 +112,14 @@ def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
 
 def complete_engine(incomplete: str) -> list[str]:
     return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+def complete_order(incomplete: str) -> list[str]:
+    return [name for name in ORDERS if name.startswith(incomplete)]
+
+
+def complete_mode(incomplete: str) -> list[str]:
+    return [name for name in MODES if name.startswith(incomplete)]
 
 
 def complete_broken(incomplete: str) -> list[tuple[str, str]]:

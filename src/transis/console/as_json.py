@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from transis.console.expected import never_reached
+from transis.console.expected import expected_of
 from transis.console.runs import Failure, Tally, Wish
 from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
 from transis.model.view import View
@@ -23,6 +23,8 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
     summary = tally.summary
     return {
         "engine": wish.engine,
+        **({} if wish.engine == "totem" else {"order": wish.tried.order, "mode": wish.tried.mode}),
+        **({} if wish.tried.partitions else {"partitions": False}),
         "groups": wish.groups,
         "seeds": {"first": wish.seeds[0], "last": wish.seeds[-1], "count": len(wish.seeds)},
         "broken_engine": wish.broken or None,
@@ -40,7 +42,7 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
         "properties": {name: _property(found) for name, found in summary.properties.items() if _is_judged(found)},
         "not_exercised": [name for name, found in summary.properties.items() if found.verdict == NOT_EXERCISED],
         "not_promised": [name for name, found in summary.properties.items() if found.verdict == NOT_PROMISED],
-        "coverage": {"never_reached": never_reached(summary.coverage), **summary.coverage.as_dict()},
+        "coverage": {"never_reached": expected_of(wish.engine).never_reached(summary.coverage), **summary.coverage.as_dict()},
         "failing": [_failure(failure) for failure in tally.failures],
         **({} if tally.outcome is None else {"final_views": final_views(tally.outcome)}),
     }

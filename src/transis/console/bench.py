@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -11,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.arguments import wrong
+from transis.console.arguments import complete_engine, one_of, wrong
 from transis.console.asking import JsonOption, unable
 from transis.console.tables import plain_table, stdout
+from transis.model.config import ENGINES
 from transis.model.errors import TransisError
 
 SERVICES: Final = ("basic", "causal", "agreed", "safe")
@@ -25,7 +27,9 @@ LOST: Final = 1
 INTERRUPTED: Final = 130
 
 bench = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="Measure throughput, failover and idle costs on this machine."
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Measure throughput, failover, idle costs and both engines side by side on this machine.",
 )
 
 THROUGHPUT_EXAMPLES = """Examples:
@@ -37,6 +41,7 @@ transis bench throughput --path session --size 1000 --json
 sudo transis bench throughput --lan --sealed [dim]# four namespaces and a switch[/dim]
 """
 
+EngineOption = Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")]
 NodesOption = Annotated[int, typer.Option(help=f"Nodes, each a process of its own (2 to {NODES_MAX}).")]
 
 
@@ -53,6 +58,7 @@ def throughput(
     lan: Annotated[bool, typer.Option("--lan", help="In network namespaces with a switch between them (needs root).")] = False,
     sealed: Annotated[bool, typer.Option("--sealed", help="With a key, as on a real network.")] = False,
     transport: Annotated[str, typer.Option(help="multicast or mesh.")] = "multicast",
+    engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
     """Messages a second that each program takes while all of them send; what is lost must be 0."""
@@ -60,6 +66,7 @@ def throughput(
         ("--service", service, SERVICES),
         ("--path", path, PATHS),
         ("--transport", transport, TRANSPORTS),
+        ("--engine", engine, ENGINES),
     ):
         if given not in choices:
             raise wrong(option, repr(given), f"must be one of {', '.join(choices)}")
@@ -71,7 +78,7 @@ def throughput(
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.console.bench_throughput import Throughput, measure_throughput
 
-        return measure_throughput(Throughput(nodes, size, service, path, seconds, lan, sealed, transport, rate), say)
+        return measure_throughput(Throughput(nodes, size, service, path, seconds, lan, sealed, transport, engine, rate), say)
 
     figures = _carry_out("throughput", measure)
     _show(figures, as_json)
@@ -92,6 +99,7 @@ def failover(
     nodes: NodesOption = 8,
     kills: Annotated[int, typer.Option(help="Kills when idle, and as many at 1,000 messages a second.")] = 20,
     profile: Annotated[str, typer.Option(help="Timeouts: auto (local, as all is on one machine), local, lan, wan.")] = "auto",
+    engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
     """How long until the others go on after a member was killed, and what the time went into."""
@@ -99,11 +107,12 @@ def failover(
         raise wrong("--profile", repr(profile), f"must be one of {', '.join(PROFILES)}")
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--kills", kills, 1, 10_000)
+    one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.console.bench_failover import Failover, measure_failover
 
-        return measure_failover(Failover(nodes, kills, profile), say)
+        return measure_failover(Failover(nodes, kills, profile, engine), say)
 
     _show(_carry_out("failover", measure), as_json)
 
@@ -120,18 +129,97 @@ transis bench idle --nodes 5 --seconds 60 --json
 def idle(
     nodes: NodesOption = 3,
     seconds: Annotated[float, typer.Option(help="How long to watch them.")] = 10.0,
+    engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
     """Processor and memory of daemons that do nothing, and the time from their start to one common view."""
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--seconds", seconds, 0.1, 3600)
+    one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.console.bench_idle import Idle, measure_idle
 
-        return measure_idle(Idle(nodes, seconds), say)
+        return measure_idle(Idle(nodes, seconds, engine), say)
 
     _show(_carry_out("idle", measure), as_json)
+
+
+ENGINES_EXAMPLES = """Examples:
+
+transis bench engines --json --out engines.svg > engines.json [dim]# some minutes[/dim]
+
+transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
+"""
+
+
+@bench.command(epilog=ENGINES_EXAMPLES)
+def engines(
+    nodes: Annotated[str, typer.Option(help="Numbers of nodes, with commas between them.")] = "4,8,16",
+    loss: Annotated[str, typer.Option(help="Per cent of all datagrams that are lost on purpose, with commas.")] = "0,1,2,5",
+    size: Annotated[int, typer.Option(help="Bytes of a message.")] = 64,
+    seconds: Annotated[float, typer.Option(help="How long to measure each load, after half a second to warm up.")] = 2.0,
+    kills: Annotated[int, typer.Option(help="Members that are killed and taken back, of each engine.")] = 5,
+    toto: Annotated[bool, typer.Option("--toto", help="Lansis with the order ToTo as a third.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the figures, too: FILE.svg.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The engines side by side: throughput and latency at low and at full load, of one sender and of all, with and without loss,
+    and how long a death and a merge take."""
+    counts, losses = _numbers("--nodes", nodes, 2, NODES_MAX), _numbers("--loss", loss, 0, 50)
+    _check("--size", size, 13, 1 << 16)
+    _check("--seconds", seconds, 0.1, 60)
+    _check("--kills", kills, 0, 100)
+    if out is not None and (out.suffix.lower() != ".svg" or not out.parent.is_dir()):
+        raise wrong("--out", repr(str(out)), "must be FILE.svg in a directory that exists")
+    contestants = ("totem", "lansis", "lansis toto") if toto else ("totem", "lansis")
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from transis.console.bench_engines import Engines, measure_engines
+
+        wanted = Engines(tuple(map(int, counts)), tuple(losses), size, seconds, kills, contestants)
+        return measure_engines(wanted, say)
+
+    figures = _carry_out("engines", measure)
+    if out is not None:
+        from transis.console.bench_plot import draw_engines
+
+        out.write_text(draw_engines(figures), encoding="utf-8")
+    if as_json:
+        print(json.dumps(figures))
+        return
+    stdout().print(_rounds_table(figures["rounds"], contestants))
+    if figures["changes"]:
+        stdout().print(_table(figures["changes"]))
+
+
+def _numbers(option: str, given: str, low: float, high: float) -> list[float]:
+    """At most eight, each once: every one costs time."""
+    try:
+        found = sorted({float(word) for word in given.split(",")})
+    except ValueError:
+        raise wrong(option, repr(given), "must be numbers with commas between them, such as 4,8") from None
+    if len(found) > 8:
+        raise wrong(option, repr(given), "must be eight numbers at most")
+    for number in found:
+        _check(option, number, low, high)
+    return found
+
+
+def _rounds_table(rounds: Sequence[Mapping[str, Any]], contestants: Sequence[str]) -> Table:
+    """A row a load; of each engine messages a second and the latencies in milliseconds."""
+    table = plain_table("nodes", "loss", "senders", "load", "service", *(f"{name}: msgs/s, p50/p99 ms" for name in contestants))
+    for one in rounds:
+        figures = (_outcome(one[name]) for name in contestants)
+        words = (str(one["nodes"]), f"{one['loss_percent']:g} %", one["senders"], one["load"], one["service"])
+        table.add_row(*words, *figures)
+    return table
+
+
+def _outcome(figures: Mapping[str, Any]) -> str:
+    if "failed" in figures:
+        return "failed"
+    return f"{figures['msgs_per_s']:,}, {figures['p50_ms']:g}/{figures['p99_ms']:g}"
 
 
 def _check(option: str, given: float, low: float, high: float) -> None:

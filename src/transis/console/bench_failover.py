@@ -1,10 +1,11 @@
 """`transis bench failover`: a member is killed; how long until the others have a view without it, and what the time went into.
 
-1. Each kill is one of a real process (SIGKILL). It is divided at three points of time: the first survivor suspects (enters
-   Gather), the first one knows who will be in the new ring (enters Commit), the last one begins to recover (enters Recovery). It
-   is over when the last survivor has delivered the new regular view.
+1. Each kill is one of a real process (SIGKILL). It is divided at three points of time: the first survivor suspects, the first one
+   knows who will be in the new view, the last one begins to recover; STAGES has the states of each engine by which that is seen.
+   It is over when the last survivor has delivered the new regular view.
 2. A view that lacks a living member which was in the view before is a false exclusion, whenever it comes.
-3. The killed node is started again and taken back before the next kill, so that every kill is one of a full ring.
+3. The killed node is started again and taken back before the next kill, so that every kill is one of a full view. How long that
+   takes is counted from its first view, in which it is alone.
 """
 
 from __future__ import annotations
@@ -24,18 +25,33 @@ from transis.console.bench_processes import PATIENCE_S, BenchError, Line, Worker
 from transis.console.bench_site import Site
 from transis.console.bench_throughput import machine
 from transis.console.bench_witness import Post
-from transis.model.config import MS
+from transis.model.config import MS, Config
 from transis.net.clock import boottime_us
 from transis.net.interfaces import choose_interface
-from transis.net.opening import timing_for
+from transis.net.opening import pulse_for, timing_for
 
 LOADED_RATE: Final = 1000.0
-PHASES: Final = ("detection", "consensus", "commit", "recovery", "total")
+PHASES: Final = ("detection", "consensus", "commit", "recovery", "total", "merge")
 MEASURED: Final = {
-    "detection": "from the kill until the first survivor suspects (Gather)",
-    "consensus": "until the first survivor knows the new ring (Commit)",
-    "commit": "until the last survivor begins to recover (Recovery)",
+    "detection": "from the kill until the first survivor suspects",
+    "consensus": "until the first survivor knows the new view",
+    "commit": "until the last survivor begins to recover",
     "recovery": "until the last survivor has delivered the new regular view",
+    "merge": "from the first view of the node that was started again, alone, until everybody has delivered the view of all",
+}
+
+
+class Stages(NamedTuple):
+    """The states that an engine enters when it suspects, when it knows the next view, and when it recovers what that needs."""
+
+    suspects: tuple[str, ...]
+    knows: str
+    recovers: str
+
+
+STAGES: Final = {
+    "totem": Stages(("Gather",), "Commit", "Recovery"),
+    "lansis": Stages(("Faults", "Stage 1", "Stage 2"), "Flush", "Flush"),
 }
 SETTLE_S: Final = 0.25
 """Between a full view and the next kill, with a different remainder each time, so that kills fall anywhere into a rotation."""
@@ -47,6 +63,7 @@ class Failover(NamedTuple):
     nodes: int
     kills: int
     profile: str
+    engine: str
 
 
 class Phases(NamedTuple):
@@ -57,6 +74,7 @@ class Phases(NamedTuple):
     commit: float
     recovery: float
     total: float
+    merge: float
 
 
 class Member:
@@ -74,8 +92,12 @@ class Member:
         times = [line["at"] for line in self.told if line.get("state") == state and since_us <= line["at"] <= until_us]
         return times[-1] if times else None
 
-    def first_gather(self, since_us: int) -> int | None:
-        return next((line["at"] for line in self.told if line.get("state") == "Gather" and line["at"] >= since_us), None)
+    def first(self, states: tuple[str, ...], since_us: int) -> int | None:
+        return next((line["at"] for line in self.told if line.get("state") in states and line["at"] >= since_us), None)
+
+    @property
+    def view_times(self) -> list[int]:
+        return [line["at"] for line in self.told if "view" in line]
 
     def view_without(self, victim: str, since_us: int) -> int | None:
         """When it first delivered a regular view without the victim."""
@@ -110,6 +132,7 @@ class Ring:
             group_port=site.group_port,
             state=site.state(name),
             profile=self._profile,
+            engine=site.engine,
             rate=self._rate,
         )
         worker.tell(msgspec.to_builtins(post))
@@ -163,14 +186,26 @@ class Ring:
 
 def measure_failover(wanted: Failover, say: Say) -> dict[str, Any]:
     figures = {load: _measure_at(wanted, load, rate, say) for load, rate in (("idle", 0.0), ("loaded", LOADED_RATE))}
-    timing = timing_for(wanted.profile, choose_interface("127.0.0.1"))
-    circumstances = {"nodes": wanted.nodes, "profile": wanted.profile, "token_loss_ms": timing.token_loss_us / MS}
+    circumstances = {"engine": wanted.engine, "nodes": wanted.nodes, "profile": wanted.profile} | _suspicion(wanted)
     return circumstances | {"loaded_msgs_per_s": LOADED_RATE} | figures | {"measured": MEASURED, "machine": machine()}
+
+
+def _suspicion(wanted: Failover) -> dict[str, float]:
+    """After how long of silence this engine suspects, as it is configured."""
+    interface = choose_interface("127.0.0.1")
+    timing, pulse = timing_for(wanted.profile, interface), pulse_for(wanted.profile, interface)
+    config = Config(name="any", engine=wanted.engine, timing=timing, pulse=pulse)
+    return {"token_loss_ms" if wanted.engine == "totem" else "silence_ms": config.detection_us / MS}
+
+
+def measure_kills(wanted: Failover, say: Say) -> dict[str, Any]:
+    """Without load only."""
+    return _suspicion(wanted) | _measure_at(wanted, "idle", 0.0, say)
 
 
 def _measure_at(wanted: Failover, load: str, rate: float, say: Say) -> dict[str, Any]:
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        site = Site(wanted.nodes, Path(directory), lan=False, sealed=False, transport="multicast")
+        site = Site(wanted.nodes, Path(directory), engine=wanted.engine)
         return asyncio.run(_measure(wanted, site, rate, lambda words: say(f"{load}: {words}")))
 
 
@@ -185,29 +220,31 @@ async def _measure(wanted: Failover, site: Site, rate: float, say: Say) -> dict[
         for number in range(wanted.kills):
             await asyncio.sleep(SETTLE_S + number * 0.013)
             say(f"kill {number + 1} of {wanted.kills}")
-            found.append(await _one_kill(ring, site.names[number % wanted.nodes]))
+            found.append(await _one_kill(ring, site.names[number % wanted.nodes], STAGES[wanted.engine]))
         ring.stop_reading()
     return _sum_up(found) | {"kills": len(found), "false_exclusions": ring.false_exclusions}
 
 
-async def _one_kill(ring: Ring, victim: str) -> Phases:
+async def _one_kill(ring: Ring, victim: str, stages: Stages) -> Phases:
     killed_us = await ring.kill(victim)
     await ring.together()
-    phases = _phases(list(ring.members.values()), victim, killed_us)
+    phases = _phases(list(ring.members.values()), victim, killed_us, stages)
     await ring.start(victim)
     await ring.together()
-    return phases
+    alone_us = ring.members[victim].view_times[0]
+    together_us = max(member.view_times[-1] for member in ring.members.values())
+    return phases._replace(merge=(together_us - alone_us) / MS)
 
 
-def _phases(survivors: list[Member], victim: str, killed_us: int) -> Phases:
+def _phases(survivors: list[Member], victim: str, killed_us: int, stages: Stages) -> Phases:
     over = max(_known(one.view_without(victim, killed_us) for one in survivors))
-    gather = min(_known(one.first_gather(killed_us) for one in survivors))
-    commit = min(_known(one.last("Commit", killed_us, over) for one in survivors))
-    recovery = max(_known(one.last("Recovery", killed_us, over) for one in survivors))
+    gather = min(_known(one.first(stages.suspects, killed_us) for one in survivors))
+    commit = min(_known(one.last(stages.knows, killed_us, over) for one in survivors))
+    recovery = max(_known(one.last(stages.recovers, killed_us, over) for one in survivors))
     detection, consensus, committed, recovered = (
         (later - earlier) / MS for earlier, later in pairwise((killed_us, gather, commit, recovery, over))
     )
-    return Phases(detection, consensus, committed, recovered, (over - killed_us) / MS)
+    return Phases(detection, consensus, committed, recovered, (over - killed_us) / MS, 0.0)
 
 
 def _known(times: Iterable[int | None]) -> list[int]:

@@ -1,4 +1,4 @@
-"""`transis bench idle`: what daemons cost that do nothing, and how soon after their start they are one ring."""
+"""`transis bench idle`: what daemons cost that do nothing, and how soon after their start they are in one view."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ Say = Callable[[str], None]
 class Idle(NamedTuple):
     nodes: int
     seconds: float
+    engine: str
 
 
 def measure_idle(wanted: Idle, say: Say) -> dict[str, Any]:
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        site = Site(wanted.nodes, Path(directory), lan=False, sealed=False, transport="multicast")
+        site = Site(wanted.nodes, Path(directory), engine=wanted.engine)
         return asyncio.run(_measure(wanted, site, say))
 
 
@@ -58,12 +59,13 @@ async def _together(site: Site, nodes: int) -> None:
                 while not all(len(one.ask("members")["members"]) == nodes for one in asked):
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
-            raise BenchError(f"the daemons did not form one ring within {PATIENCE_S:g} s") from None
+            raise BenchError(f"the daemons did not come to one view within {PATIENCE_S:g} s") from None
 
 
 def _sum_up(wanted: Idle, before: list[Usage], after: list[Usage], passed_s: float) -> dict[str, Any]:
     cpu = [100 * (late.cpu_s - early.cpu_s) / passed_s for early, late in zip(before, after, strict=True)]
     return {
+        "engine": wanted.engine,
         "nodes": wanted.nodes,
         "seconds": round(passed_s, 2),
         "cpu_percent": round(statistics.median(cpu), 2),

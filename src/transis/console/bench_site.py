@@ -26,9 +26,19 @@ PORTS: Final = 10_000
 
 
 class Site(AbstractContextManager["Site"]):
-    def __init__(self, nodes: int, directory: Path, *, lan: bool, sealed: bool, transport: str) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        directory: Path,
+        *,
+        engine: str,
+        lan: bool = False,
+        sealed: bool = False,
+        transport: str = "multicast",
+    ) -> None:
         self.names = [f"n{number:02d}" for number in range(1, nodes + 1)]
         self.directory = directory
+        self.engine = engine
         self.transport = transport
         self.cluster = f"bench-{os.getpid()}"
         self.key = os.urandom(KEY_SIZE) if sealed else None
@@ -91,6 +101,7 @@ class Site(AbstractContextManager["Site"]):
 name = "{name}"
 cluster = "{self.cluster}"
 state = "{self.state(name)}"
+engine = "{self.engine}"
 [window]
 window = {window.window}
 visit_max = {window.visit_max}

@@ -63,6 +63,7 @@ class Job(msgspec.Struct, kw_only=True):
     port: int = 0
     seeds: list[str] = []
     state: str = ""
+    engine: str = "totem"
 
 
 class Samples:
@@ -196,6 +197,7 @@ def _node(job: Job) -> Node:
         port=job.port,
         seeds=job.seeds,
         state=Path(job.state),
+        engine=job.engine,
     )
 
 

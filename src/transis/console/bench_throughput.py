@@ -39,6 +39,7 @@ class Throughput(NamedTuple):
     lan: bool
     sealed: bool
     transport: str
+    engine: str
     rate: float = 0.0
     """Messages a second that each program sends; 0 for as many as it may."""
 
@@ -64,8 +65,8 @@ def measure_throughput(wanted: Throughput, say: Say) -> dict[str, Any]:
     say("measuring bare UDP")
     bare = bare_datagrams_per_s()
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        site = Site(wanted.nodes, Path(directory), lan=wanted.lan, sealed=wanted.sealed, transport=wanted.transport)
-        with site:
+        how = {"lan": wanted.lan, "sealed": wanted.sealed}
+        with Site(wanted.nodes, Path(directory), engine=wanted.engine, transport=wanted.transport, **how) as site:
             accounts = asyncio.run(_measure(wanted, site, say))
     return _sum_up(wanted, accounts, bare)
 
@@ -109,6 +110,7 @@ async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) ->
         port=site.port(name),
         seeds=site.seeds,
         state=site.state(name),
+        engine=site.engine,
     )
     speaker.tell(msgspec.to_builtins(job))
     return _Place(speaker, daemon)
@@ -129,6 +131,7 @@ def _sum_up(wanted: Throughput, accounts: Sequence[_Account], bare: float) -> di
     cpu = [1e6 * (one.after.cpu_s - one.before.cpu_s) / max(1, one.result["messages"]) for one in accounts]
     first = accounts[0].result
     return {
+        "engine": wanted.engine,
         "nodes": wanted.nodes,
         "size": wanted.size,
         "service": wanted.service,

@@ -39,6 +39,7 @@ class Post(msgspec.Struct, kw_only=True):
     group_port: int
     state: str
     profile: str
+    engine: str
     rate: float
 
 
@@ -47,7 +48,13 @@ class Witness:
         self._post = post
         group = Group(post.group, post.group_port, post.group_port + 1)
         settings = NodeSettings(
-            name=post.name, cluster=post.cluster, plaintext=True, group=group, state=str(Path(post.state)), profile=post.profile
+            name=post.name,
+            cluster=post.cluster,
+            plaintext=True,
+            group=group,
+            state=str(Path(post.state)),
+            profile=post.profile,
+            engine=post.engine,
         )
         self.driver: Driver = open_node(settings.opening(), self._hear, on_note=self._note)
 

@@ -21,6 +21,7 @@ from transis.console.simulated_demo import play_simulated, verdicts_of
 from transis.console.telling import sum_up
 from transis.console.words import witness_lines
 from transis.console.workplace import Workplace
+from transis.model.config import ENGINES
 from transis.model.errors import MissingExtra, TransisError
 from transis.sim.checkers.verdict import Verdict
 from transis.trace.events import History
@@ -36,6 +37,8 @@ transis demo --out story.svg
 transis demo --dir /tmp/demo [dim]# keep traces, logs and settings[/dim]
 
 transis demo --simulated [dim]# the same every time, in virtual time[/dim]
+
+transis demo --engine lansis --no-audit [dim]# ordered by acknowledgements, without a token[/dim]
 """
 
 DEFAULT_FILE: Final = Path("transis-demo.html")
@@ -46,6 +49,9 @@ UNABLE: Final = 2
 def demo(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where to draw the run: FILE.html or FILE.svg.")] = DEFAULT_FILE,
     simulated: Annotated[bool, typer.Option("--simulated", help="Five simulated nodes instead, in virtual time.")] = False,
+    engine: Annotated[
+        str, typer.Option(autocompletion=arguments.complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")
+    ] = ENGINES[0],
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),
@@ -64,19 +70,19 @@ def demo(
     """
     file = arguments.picture_file(out, "--out")
     assert file is not None
+    arguments.one_of("--engine", engine, ENGINES)
+    place = arguments.trace_directory(directory, "--dir")
     try:
-        broken = (
-            _simulated(file) if simulated else _real(file, arguments.trace_directory(directory, "--dir"), as_json, with_audit)
-        )
+        broken = _simulated(file, engine) if simulated else _real(file, engine, place, as_json, with_audit)
     except (TransisError, OSError) as error:
         complain("demo", error)
         raise typer.Exit(UNABLE) from None
     raise typer.Exit(VIOLATED if broken else 0)
 
 
-def _simulated(file: Path) -> bool:
+def _simulated(file: Path, engine: str) -> bool:
     console = stdout()
-    cluster = play_simulated(console)
+    cluster = play_simulated(console, engine)
     verdicts, history = verdicts_of(cluster), cluster.history()
     sum_up(console, history, verdicts)
     facts = f"a crash, a partition, a merge and a restart · {_verdict(verdicts)}"
@@ -84,10 +90,10 @@ def _simulated(file: Path) -> bool:
     return _tell_end(console, file, history, verdicts)
 
 
-def _real(file: Path, directory: Path | None, as_json: bool, with_audit: bool) -> bool:
+def _real(file: Path, engine: str, directory: Path | None, as_json: bool, with_audit: bool) -> bool:
     console = None if as_json else stdout()
     place = Workplace(directory)
-    played = _played(console, place)
+    played = _played(console, place, engine)
     broken = any(verdict.count for verdict in played.verdicts)
     if console is None:
         place.leave(keep=broken)
@@ -136,9 +142,9 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     return exit_code(content) == BAD
 
 
-def _played(console: Console | None, place: Workplace) -> Played:
+def _played(console: Console | None, place: Workplace, engine: str) -> Played:
     try:
-        return asyncio.run(play_real(console, place.path))
+        return asyncio.run(play_real(console, place.path, engine))
     except KeyboardInterrupt:
         place.leave(keep=False)
         raise typer.Abort from None

@@ -5,41 +5,73 @@ Pairs of the state table that do nothing are not expected: most of them are time
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, TypeVar
 
+from transis.lansis import states as lansis_states
+from transis.lansis.traps import Trap as LansisTrap
+from transis.ordering.table import IGNORED
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
 from transis.sim.group_coverage import EXPECTED as GROUPS
-from transis.totem.states import IGNORED, TABLE, Event, State
-from transis.totem.traps import Trap
+from transis.totem import states as totem_states
+from transis.totem.traps import Trap as TotemTrap
 
-LIVING: Final = (State.OPERATIONAL, State.GATHER, State.COMMIT, State.RECOVERY)
-
-EVENTS: Final[frozenset[Pair]] = frozenset(
-    (state.value, event.value) for state in LIVING for event, handler in TABLE[state].items() if handler != IGNORED
-)
+S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
 
 OF_RUNNING: Final = ("crash", "copy", "leave", "pause", "slow", "partition", "heal", "cut", "delay")
 """Faults that can meet a node in any state; the ends of faults (resume, mend) and a restart cannot miss theirs."""
 
-FAULTS: Final[frozenset[Pair]] = frozenset(
-    (kind, state.value) for kind in (*OF_RUNNING, *(f"weather {what}" for what in WEATHERS)) for state in LIVING
-) | {("restart", "down")}
+
+class Expected(NamedTuple):
+    """States, events, faults and traps of one engine, by the names under which they are counted."""
+
+    states: tuple[str, ...]
+    """In which a node lives, in the order of the paper."""
+    event_names: tuple[str, ...]
+    events: frozenset[Pair]
+    traps: frozenset[str]
+
+    @property
+    def faults(self) -> frozenset[Pair]:
+        kinds = (*OF_RUNNING, *(f"weather {what}" for what in WEATHERS))
+        return frozenset((kind, state) for kind in kinds for state in self.states) | {("restart", "down")}
+
+    def never_reached(self, coverage: Coverage) -> dict[str, list[str]]:
+        """By table, what was expected and never seen; of groups only if there were any."""
+        missing = coverage.never_reached(self.events, self.faults, self.traps)
+        return missing | {"groups": sorted(set(GROUPS) - set(coverage.groups))} if coverage.groups else missing
 
 
-TRAPS: Final = frozenset(trap.value for trap in Trap)
+def _expected(table: Mapping[S, Mapping[E, str]], living: Iterable[S], events: Iterable[E], traps: Iterable[Enum]) -> Expected:
+    pairs = {(state.value, event.value) for state in living for event, handler in table[state].items() if handler != IGNORED}
+    return Expected(_names(living), _names(events), frozenset(pairs), frozenset(_names(traps)))
 
 
-def never_reached(coverage: Coverage) -> dict[str, list[str]]:
-    """By table, what was expected and never seen; of groups only if there were any."""
-    missing = coverage.never_reached(EVENTS, FAULTS, TRAPS)
-    return missing | {"groups": sorted(set(GROUPS) - set(coverage.groups))} if coverage.groups else missing
+def _names(members: Iterable[Enum]) -> tuple[str, ...]:
+    return tuple(member.value for member in members)
 
 
-def event_names() -> list[str]:
-    """The rows of the table of states and events, in the order of the paper."""
-    return [event.value for event in Event]
+_TOTEM: Final = totem_states.State
+_LANSIS: Final = lansis_states.State
+
+BY_ENGINE: Final = {
+    "totem": _expected(
+        totem_states.TABLE,
+        (_TOTEM.OPERATIONAL, _TOTEM.GATHER, _TOTEM.COMMIT, _TOTEM.RECOVERY),
+        totem_states.Event,
+        TotemTrap,
+    ),
+    "lansis": _expected(
+        lansis_states.TABLE,
+        (_LANSIS.OPERATIONAL, _LANSIS.STAGE_1, _LANSIS.STAGE_2, _LANSIS.FAULTS, _LANSIS.FLUSH),
+        lansis_states.Event,
+        LansisTrap,
+    ),
+}
 
 
-def state_names() -> list[str]:
-    return [state.value for state in LIVING]
+def expected_of(engine: str) -> Expected:
+    return BY_ENGINE[engine]

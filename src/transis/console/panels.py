@@ -15,6 +15,7 @@ from rich.text import Text
 from transis.console.printing import plain_table
 from transis.console.status import duration
 from transis.console.watching import Look, SeenView, Watched
+from transis.model.config import ENGINES
 
 PADDING: Final = 2
 NEVER_SEEN: Final = "not there yet"
@@ -26,6 +27,8 @@ class Column(NamedTuple):
     rank: int
     """Of the columns that do not fit together, those of the highest rank go first."""
     cell: Callable[[Look], str]
+    engine: str = ""
+    """Only this one has such a thing; empty: every engine."""
 
 
 def _rate(name: str) -> Callable[[Look], str]:
@@ -46,6 +49,11 @@ def _rotation(look: Look) -> str:
     return f"{rotation_us / 1000:.1f} ms" if rotation_us else "-"
 
 
+def _window(look: Look) -> str:
+    used = look.figures.get("window_used", look.figures.get("unsafe_datagrams", 0))
+    return f"{used}/{look.figures.get('window', 0)}"
+
+
 COLUMNS: Final = (
     Column("view", 12, 0, lambda look: str(look.view["id"]) if look.view is not None else "none yet"),
     Column("members", 7, 0, lambda look: str(len(look.members))),
@@ -54,28 +62,38 @@ COLUMNS: Final = (
     Column("msg/s", 6, 0, _rate("delivered_per_s")),
     Column("in/s", 6, 3, _rate("received_datagrams_per_s")),
     Column("out/s", 6, 3, _rate("sent_datagrams_per_s")),
-    Column("rotation", 8, 1, _rotation),
+    Column("rotation", 8, 1, _rotation, "totem"),
+    Column("unstable", 8, 1, _figure("unsafe_datagrams"), "lansis"),
     Column("backlog", 7, 2, _figure("outbox_bytes", "ring_backlog_bytes")),
     Column("waiting", 7, 4, _figure("session_queue_bytes")),
-    Column("window", 7, 4, lambda look: f"{look.figures.get('window_used', 0)}/{look.figures.get('window', 0)}"),
+    Column("window", 7, 4, _window),
     Column("resent", 6, 2, _figure("retransmitted")),
-    Column("lost tokens", 11, 3, _lost),
+    Column("lost tokens", 11, 3, _lost, "totem"),
+    Column("given up", 8, 3, _figure("breaks_silence", "breaks_lag"), "lansis"),
     Column("views", 5, 5, _figure("views")),
     Column("pauses", 6, 5, _figure("pauses")),
     Column("up", 8, 4, lambda look: duration(int(look.status["up_s"]))),
 )
-"""`backlog`: bytes that wait to be sent; `waiting`: bytes that wait for clients; `window`: datagrams of the last rotation."""
+"""`backlog`: bytes that wait to be sent; `waiting`: bytes that wait for clients; `window`: datagrams of the last rotation, or
+those that not everybody is known to have, which are also what is `unstable`; `given up`: members left out by others."""
 
 
 def daemon_table(watched: Sequence[Watched], width: int, latencies: Mapping[str, str] | None = None) -> Table:
     names = max([4, *(len(one.label) for one in watched)])
     more = [Column("agreed/safe", 15, 1, lambda look: (latencies or {}).get(look.node, ""))] if latencies is not None else []
-    columns = _fitting([*COLUMNS, *more], width - names - 11 - 2 * PADDING)
+    engines = {engine_of(one.latest) for one in watched if one.latest is not None} or {ENGINES[0]}
+    known = [column for column in COLUMNS if not column.engine or column.engine in engines]
+    columns = _fitting([*known, *more], width - names - 11 - 2 * PADDING)
     table = plain_table("node", "state", *(column.heading for column in columns))
     table.columns[1].justify = "left"
     for one in watched:
         table.add_row(*_row(one, columns))
     return table
+
+
+def engine_of(look: Look) -> str:
+    """Older daemons do not say; they have no choice."""
+    return str(look.status.get("engine", ENGINES[0]))
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[Column]:

@@ -35,11 +35,13 @@ class Played(NamedTuple):
     seconds: float
 
 
-async def play_real(console: Console | None, directory: Path) -> Played:
+async def play_real(console: Console | None, directory: Path, engine: str) -> Played:
     """Without a console it is played in silence."""
-    async with Stage(directory) as stage:
+    async with Stage(directory, engine) as stage:
         if console is not None:
-            console.print("Transis: five daemons on this machine, real processes on real sockets.", style="bold")
+            console.print(
+                f"Transis: five daemons on this machine, real processes on real sockets, ordered by {engine}.", style="bold"
+            )
         for number, scene in enumerate(SCENES, 1):
             since_us, lost = stage.now_us(), len(stage.past)
             await _act(console, stage, number)

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transis import __version__
+from transis.sim.plan import Tried
 from transis.sim.run import Outcome, simulate
 from transis.sim.sweep import Result, Summary, result_of, sweep
 from transis.trace.events import History
@@ -27,7 +28,7 @@ from transis.trace.segment import Header, SegmentWriter
 class Wish(NamedTuple):
     """What the command line asked for."""
 
-    engine: str
+    tried: Tried
     seeds: range
     nodes: int | None
     jobs: int
@@ -38,6 +39,10 @@ class Wish(NamedTuple):
     @property
     def is_single(self) -> bool:
         return len(self.seeds) == 1
+
+    @property
+    def engine(self) -> str:
+        return self.tried.engine
 
 
 class Failure(NamedTuple):
@@ -70,9 +75,7 @@ def run(wish: Wish) -> Tally:
 
 
 def _one(wish: Wish) -> Tally:
-    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes, groups=wish.groups)
-    if wish.trace is not None:
-        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}")
+    outcome = _simulated(wish)
     tally = Tally(outcome=outcome)
     result = result_of(outcome)
     tally.summary.add(result)
@@ -94,7 +97,7 @@ def _many(wish: Wish) -> Tally:
 
 def _swept(wish: Wish, progress: Callable[[Result], None]) -> Summary:
     if wish.trace is None:
-        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes, groups=wish.groups)
+        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes, groups=wish.groups, tried=wish.tried)
     summary = Summary()
     for result in _traced(wish):
         summary.add(result)
@@ -113,21 +116,30 @@ def _traced(wish: Wish) -> Iterator[Result]:
 
 def _run_traced(order: Wish) -> Result:
     """One seed with its trace, in whichever process this is."""
-    outcome = simulate(order.seeds[0], broken=order.broken, nodes=order.nodes, groups=order.groups)
-    assert order.trace is not None
-    write_trace(outcome.history, trace_of(order.trace, outcome.seed), f"seed {outcome.seed}")
-    return result_of(outcome)
+    return result_of(_simulated(order))
+
+
+def _simulated(wish: Wish) -> Outcome:
+    """The first seed, with its trace written if that was wished for."""
+    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes, groups=wish.groups, tried=wish.tried)
+    if wish.trace is not None:
+        order = wish.tried.order if wish.engine == "lansis" else ""
+        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}", order)
+    return outcome
 
 
 def trace_of(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed}"
 
 
-def write_trace(history: History, directory: Path, name: str) -> None:
+def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
     """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
     directory.mkdir(parents=True, exist_ok=True)
     for trace in history.nodes:
-        writer = SegmentWriter(directory, Header("simulated", name, trace.node, mode=history.promises, build=__version__))
+        header = Header(
+            "simulated", name, trace.node, engine=history.engine, mode=history.promises, build=__version__, order=order
+        )
+        writer = SegmentWriter(directory, header)
         if not writer.write(trace.events):
             raise OSError(f"the trace of {trace.node} could not be written")
         writer.close(history.closed)

@@ -75,14 +75,14 @@ SCENES: Final = (
     ),
     Scene(
         "Everybody sends",
-        "Agreed and causal messages have one place in one order everywhere; safe ones are delivered only when every member is "
-        "known to have them; basic ones come when they come.",
+        "Agreed messages have one place in one order everywhere; causal ones come after whatever caused them; safe ones are "
+        "delivered only when every member is known to have them; basic ones come when they come.",
         _send,
     ),
     Scene(
         "kill -9 of the daemon c",
         "c dies in the middle of traffic, without a word. Its client is told that the session is lost, and that of its last "
-        "messages nobody knows whether they were sent. The token stops; the others notice, agree who is left, and recover what "
+        "messages nobody knows whether they were sent. The others notice, agree who is left, and recover what "
         "any of them has of the old view. A transitional view (T) tells them: what you deliver in it is certain only among "
         "these. Then a view of four begins.",
         _kill,
@@ -103,7 +103,7 @@ SCENES: Final = (
     Scene(
         "c is started again",
         "From its own state directory, as a new incarnation, c/2: nothing it said in its first life can be mistaken for what it "
-        "says now, and the numbers of its views go on above all that it had set aside on disk. Its new client joins the group.",
+        "says now. Its new client joins the group.",
         _restart,
     ),
 )

@@ -17,7 +17,7 @@ from transis.console.tables import coverage_tables, fault_line, say, stdout, ver
 from transis.console.words import witness_lines
 from transis.model.errors import TransisError
 from transis.sim.broken import GROUP_DEFECTS
-from transis.sim.plan import plan_text
+from transis.sim.plan import TOTEM, plan_text
 from transis.sim.run import Outcome
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.shrink import Shrunk
@@ -38,6 +38,10 @@ transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave
 
 transis simulate --groups --nodes 128 --seed 1
 
+transis simulate --engine lansis --seeds 0:2000
+
+transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
+
 transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
 """
 
@@ -48,8 +52,19 @@ VIOLATED: Final = 1
 UNABLE: Final = 2
 
 
+Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=arguments.complete_engine)]
+Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=arguments.complete_order)]
+Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=arguments.complete_mode)]
+Partitions = Annotated[
+    bool, typer.Option(" /--no-partitions", help="Let nodes crash, but cut no living node off: toto then promises one order.")
+]
+
+
 def simulate(
-    engine: Annotated[str, typer.Option(help="Ordering engine: totem.", autocompletion=arguments.complete_engine)] = "totem",
+    engine: Engine = TOTEM.engine,
+    order: Order = TOTEM.order,
+    mode: Mode = TOTEM.mode,
+    partitions: Partitions = True,
     groups: Annotated[
         bool, typer.Option("--groups", help="Nodes with process groups: client processes join, leave, go and send.")
     ] = False,
@@ -76,12 +91,13 @@ def simulate(
 
     The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
+    tried = arguments.tried_of(engine, order, mode, partitions)
     wish = Wish(
-        engine=arguments.engine_of(engine),
+        tried=tried,
         seeds=arguments.seeds_of(seed, seeds),
         nodes=arguments.nodes_of(nodes),
         jobs=arguments.jobs_of(jobs),
-        broken=arguments.broken_of(broken),
+        broken=arguments.broken_of(broken, tried),
         trace=arguments.trace_directory(trace),
         groups=groups,
     )
@@ -115,7 +131,7 @@ def _shrunk(wish: Wish, tally: Tally) -> Shrunk | None:
     if not tally.failures:
         return None
     drawn = draw_groups if wish.groups else draw
-    return shrink_plan(drawn(tally.failures[0].seed, wish.nodes), wish.broken)
+    return shrink_plan(drawn(tally.failures[0].seed, wish.nodes, wish.tried), wish.broken)
 
 
 def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
@@ -135,7 +151,7 @@ def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Pa
     out.print()
     say(out, fault_line(tally.summary.faults))
     out.print()
-    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs))
+    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, wish.engine))
     out.print()
     say(out, _totals(wish, tally))
     _tell_failures(out, tally)

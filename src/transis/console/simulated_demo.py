@@ -10,9 +10,9 @@ from transis.sim.checkers.verdict import Findings, Verdict
 from transis.sim.cluster import Cluster
 
 
-def play_simulated(console: Console) -> Cluster:
-    console.print("Transis: five simulated nodes on one ring, in virtual time.", style="bold")
-    cluster = Cluster(plan())
+def play_simulated(console: Console, engine: str) -> Cluster:
+    console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
+    cluster = Cluster(plan(engine))
     for number, step in enumerate(STEPS, 1):
         _play(console, cluster, number, step)
     return cluster

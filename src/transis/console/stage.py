@@ -37,7 +37,6 @@ PATIENCE_S: Final = 30.0
 RETRY_S: Final = 0.05
 
 SETTINGS: Final[dict[str, dict[str, object]]] = {
-    "node": {"quorum": list(NAMES)},
     "admin": {"allow_faults": True},
     # On a crowded machine a daemon may wait long for a processor; the others shall not suspect it for that.
     "timing": {
@@ -47,6 +46,7 @@ SETTINGS: Final[dict[str, dict[str, object]]] = {
         "consensus_ms": 480,
         "fail_to_receive_ms": 800,
     },
+    "pulse": {"silence_ms": 400, "probe_ms": 60, "ack_lag_ms": 1_000, "agree_ms": 1_100},
 }
 
 
@@ -108,12 +108,13 @@ class Actor:
 
 
 class Stage:
-    """`async with Stage(directory)`: the daemons end with it, whatever happens inside."""
+    """`async with Stage(directory, engine)`: the daemons end with it, whatever happens inside."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, engine: str) -> None:
         self._traces = directory / "trace"
+        node: dict[str, object] = {"quorum": list(NAMES), "engine": engine}
         trace: dict[str, object] = {"directory": str(self._traces), "free_mb": 0}
-        self.cluster = LocalCluster(directory, NAMES, SETTINGS | {"trace": trace})
+        self.cluster = LocalCluster(directory, NAMES, SETTINGS | {"node": node, "trace": trace})
         self.began_us = boottime_us()
         self.log: list[tuple[int, str]] = []
         """What was done to the cluster, and when."""
@@ -233,7 +234,7 @@ class Stage:
         ends = dict(self._killed)
         nodes = [self._trace(trace, ends.get(trace.node)) for trace in reading.history.nodes]
         findings = [finding for finding in reading.findings if finding.what != STILL_OPEN]
-        return History(nodes, closed, reading.history.promises), findings
+        return reading.history._replace(nodes=nodes, closed=closed), findings
 
     def testify(self) -> None:
         """When all is over: write the ends that nobody else could, so that the traces alone tell the whole story."""

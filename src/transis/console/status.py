@@ -64,7 +64,8 @@ def _head(found: Values, figures: Values) -> Table:
 def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     state_style = "green" if found["state"] == "Operational" else "bold yellow"
     who = f"{found['node']}, life {found['incarnation']}, of cluster {found['cluster']}; up {duration(found['up_s'])}"
-    facts = [("node", Text(who)), ("state", Text(found["state"], style=state_style))]
+    engine = found.get("engine", "totem")
+    facts = [("node", Text(who)), ("engine", Text(engine)), ("state", Text(found["state"], style=state_style))]
     view, rates = found["view"], found["rates"]
     if view is None:
         facts.append(("view", Text("none yet", style="yellow")))
@@ -78,20 +79,34 @@ def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     how = f"{found['transport']} at {found['address']}, {seal}, GSO {figures.get('gso', '?')}"
     facts.append(("network", Text(how)))
     facts.append(("clients", Text(f"{found['sessions']:,} at {found['socket']}; {found['groups']:,} groups")))
-    facts.append(("rates", Text(_rates(rates))))
+    if index := synchrony(figures):
+        facts.append(("synchrony", Text(index)))
+    facts.append(("rates", Text(_rates(rates, engine))))
     facts.append(("trouble", Text(_trouble(figures))))
     return facts
 
 
-def _rates(rates: Values) -> str:
+def _rates(rates: Values, engine: str) -> str:
     shown = {"delivered_per_s": "messages", "received_datagrams_per_s": "datagrams in", "sent_datagrams_per_s": "datagrams out"}
-    words = [f"{rates.get(rate, 0):,.0f} {what}" for rate, what in shown.items()]
-    return f"{', '.join(words)}, {rates.get('rotations_per_s', 0):,.0f} rotations a second"
+    shown |= {"bursts_per_s": "bursts"} if engine == "lansis" else {"rotations_per_s": "rotations"}
+    return ", ".join(f"{rates.get(rate, 0):,.0f} {what}" for rate, what in shown.items()) + " a second"
+
+
+def synchrony(figures: Values) -> str:
+    """At how many members a message was known to be when it was delivered, by service: the mean and the least."""
+    told = []
+    for service in ("basic", "causal", "agreed", "safe"):
+        mean, least = figures.get(f"synchrony_{service}_milli"), figures.get(f"synchrony_{service}_min")
+        if mean is not None:
+            told.append(f"{service} {mean / 1000:.3g} (least {least})")
+    return "index " + ", ".join(told) if told else ""
 
 
 def _trouble(figures: Values) -> str:
     lost = sum(value for name, value in figures.items() if name.startswith("tokens_lost_"))
-    counts = {"tokens lost": lost, "retransmitted": figures.get("retransmitted", 0), "requested": figures.get("requested", 0)}
+    given_up = sum(value for name, value in figures.items() if name.startswith("breaks_"))
+    counts = {"given up": given_up} if "breaks_silence" in figures else {"tokens lost": lost}
+    counts |= {"retransmitted": figures.get("retransmitted", 0), "requested": figures.get("requested", 0)}
     counts |= {"rejected": figures.get("rejected", 0), "pauses": figures.get("pauses", 0)}
     return ", ".join(f"{count:,} {what}" for what, count in counts.items())
 

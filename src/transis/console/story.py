@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from transis.model.config import MS
 from transis.model.service import Service
 from transis.sim.cluster import Cluster
-from transis.sim.plan import Plan
+from transis.sim.paces import agreement_us
+from transis.sim.plan import Plan, with_setting
 
 NAMES: Final = ("a", "b", "c", "d", "e")
 SEED: Final = 5
@@ -25,8 +26,8 @@ class Step(NamedTuple):
     act: Callable[[Cluster], None]
 
 
-def plan() -> Plan:
-    return Plan(SEED, NAMES)
+def plan(engine: str = "totem") -> Plan:
+    return with_setting(Plan(SEED, NAMES), "config.engine", engine)
 
 
 def _talk(cluster: Cluster, names: str, rounds: int, service: Service = Service.AGREED) -> None:
@@ -69,9 +70,9 @@ def _partition(cluster: Cluster) -> None:
 
 
 def _until_apart_us(cluster: Cluster) -> int:
-    """Long enough to miss the token, to agree on who is left, and to recover."""
-    timing = cluster.plan.config.timing
-    return 2 * (timing.token_loss_us + timing.consensus_us)
+    """Long enough to miss the others, to agree on who is left, and to recover."""
+    config = cluster.plan.config
+    return 2 * (config.detection_us + agreement_us(config))
 
 
 def _merge(cluster: Cluster) -> None:
@@ -104,7 +105,7 @@ STEPS: Final = (
     ),
     Step(
         "c crashes",
-        "c dies in the middle of traffic. The token stops, the others notice, agree who is left, and recover what any of them "
+        "c dies in the middle of traffic. The others notice its silence, agree who is left, and recover what any of them "
         "has of the old view. A transitional view (T) tells them: what you deliver in it is certain only among these. Then "
         "a new regular view of four begins.",
         _crash,

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.expected import EVENTS, FAULTS, event_names, never_reached, state_names
+from transis.console.expected import Expected, expected_of
 from transis.console.printing import plain_table, say, stdout
 from transis.model.guarantees import ALL_MEANINGS, BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.sim.coverage import Coverage, Pair
@@ -35,17 +35,20 @@ def fault_line(faults: Mapping[str, int]) -> str:
     return f"Faults drawn: {drawn or 'none'}"
 
 
-def coverage_tables(coverage: Coverage, runs: int) -> RenderableType:
+def coverage_tables(coverage: Coverage, runs: int, engine: str = "totem") -> RenderableType:
     """One run cannot reach much, and the tables show what it did not; after many runs, what is missing is named."""
+    wanted = expected_of(engine)
+    missing = wanted.never_reached(coverage)
+    events = _turned_pairs(wanted.events)
     parts: list[RenderableType] = [
-        _pair_table("States × events reached", event_names(), _turned(coverage.events), _turned_pairs(EVENTS)),
+        _pair_table("States × events reached", wanted.event_names, _turned(coverage.events), events, wanted.states),
         Text(),
-        _pair_table("Faults × states they met", _fault_names(coverage), coverage.faults, FAULTS),
+        _pair_table("Faults × states they met", _fault_names(coverage, wanted), coverage.faults, wanted.faults, wanted.states),
         Text(),
         Text(_traps(coverage)),
         Text(),
         *([Text(_groups(coverage)), Text()] if coverage.groups else []),
-        *(_missing_counts(never_reached(coverage)) if runs == 1 else _missing_names(never_reached(coverage))),
+        *(_missing_counts(missing, wanted) if runs == 1 else _missing_names(missing)),
     ]
     return Group(*parts)
 
@@ -59,13 +62,15 @@ def _turned_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
     return frozenset((event, state) for state, event in pairs)
 
 
-def _fault_names(coverage: Coverage) -> list[str]:
-    return sorted({kind for kind, _ in coverage.faults} | {kind for kind, _ in FAULTS})
+def _fault_names(coverage: Coverage, wanted: Expected) -> list[str]:
+    return sorted({kind for kind, _ in coverage.faults} | {kind for kind, _ in wanted.faults})
 
 
-def _pair_table(title: str, rows: Iterable[str], counts: Mapping[Pair, int], expected: frozenset[Pair]) -> Table:
+def _pair_table(
+    title: str, rows: Iterable[str], counts: Mapping[Pair, int], expected: frozenset[Pair], states: tuple[str, ...]
+) -> Table:
     """Counts; `never` where something was expected, nothing where nothing was."""
-    columns = [*state_names(), *sorted({column for _, column in counts} - set(state_names()))]
+    columns = [*states, *sorted({column for _, column in counts} - set(states))]
     table = plain_table("", *columns, title=title)
     for row in rows:
         table.add_row(row, *(_cell(counts.get((row, column), 0), (row, column) in expected) for column in columns))
@@ -92,8 +97,8 @@ def _natural(name: str) -> tuple[int, str]:
     return (int(digits) if digits else 0, name)
 
 
-def _missing_counts(missing: Mapping[str, list[str]]) -> Iterator[Text]:
-    expected = {"events": len(EVENTS), "faults": len(FAULTS)}
+def _missing_counts(missing: Mapping[str, list[str]], wanted: Expected) -> Iterator[Text]:
+    expected = {"events": len(wanted.events), "faults": len(wanted.faults)}
     told = (f"{len(missing[table])} of {count} expected pairs of states and {table}" for table, count in expected.items())
     yield Text(f"Never reached in this run: {', '.join(told)}.")
 

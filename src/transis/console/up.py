@@ -13,12 +13,13 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from transis.console.arguments import nodes_of
+from transis.console.arguments import complete_engine, nodes_of, one_of
 from transis.console.localcluster import ClusterError, LocalCluster, default_place
 from transis.console.printing import complain
 from transis.console.showing import Showing, showing_for
 from transis.console.watching import Watch
 from transis.console.workplace import Workplace
+from transis.model.config import ENGINES
 from transis.model.errors import ConfigError
 
 EXAMPLES = """Examples:
@@ -56,6 +57,7 @@ def up(
     faults: Annotated[
         bool, typer.Option("--faults", help="Let administrators cut links between the daemons, for tests.")
     ] = False,
+    engine: Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")] = ENGINES[0],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line: what begins, changes and ends.")] = False,
 ) -> None:
     """Run a cluster of daemons on this machine, on loopback, and show how it is. Ctrl-C stops all of them gracefully.
@@ -64,9 +66,10 @@ def up(
     """
     count = nodes_of(nodes)
     assert count is not None
+    one_of("--engine", engine, ENGINES)
     try:
         place = Workplace(directory)
-        cluster = _cluster(place.path, count, trace, faults)
+        cluster = _cluster(place.path, count, engine, trace, faults)
         watch = Watch([(daemon.name, daemon.admin) for daemon in cluster.daemons], LOOK_S)
         keeper = Keeper(cluster, watch, showing_for(cluster, watch, as_json), exit_after)
         code = keeper.run()
@@ -79,8 +82,8 @@ def up(
     raise typer.Exit(code)
 
 
-def _cluster(place: Path, count: int, trace: bool, faults: bool) -> LocalCluster:
-    settings: dict[str, dict[str, object]] = {"admin": {"allow_faults": faults}}
+def _cluster(place: Path, count: int, engine: str, trace: bool, faults: bool) -> LocalCluster:
+    settings: dict[str, dict[str, object]] = {"node": {"engine": engine}, "admin": {"allow_faults": faults}}
     if trace:
         settings["trace"] = {"directory": str(place / "trace")}
     names = [f"n{number}" for number in range(1, count + 1)]

@@ -40,7 +40,7 @@ from transis.net.opening import open_node
 from transis.net.process import calm_the_collector, fast_loop
 from transis.net.sessionserver import SessionServer
 from transis.stack.sessions import SessionHost
-from transis.trace.segment import LIVE_RUN, Header, SegmentWriter
+from transis.trace.segment import SegmentWriter, live_header
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the figures."""
@@ -170,7 +170,7 @@ class Daemon:
         plan, trace = self._plan, self._plan.settings.trace
         assert plan.trace is not None, "a sink is made only for a plan with traces"
         _make_directory("trace.directory", plan.trace)
-        header = Header(plan.config.cluster, LIVE_RUN, node, build=__version__)
+        header = live_header(plan.config, node)
         writer = SegmentWriter(plan.trace, header, trace.segment_mb * MB)
         self._sink = KeptSink(writer, trace.segment_minutes * MINUTE_US, boottime_us)
         limits = Limits(trace.keep_mb * MB, trace.keep_days * 86_400, trace.free_mb * MB, trace.parquet)

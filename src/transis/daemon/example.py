@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, NamedTuple, get_type_hints
 
-from transis.daemon.loading import TIMING_NAMES
+from transis.daemon.loading import PULSE_NAMES, TIMING_NAMES
 from transis.daemon.settings import SECTIONS, Section, default_of
-from transis.model.config import LAN, MS
+from transis.model.config import LAN, LAN_PULSE, MS
 from transis.net.opening import REAL_WINDOW
 
 
@@ -34,6 +34,12 @@ def timing_fields() -> list[Field]:
     return [Field(name, as_toml(values[field] / MS), "") for name, field in TIMING_NAMES.items()]
 
 
+def pulse_fields() -> list[Field]:
+    """The keys of [pulse], likewise."""
+    values = asdict(LAN_PULSE)
+    return [Field(name, as_toml(values[field] / MS), "") for name, field in PULSE_NAMES.items()]
+
+
 def window_fields() -> list[Field]:
     return [Field(name, as_toml(value), "") for name, value in asdict(REAL_WINDOW).items()]
 
@@ -50,6 +56,7 @@ def _lines() -> Iterator[str]:
             yield from (f"# {field.description}", f"# {field.name} = {field.default}")
         if name == "node":
             yield from _further("timing", "Milliseconds; differences from the profile (these are those of lan).", timing_fields())
+            yield from _further("pulse", "Milliseconds, for the engine lansis; differences from the profile.", pulse_fields())
             yield from _further("window", "Flow control, in datagrams unless a name says bytes.", window_fields())
 
 

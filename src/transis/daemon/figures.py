@@ -22,6 +22,7 @@ RATES: Final = {
     "sent_datagrams": "sent_datagrams_per_s",
     "received_datagrams": "received_datagrams_per_s",
     "rotations": "rotations_per_s",
+    "bursts_sent": "bursts_per_s",
     "retransmitted": "retransmitted_per_s",
 }
 """Counters whose growth people ask for, and what its rate is called."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from transis.daemon.settings import SECTIONS, Settings
-from transis.model.config import MS, Timing, Window, profile
+from transis.model.config import MS, Pulse, Timing, Window, profile, pulse_profile
 from transis.model.errors import ConfigError
 from transis.net.opening import REAL_WINDOW
 
@@ -26,8 +26,9 @@ SHOWN_MAX: Final = 60
 
 TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
 """The keys of [timing], and the field of the configuration that each sets."""
+PULSE_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Pulse)}
 WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
-NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "window": (int,)}
+NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "pulse": (int, float), "window": (int,)}
 """Sections that are made of numbers only, and of which kinds."""
 
 KINDS: Final = {
@@ -92,6 +93,7 @@ def _settings(tables: dict[str, Any]) -> Settings:
     except msgspec.ValidationError as error:
         raise _wrong_value(tables, str(error)) from error
     timing_of(settings)
+    pulse_of(settings)
     window_of(settings)
     return settings
 
@@ -101,7 +103,7 @@ def _settings(tables: dict[str, Any]) -> Settings:
 
 def _check_names(tables: Mapping[str, Any]) -> None:
     known: dict[str, Iterable[str]] = {name: get_type_hints(section) for name, section in SECTIONS.items()}
-    known |= {"timing": TIMING_NAMES, "window": WINDOW_NAMES}
+    known |= {"timing": TIMING_NAMES, "pulse": PULSE_NAMES, "window": WINDOW_NAMES}
     for section, content in tables.items():
         if section not in known:
             raise _unknown(section, content, known, _misplaced(section, known))
@@ -174,12 +176,22 @@ def profile_of(settings: Settings, *, loopback: bool) -> str:
 def timing_of(settings: Settings, *, loopback: bool = False) -> Timing:
     """The profile's timing with the file's differences; the relations between them are checked by Config."""
     base = profile(profile_of(settings, loopback=loopback))
+    return replace(base, **_in_us("timing", settings.timing, TIMING_NAMES))
+
+
+def pulse_of(settings: Settings, *, loopback: bool = False) -> Pulse:
+    """The same for the pulse of lansis."""
+    base = pulse_profile(profile_of(settings, loopback=loopback))
+    return replace(base, **_in_us("pulse", settings.pulse, PULSE_NAMES))
+
+
+def _in_us(section: str, given_ms: Mapping[str, float], names: Mapping[str, str]) -> dict[str, int]:
     changes: dict[str, int] = {}
-    for name, value_ms in settings.timing.items():
+    for name, value_ms in given_ms.items():
         if not 0.001 <= value_ms <= 3_600_000:
-            raise ConfigError(f"timing.{name}", value_ms, "must be from 0.001 to 3600000 milliseconds")
-        changes[TIMING_NAMES[name]] = round(value_ms * MS)
-    return replace(base, **changes)
+            raise ConfigError(f"{section}.{name}", value_ms, "must be from 0.001 to 3600000 milliseconds")
+        changes[names[name]] = round(value_ms * MS)
+    return changes
 
 
 def window_of(settings: Settings) -> Window:

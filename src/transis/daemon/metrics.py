@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 COUNTERS: Final = {
-    "delivered_messages": "Messages delivered by the ring to this node",
+    "delivered_messages": "Messages delivered to this node",
     "handed_messages": "Messages handed to local clients, one for each that got it",
     "rotations": "Visits of the token",
     "tokens_sent_again": "Tokens sent again because nothing showed that they had arrived",
+    "bursts_sent": "Bursts sent (lansis)",
+    "alives_sent": "Signs of life sent for want of a burst (lansis)",
     "retransmitted": "Datagrams sent again for who had missed them",
     "requested": "Datagrams that this node had missed and asked for",
     "sent_datagrams": "Datagrams sent",
@@ -34,7 +36,7 @@ GAUGES: Final = {
     "members": "Nodes in the view in force",
     "groups": "Process groups in the configuration",
     "sessions": "Connected clients",
-    "operational": "1 while the ring works, 0 while a new one is being formed",
+    "operational": "1 while the view works, 0 while a new one is being formed",
     "primary": "1 with a majority of the quorum, 0 without; absent when no quorum is configured",
     "last_rotation_us": "Microseconds of the token's last rotation",
     "token_loss_us": "Microseconds without a token after which the ring counts as lost, as stretched by what was seen",
@@ -42,8 +44,13 @@ GAUGES: Final = {
     "outbox_bytes": "Bytes of messages that wait here to be sent",
     "ring_backlog_bytes": "Bytes that wait at all members, as the token said",
     "unsafe_datagrams": "Datagrams that not everybody is known to have",
-    "window": "Datagrams that all may send in one rotation",
+    "window": "Datagrams that all may send in one rotation (totem), or have on their way (lansis)",
     "window_used": "Datagrams of the last rotation",
+    "send_delay_us": "Microseconds that this node waits after a burst because the window fills (lansis)",
+    "held_last_us": "Microseconds for which the last change of the view held up messages (lansis)",
+    "held_max_us": "Microseconds for which the longest change of the view held up messages (lansis)",
+    "synchrony_agreed_milli": "Members known to have an agreed message when it was delivered, in thousandths (lansis)",
+    "synchrony_safe_milli": "Members known to have a safe message when it was delivered, in thousandths (lansis)",
     "session_queue_bytes": "Bytes that wait for clients that are behind",
     "trace_bytes": "Bytes of kept trace segments",
 }
@@ -59,6 +66,7 @@ class Labelled(NamedTuple):
 
 LABELLED: Final = {
     "tokens_lost": Labelled("state", "tokens_lost_", "Tokens lost, by the state in which it was noticed"),
+    "given_up": Labelled("why", "breaks_", "Members given up, by what was held against them (lansis)"),
     "rejected_datagrams": Labelled("kind", "rejected_", "Datagrams thrown away, by what was wrong with them"),
     "lost_datagrams": Labelled("error", "lost_", "Datagrams that could not be sent, by the error"),
 }

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from transis.daemon.loading import profile_of, renamed, timing_of, window_of
+from transis.daemon.loading import profile_of, pulse_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
 from transis.daemon.paths import admin_beside, default_state
 from transis.daemon.settings import KB, MB, Settings
@@ -122,6 +122,10 @@ def _config(settings: Settings, interface: Interface, *, plaintext: bool) -> Con
         info=node.info.encode(),
         quorum=tuple(node.quorum),
         plaintext=plaintext,
+        engine=node.engine,
+        order=node.order,
+        mode=node.mode,
+        pulse=pulse_of(settings, loopback=interface.address.is_loopback),
     )
     try:
         return config.validated()
@@ -130,8 +134,8 @@ def _config(settings: Settings, interface: Interface, *, plaintext: bool) -> Con
 
 
 def _in_words_of_the_file(error: ConfigError) -> ConfigError:
-    """The configuration counts microseconds and knows no sections; the file has milliseconds in [timing]."""
-    if error.field.startswith("timing."):
+    """The configuration counts microseconds and knows no sections; the file has milliseconds in [timing] and [pulse]."""
+    if error.field.startswith(("timing.", "pulse.")):
         return renamed(error, error.field.removesuffix("_us") + "_ms", " (microseconds here; the file has milliseconds)")
     return error if "." in error.field else renamed(error, f"node.{error.field}")
 
@@ -230,8 +234,7 @@ def describe(plan: Plan) -> list[tuple[str, str]]:
 def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
     settings, config = plan.settings, plan.config
     yield "node", f"{config.name} of cluster {config.cluster}, state in {plan.state}"
-    profile = profile_of(settings, loopback=plan.interface.address.is_loopback)
-    yield "timing", f"profile {profile}: a lost token is noticed after {config.timing.token_loss_us // MS} ms"
+    yield "timing", f"profile {profile_of(settings, loopback=plan.interface.address.is_loopback)}: {_engine(config)}"
     yield "quorum", f"majority of {' '.join(config.quorum)}" if config.quorum else "none: both sides of a partition go on"
     yield "network", _network(plan)
     yield "seal", _seal(plan)
@@ -241,6 +244,13 @@ def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
     trace = settings.trace
     yield "trace", f"{plan.trace}, {trace.keep_mb} MiB or {trace.keep_days} days" if plan.trace else "none"
     yield "log", f"{settings.log.level} and above{' as JSON lines' if settings.log.json else ''}, to stderr"
+
+
+def _engine(config: Config) -> str:
+    noticed = f"is noticed after {config.detection_us // MS} ms"
+    if config.engine == "totem":
+        return f"a lost token {noticed}"
+    return f"{config.engine}, {config.order}, {config.mode}: silence {noticed}"
 
 
 def _network(plan: Plan) -> str:

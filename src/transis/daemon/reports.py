@@ -54,6 +54,7 @@ class Reports:
             "node": node.id.name,
             "incarnation": node.id.incarnation,
             "cluster": self._plan.config.cluster,
+            "engine": self._plan.config.engine,
             "state": node.state,
             "view": self._view_report(),
             "address": figures.get("address", ""),

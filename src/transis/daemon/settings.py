@@ -44,6 +44,18 @@ class NodeSection(Section, frozen=True):
         Literal["auto", "local", "lan", "wan"],
         Meta(description="Timeouts for one machine, one LAN, or tens of milliseconds between members. auto: by the interface."),
     ] = "auto"
+    engine: Annotated[
+        Literal["totem", "lansis"],
+        Meta(description="Who orders, equal on all nodes: the token ring, or acknowledgements without a token."),
+    ] = "totem"
+    order: Annotated[
+        Literal["all-ack", "toto"],
+        Meta(description="lansis only, equal on all nodes: order by everybody's word, or by a majority's (toto, experimental)."),
+    ] = "all-ack"
+    mode: Annotated[
+        Literal["evs", "transis"],
+        Meta(description="lansis only, equal on all nodes: extended virtual synchrony, or sends that never stop (experimental)."),
+    ] = "evs"
     datagram: Annotated[
         int, Meta(description="Bytes of UDP payload, equal on all nodes; more only where every link has jumbo frames.")
     ] = 1400
@@ -159,6 +171,8 @@ class Settings(Section, frozen=True):
     node: NodeSection = NodeSection()
     timing: dict[str, float] = msgspec.field(default_factory=dict)
     """Differences from the profile, in milliseconds: the fields of model.config.Timing with _ms in place of _us."""
+    pulse: dict[str, float] = msgspec.field(default_factory=dict)
+    """The same for lansis: the fields of model.config.Pulse with _ms in place of _us."""
     window: dict[str, int] = msgspec.field(default_factory=dict)
     """Differences from the defaults: the fields of model.config.Window."""
     network: NetworkSection = NetworkSection()

@@ -6,7 +6,7 @@ Times are integer microseconds and end in `_us`. Profiles are written as differe
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import Final, Literal
 
 from transis.model.errors import ConfigError
 from transis.model.limits import (
@@ -21,6 +21,13 @@ from transis.model.limits import (
 
 MS: Final = 1_000
 SECOND: Final = 1_000_000
+
+EngineName = Literal["totem", "lansis"]
+Order = Literal["all-ack", "toto"]
+Mode = Literal["evs", "transis"]
+ENGINES: Final[tuple[str, ...]] = ("totem", "lansis")
+ORDERS: Final[tuple[str, ...]] = ("all-ack", "toto")
+MODES: Final[tuple[str, ...]] = ("evs", "transis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,32 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
+class Pulse:
+    """The timeouts of Lansis, which has no token to count by. Beacons, leave and quarantine are those of Timing."""
+
+    alive_us: int = 20 * MS
+    """An idle member says so often that it lives and what it has; ten times as many members say it a tenth as often."""
+    prompt_us: int = 300
+    """It says so after so long at most when others wait for its word on something ordered."""
+    nack_us: int = 2 * MS
+    """What is missing is asked for after so long, since it may only be late; also the turn of each who could answer."""
+    silence_us: int = 100 * MS
+    """Who was not heard for so long is asked whether it lives."""
+    probe_us: int = 20 * MS
+    """It is asked three times, so far apart."""
+    ack_lag_us: int = 300 * MS
+    """A member that acknowledges nothing new for so long, while others wait for it, is left out, alive or not (L9)."""
+    alpha_us: int = 50 * MS
+    """How long strangers are gathered before a membership is proposed (Stage 1)."""
+    repeat_us: int = 10 * MS
+    """What is said about the next membership is said again after so long."""
+    coalesce_us: int = 2 * MS
+    """Changes of it within so long leave as one packet (W10)."""
+    agree_us: int = 350 * MS
+    """Who does not agree within so long is left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """Flow control and memory, in datagrams unless a name says bytes."""
 
@@ -92,10 +125,31 @@ class Config:
     """Names of nodes: views say whether their configuration holds a majority of them (`primary`). None: views say nothing."""
     plaintext: bool = False
     """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
+    engine: str = "totem"
+    """Who orders: the Totem ring, or Lansis, which orders by acknowledgements."""
+    order: str = "all-ack"
+    """How Lansis agrees on an order: by everybody's word, or by the votes of a majority (ToTo)."""
+    mode: str = "evs"
+    """What Lansis promises across views: extended virtual synchrony, or what Transis did, whose sends never stop."""
+    pulse: Pulse = Pulse()
+
+    @property
+    def guarantees(self) -> str:
+        """What views promise; guarantees.py says what each name leaves out."""
+        return "toto" if self.order == "toto" else self.mode
+
+    @property
+    def detection_us(self) -> int:
+        """How long a silent member goes unnoticed in a small and healthy view: what other durations are scaled by."""
+        if self.engine == "totem":
+            return self.timing.token_loss_us
+        return self.pulse.silence_us + 3 * self.pulse.probe_us
 
     def digest_fields(self) -> tuple[object, ...]:
         """What all members must agree on, or they could not read each other's datagrams."""
-        return ("totem", self.datagram)
+        if self.engine == "totem":
+            return ("totem", self.datagram)
+        return (self.engine, self.order, self.mode, self.datagram)
 
     def validated(self) -> Config:
         """Check every range and relation; return self, so that a caller can chain."""
@@ -108,7 +162,9 @@ class Config:
             raise ConfigError("quorum", self.quorum, "names a node twice: a majority would count it twice")
         _check_bytes("info", self.info, INFO_MAX)
         _between("datagram", self.datagram, DATAGRAM_MIN, DATAGRAM_MAX, "bytes of UDP payload")
+        _check_engine(self)
         _check_timing(self.timing)
+        _check_pulse(self.pulse)
         _check_window(self.window)
         return self
 
@@ -131,6 +187,33 @@ def _between(field: str, value: int, low: int, high: int, unit: str) -> None:
         raise ConfigError(field, value, f"must be from {low} to {high} {unit}")
 
 
+def _check_engine(config: Config) -> None:
+    _one_of("engine", config.engine, ENGINES)
+    _one_of("order", config.order, ORDERS)
+    _one_of("mode", config.mode, MODES)
+    for field, usual in (("order", ORDERS[0]), ("mode", MODES[0])):
+        if config.engine != "lansis" and getattr(config, field) != usual:
+            raise ConfigError(field, getattr(config, field), f"only the engine lansis has a choice of {field}s")
+    if config.order == "toto" and config.mode == "transis":
+        raise ConfigError("order", config.order, "toto needs the mode evs: in transis mode its votes would be cut apart")
+
+
+def _one_of(field: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(field, value, f"must be one of {', '.join(choices)}")
+
+
+def _check_pulse(pulse: Pulse) -> None:
+    for field in fields(pulse):
+        _between(f"pulse.{field.name}", getattr(pulse, field.name), 1, 3_600 * SECOND, "microseconds")
+    _ordered(pulse, "alive_us", 4, "silence_us", "a few signs of life may be lost before anybody is missed")
+    _ordered(pulse, "repeat_us", 3, "agree_us", "what is said must be repeated before agreement is given up")
+    _ordered(pulse, "nack_us", 2, "ack_lag_us", "what is missing must be asked for before its absence is held against anybody")
+    if pulse.alpha_us + pulse.ack_lag_us > pulse.agree_us:
+        why = f"alpha_us + ack_lag_us must be at most agree_us ({pulse.agree_us}): it must outlast who gathers and who lags"
+        raise ConfigError("pulse.alpha_us", pulse.alpha_us, why)
+
+
 def _check_timing(timing: Timing) -> None:
     for field in fields(timing):
         _between(f"timing.{field.name}", getattr(timing, field.name), 1, 3_600 * SECOND, "microseconds")
@@ -144,12 +227,12 @@ def _check_timing(timing: Timing) -> None:
     _ordered(timing, "quarantine_us", 1, "quarantine_max_us", "the first back-off is the smallest")
 
 
-def _ordered(timing: Timing, small: str, factor: int, large: str, why: str) -> None:
-    if getattr(timing, small) * factor > getattr(timing, large):
-        times = f"{factor} x " if factor > 1 else ""
-        raise ConfigError(
-            f"timing.{small}", getattr(timing, small), f"{times}{small} must be at most {large} ({getattr(timing, large)}): {why}"
-        )
+def _ordered(times: Timing | Pulse, small: str, factor: int, large: str, why: str) -> None:
+    given, limit = getattr(times, small), getattr(times, large)
+    if given * factor > limit:
+        multiple = f"{factor} x " if factor > 1 else ""
+        section = type(times).__name__.lower()
+        raise ConfigError(f"{section}.{small}", given, f"{multiple}{small} must be at most {large} ({limit}): {why}")
 
 
 def _check_window(window: Window) -> None:
@@ -193,9 +276,42 @@ WAN: Final = replace(
 
 PROFILES: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}
 
+LAN_PULSE: Final = Pulse()
+LOCAL_PULSE: Final = replace(
+    LAN_PULSE,
+    alive_us=40 * MS,
+    prompt_us=500,
+    nack_us=4 * MS,
+    silence_us=250 * MS,
+    probe_us=40 * MS,
+    ack_lag_us=750 * MS,
+    repeat_us=20 * MS,
+    agree_us=800 * MS,
+)
+WAN_PULSE: Final = replace(
+    LAN_PULSE,
+    alive_us=400 * MS,
+    prompt_us=5 * MS,
+    nack_us=100 * MS,
+    silence_us=2 * SECOND,
+    probe_us=300 * MS,
+    ack_lag_us=5 * SECOND,
+    alpha_us=1 * SECOND,
+    repeat_us=200 * MS,
+    coalesce_us=20 * MS,
+    agree_us=6 * SECOND,
+)
+
+PULSES: Final = {"local": LOCAL_PULSE, "lan": LAN_PULSE, "wan": WAN_PULSE}
+
 
 def profile(name: str) -> Timing:
     """The timing of a named profile; an unknown name lists the known ones."""
-    if name not in PROFILES:
-        raise ConfigError("profile", name, f"must be one of {', '.join(sorted(PROFILES))}")
+    _one_of("profile", name, tuple(sorted(PROFILES)))
     return PROFILES[name]
+
+
+def pulse_profile(name: str) -> Pulse:
+    """The pulse of a named profile."""
+    _one_of("profile", name, tuple(sorted(PULSES)))
+    return PULSES[name]

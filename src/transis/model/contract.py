@@ -20,7 +20,10 @@ NEVER = 1 << 62
 
 
 class Port(IntEnum):
-    """Three sockets: data and control are multicast, token is unicast with a port per node."""
+    """Three sockets: data and control are multicast, token is unicast with a port per node.
+
+    Lansis, which has no token, asks silent members there whether they live: a channel that no data can fill.
+    """
 
     DATA = 0
     CONTROL = 1
@@ -28,7 +31,7 @@ class Port(IntEnum):
 
 
 class Audience(Enum):
-    """RING: the members of the ring in use. WORLD: everybody on the LAN, strangers included."""
+    """RING: the members of the view in use. WORLD: everybody on the LAN, strangers included."""
 
     RING = "ring"
     WORLD = "world"
@@ -96,6 +99,8 @@ class Deliver(NamedTuple):
     phase: Phase
     early: bool
     """True for basic datagrams delivered on receipt, before their place."""
+    place_seq: int
+    """`Place.seq` of what ends in the first datagram; each further datagram adds one."""
 
 
 class Originated(NamedTuple):
@@ -183,6 +188,8 @@ class Delivered(NamedTuple):
     early: bool
     origin_us: int
     timestamp: int
+    ordered: bool
+    """Whether it has a place in the total order: basic messages have none, causal ones only where the engine orders them."""
 
 
 NodeOutput = Accepted | Transmit | Reach | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped

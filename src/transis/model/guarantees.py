@@ -20,9 +20,13 @@ WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
 UNPROMISED: Final[dict[str, frozenset[str]]] = {
     "evs": frozenset(),
     "transis": frozenset({"delivered_where_sent_1_3"}),
-    "toto": frozenset({"total_order_6_1", "places"}),
+    "toto": frozenset({"total_order_6_1", "places", "no_holes_6_3"}),
+    "toto one component": frozenset({"places"}),
 }
-"""What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3."""
+"""What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3.
+
+Of a run without partitions ToTo promises more: there is one order, though not by places that were known at sending.
+"""
 
 EVIDENCE: Final = "quality_"
 """How the names of checks begin that judge the evidence itself: when one of them fails, the others may say nothing."""

@@ -17,7 +17,7 @@ class Service(IntEnum):
 class DatagramClass(IntEnum):
     """A datagram's class. Agreed and safe messages may share a datagram, which then counts as safe.
 
-    Basic and causal never share one with ordered. On the ring causal messages are stamped ordered.
+    Basic and causal never share one with ordered. On the ring causal messages are stamped ordered; Lansis keeps them apart.
     """
 
     BASIC = 0

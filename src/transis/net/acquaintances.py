@@ -23,7 +23,7 @@ from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.net.addresses import Endpoint, read_endpoint
 from transis.wire.control import decode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
-from transis.wire.packets import Beacon, Join, Probe
+from transis.wire.packets import Asking, Introducing
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 
@@ -108,13 +108,13 @@ class Acquaintances:
 
     def _look_at(self, whole: bytes) -> None:
         packet = decode_control(whole)
-        if not isinstance(packet, Join | Beacon | Probe):
+        if not isinstance(packet, Introducing):
             return
         endpoint = self._somebody_at(packet.address)
         if endpoint is None:
             return
         self._hear(endpoint)
-        if isinstance(packet, Join) and len(self._ring) < HEARD_MAX:
+        if isinstance(packet, Asking) and len(self._ring) < HEARD_MAX:
             self._ring[endpoint] = None
 
     def _somebody_at(self, address: str) -> Endpoint | None:

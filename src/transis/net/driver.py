@@ -229,7 +229,7 @@ class Driver:
 
     def _now(self) -> int:
         """The time to tell the node, at every one of its doors: without the pauses of this process."""
-        self._clock.resume(self.node.ring_deadline())
+        self._clock.resume(self.node.engine_deadline())
         return self._clock.now()
 
     def _hand_over(self) -> bool:

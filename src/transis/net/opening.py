@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from transis.model.config import Config, Timing, Window, profile
+from transis.model.config import Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.model.contract import Note
 from transis.model.errors import ConfigError
 from transis.model.ids import NodeId
+from transis.model.limits import BURST_DATAGRAMS_MAX
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import Interface
 from transis.net.statedir import StateDirectory
@@ -70,8 +71,27 @@ def group_for(interface: Interface, group: Group = GROUP) -> Group:
 
 
 def timing_for(name: str, interface: Interface) -> Timing:
-    """The timing of a profile. `auto` is slow to suspect on one machine, where the scheduler is the network."""
-    return profile(name if name != "auto" else "local" if interface.address.is_loopback else "lan")
+    return profile(_profile_for(name, interface))
+
+
+def pulse_for(name: str, interface: Interface) -> Pulse:
+    return pulse_profile(_profile_for(name, interface))
+
+
+def _profile_for(name: str, interface: Interface) -> str:
+    """`auto` is slow to suspect on one machine, where the scheduler is the network."""
+    return name if name != "auto" else "local" if interface.address.is_loopback else "lan"
+
+
+def window_for(config: Config, room: int) -> Window:
+    """What a node of this configuration may use where so many datagrams fit a receive buffer.
+
+    A visit of Lansis is a burst, which has a limit of its own.
+    """
+    window = fitted(config.window, room)
+    if config.engine != "lansis" or window.visit_max <= BURST_DATAGRAMS_MAX:
+        return window
+    return replace(window, visit_max=BURST_DATAGRAMS_MAX, accelerated=min(window.accelerated, BURST_DATAGRAMS_MAX))
 
 
 def fitted(window: Window, room: int) -> Window:
@@ -107,7 +127,7 @@ def open_node(
         state.close()
         raise
     try:
-        window = fitted(opening.config.window, transport.datagrams_that_fit(opening.config.datagram))
+        window = window_for(opening.config, transport.datagrams_that_fit(opening.config.datagram))
         config = replace(opening.config, window=window)
         used = transport if wrap is None else wrap(transport)
         return Driver(config, used, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note)

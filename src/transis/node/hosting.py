@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transis import __version__
 from transis.model.errors import IdentityError
 from transis.model.ids import NodeId
 from transis.model.view import View
@@ -16,7 +15,7 @@ from transis.net.sessionserver import SessionServer
 from transis.net.transport import Statistics
 from transis.node.settings import NodeSettings
 from transis.stack.sessions import SessionHost
-from transis.trace.segment import LIVE_RUN, Header, SegmentWriter
+from transis.trace.segment import SegmentWriter, live_header
 
 
 class HostedNode:
@@ -29,6 +28,7 @@ class HostedNode:
         self._first_view = asyncio.Event()
         self._view: View | None = None
         opening = settings.opening()
+        self._config = opening.config
         self.driver = open_node(opening, self._hear, make_sink=self._make_sink if settings.trace else None)
         self.host = SessionHost(self.driver.node, settings.cluster, settings.policy, self.driver.statistics)
         self.server = SessionServer(self.driver, self.host)
@@ -71,6 +71,5 @@ class HostedNode:
         self.server.hear(events)
 
     def _make_sink(self, node: NodeId) -> SegmentWriter:
-        header = Header(self._settings.cluster, LIVE_RUN, node, build=__version__)
-        self._segments = SegmentWriter(Path(self._settings.trace), header)
+        self._segments = SegmentWriter(Path(self._settings.trace), live_header(self._config, node))
         return self._segments

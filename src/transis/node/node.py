@@ -21,7 +21,7 @@ from typing import Any, TypeVar, overload
 from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
-from transis.model.config import Timing, Window
+from transis.model.config import Pulse, Timing, Window
 from transis.model.errors import UsageError
 from transis.model.ids import NodeId
 from transis.model.view import View
@@ -55,6 +55,10 @@ class Node:
         info: bytes = b"",
         trace: str | Path | None = None,
         policy: SessionPolicy = DEFAULT_POLICY,
+        engine: str = "totem",
+        order: str = "all-ack",
+        mode: str = "evs",
+        pulse: Pulse | None = None,
         run: str = "thread",
     ) -> None:
         settings = NodeSettings(
@@ -74,6 +78,10 @@ class Node:
             info=info,
             trace="" if trace is None else str(trace),
             policy=policy,
+            engine=engine,
+            order=order,
+            mode=mode,
+            pulse=pulse,
         )
         settings.opening()
         self.name = name

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final, Literal, TypedDict
 from urllib.parse import quote
 
-from transis.model.config import Config, Timing, Window
+from transis.model.config import Config, Pulse, Timing, Window
 from transis.model.errors import ConfigError
 from transis.net.addresses import configured_endpoint
-from transis.net.interfaces import choose_interface
+from transis.net.interfaces import Interface, choose_interface
 from transis.net.keys import read_key
-from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, require_key, timing_for
+from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
 from transis.net.transport import GROUP, Group
 from transis.stack.sessions import SessionPolicy
 
@@ -50,6 +50,11 @@ class NodeSettings:
     info: bytes = b""
     trace: str = ""
     policy: SessionPolicy = DEFAULT_POLICY
+    engine: str = "totem"
+    order: str = "all-ack"
+    mode: str = "evs"
+    pulse: Pulse | None = None
+    """None: that of the profile, or of `auto` where the profile is a Timing."""
 
     def opening(self) -> Opening:
         """What this means here. Raises ConfigError for the first argument that would not work."""
@@ -69,9 +74,18 @@ class NodeSettings:
             info=self.info,
             quorum=self.quorum,
             plaintext=self.key is None,
+            engine=self.engine,
+            order=self.order,
+            mode=self.mode,
+            pulse=self._pulse(interface),
         ).validated()
         group = group_for(interface, self.group)
         return Opening(config, interface, Path(self.state), self.transport, group, self.port, self.seeds, self.key)
+
+    def _pulse(self, interface: Interface) -> Pulse:
+        if self.pulse is not None:
+            return self.pulse
+        return pulse_for(self.profile if isinstance(self.profile, str) else "auto", interface)
 
 
 class NodeArguments(TypedDict, total=False):
@@ -92,6 +106,10 @@ class NodeArguments(TypedDict, total=False):
     info: bytes
     trace: str | Path | None
     policy: SessionPolicy
+    engine: str
+    order: str
+    mode: str
+    pulse: Pulse | None
     run: str
 
 

@@ -17,7 +17,7 @@ from transis.model.contract import Accepted, Configure, Delivered, Originated, P
 from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
-from transis.trace.events import History, NodeTrace
+from transis.trace.events import History, NodeTrace, is_ordered
 from transis.trace.recorder import Recorder
 
 RING_STEP: Final = 4
@@ -26,11 +26,14 @@ RING_STEP: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """One entry of a ring's order: a run of messages that share a datagram."""
+    """One entry of a ring's order: a run of messages that share a datagram. `causes`, where they are needed, are the positions of
+    what its sender had sent or delivered before."""
 
     sender: NodeId
     ids: RunIds
     seq: int
+    timestamp: int
+    causes: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -73,9 +76,12 @@ class Actor:
 class AbstractWorld:
     """Draws one good history."""
 
+    engine = "totem"
+
     def __init__(self, seed: int, names: str = "abcde") -> None:
         self.rng = Random(f"{seed}:abstract")
         self.now = 0
+        self.ordered = frozenset(service for service in Service if is_ordered(service, self.engine))
         self.live: dict[str, Actor] = {}
         self.lives: list[Actor] = []
         self.incarnation = dict.fromkeys(names, 0)
@@ -103,7 +109,7 @@ class AbstractWorld:
             self._deliver_some(actor, limit=1 << 30)
 
     def history(self, closed: bool) -> History:
-        return History([NodeTrace(actor.id, actor.recorder.events) for actor in self.lives], closed)
+        return History([NodeTrace(actor.id, actor.recorder.events) for actor in self.lives], closed, engine=self.engine)
 
     # Traffic.
 
@@ -140,12 +146,16 @@ class AbstractWorld:
         ring = actor.ring
         assert ring is not None
         ids = actor.queue.pop(0)
-        datagram = Datagram(actor.id, ids, len(ring.log) + 1)
+        datagram = Datagram(actor.id, ids, len(ring.log) + 1, self._tick(), self._causes(actor))
         ring.log.append(datagram)
-        actor.recorder.observe(self._tick(), Originated(ids, ring.view, Place(datagram.seq, 0), self.now))
+        actor.recorder.observe(self.now, Originated(ids, ring.view, Place(datagram.seq, 0), datagram.timestamp))
         self._take(actor, {datagram.seq - 1})
         if ids.service is Service.BASIC:
             self._deliver_early(ring, datagram)
+
+    def _causes(self, actor: Actor) -> frozenset[int]:
+        """Here one order holds for all messages, so that it says what comes before what."""
+        return frozenset()
 
     def _deliver_early(self, ring: RingLog, datagram: Datagram) -> None:
         for name in sorted(self.live):
@@ -201,7 +211,7 @@ class AbstractWorld:
             assert actor.ring is not None
             run = Delivered(
                 ProcessId(datagram.sender, process), address, service, first + offset, [b""] * size, actor.ring.view, phase,
-                Place(datagram.seq, offset), early, self.now, self.now,
+                Place(datagram.seq, offset), early, self.now, datagram.timestamp, service in self.ordered,
             )  # fmt: skip
             actor.recorder.observe(self._tick(), run)
 

@@ -12,23 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType, FunctionType
-from typing import Final, NamedTuple
+from typing import Final
 
 from transis.model.errors import UsageError
-
-
-class Change(NamedTuple):
-    """`module` by its name within the package: the stack has loaded it, and the simulator has no business importing it."""
-
-    module: str
-    old: str
-    new: str
-
-
-class Defect(NamedTuple):
-    why: str
-    changes: tuple[Change, ...]
-
+from transis.sim.defect import Change, Defect
+from transis.sim.lansis_defects import LANSIS_DEFECTS
 
 GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "requests_of_the_lost": Defect(
@@ -66,7 +54,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
 }
 """Of the groups: only nodes that have them can go wrong this way."""
 
-DEFECTS: Final[dict[str, Defect]] = {
+TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "safe_one_rotation_early": Defect(
         "a safe message is delivered after one rotation with aru above it instead of two (TOCS95 4.3)",
         (Change("totem.visit", "min(ring.last_aru_sent, token.aru)", "token.aru"),),
@@ -124,9 +112,17 @@ DEFECTS: Final[dict[str, Defect]] = {
         (
             Change("stack.node", "            self._assembler.reset()\n", ""),
             Change("totem.recovery", "if core.outbox.restart():", "if False:"),
+            Change("lansis.install", "if core.outbox.restart():", "if False:"),
         ),
     ),
-} | GROUP_DEFECTS
+}
+
+DEFECTS: Final = TOTEM_DEFECTS | LANSIS_DEFECTS | GROUP_DEFECTS
+
+
+def defects_of(engine: str) -> dict[str, Defect]:
+    """The defects that an engine can have."""
+    return {name: defect for name, defect in DEFECTS.items() if engine in defect.engines}
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
+from transis.sim.promises import history_of
 from transis.sim.run import build_world
 from transis.sim.sniff import KINDS, Caught, Filter, Tally
 from transis.stack.node import Node
-from transis.trace.events import Conf, Delivery, History, NodeTrace
+from transis.trace.events import Conf, Delivery, History
 
 ALWAYS: Final = 1 << 62
 
@@ -146,7 +147,7 @@ class Cluster:
 
     def history(self) -> History:
         """What was recorded so far; closed if the cluster is at rest."""
-        return History([NodeTrace(life.id, life.recorder.events) for life in self.lives()], closed=not unrest(self.world))
+        return history_of(self.plan, self.lives(), closed=not unrest(self.world))
 
     def check(self) -> Report:
         return check(self.history())

@@ -32,6 +32,7 @@ from transis.sim.faults import (
     Slow,
     Weather,
 )
+from transis.sim.paces import gathering_us
 from transis.sim.streams import Stream
 
 EPISODES_MAX: Final = 7
@@ -42,7 +43,21 @@ THEMED_PERMILLE: Final = 350
 
 THEMES: Final = ("cascade", "cascade", "cascade", "promise", "promise", "promise", "storm", "crash", "partition")
 
-AMBUSH_MOMENTS: Final = ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist", "Received")
+THEMES_OF_ONE: Final = ("downpour", "downpour", "crash", "crash together")
+"""The same where living nodes must not lose each other."""
+
+AMBUSH_MOMENTS: Final = {
+    "totem": ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist", "Received"),
+    "lansis": ("Faults", "Stage 1", "Stage 2", "Flush", "Flush", "Flush", "Operational", "Flushed"),
+}
+
+CASCADE_MOMENTS: Final = {
+    "totem": ("Operational", "Operational", "Recovery", "Recovery", "Commit"),
+    "lansis": ("Operational", "Operational", "Flush", "Flushed", "Faults"),
+}
+
+PROMISED: Final = {"totem": "Received", "lansis": "Flushed"}
+"""The moment from which others may rely on what a node has of an old view."""
 
 
 @dataclass(slots=True)
@@ -61,12 +76,16 @@ class Draft:
     def timing(self) -> Timing:
         return self.config.timing
 
+    @property
+    def detection_us(self) -> int:
+        return self.config.detection_us
+
     def moment(self) -> int:
         return self.sequel_us or self.stream.between(self.safety_us // 20, self.safety_us)
 
     def while_us(self) -> int:
-        """How long an episode lasts: from much shorter than a token loss to many of them."""
-        return self.stream.stretched(max(1, self.timing.token_loss_us // 16), 16 * self.timing.token_loss_us)
+        """How long an episode lasts: from much shorter than a failure goes unnoticed to much longer."""
+        return self.stream.stretched(max(1, self.detection_us // 16), 16 * self.detection_us)
 
     def name(self) -> str:
         return self.stream.pick(self.names)
@@ -76,7 +95,7 @@ class Draft:
 
     def add_perhaps_in_ambush(self, time_us: int, watched: str, fault: Fault) -> None:
         if self.stream.chance(400):
-            fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS), fault, self.some_hops_us())
+            fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS[self.config.engine]), fault, self.some_hops_us())
         self.add(time_us, fault)
 
     def components(self) -> tuple[tuple[str, ...], ...]:
@@ -92,19 +111,21 @@ class Draft:
         return self.stream.pick((0, self.stream.between(0, 6 * len(self.names) * self.timing.hop_us)))
 
 
-def draw_schedule(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool) -> Schedule:
+def draw_schedule(
+    stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
+) -> Schedule:
     """A medley of kinds at any time, or one after another the episodes in which a ring must be whole to be broken well."""
     draft = Draft(stream, names, config, safety_us, [])
     if stream.chance(THEMED_PERMILLE):
-        _one_after_another(draft)
+        _one_after_another(draft, THEMES if partitions else THEMES_OF_ONE)
     else:
-        _medley(draft, sealed)
+        _medley(draft, sealed, KINDS if partitions else KINDS_OF_ONE)
     return tuple(sorted(draft.faults, key=lambda entry: entry[0]))
 
 
-def _medley(draft: Draft, sealed: bool) -> None:
+def _medley(draft: Draft, sealed: bool, kinds: tuple[tuple[str, int], ...]) -> None:
     stream = draft.stream
-    for kind, on_permille in KINDS:
+    for kind, on_permille in kinds:
         episodes = stream.between(1, EPISODES_MAX)
         if not stream.chance(on_permille) or (kind in NEED_A_SEAL and not sealed):
             continue
@@ -112,13 +133,12 @@ def _medley(draft: Draft, sealed: bool) -> None:
             EPISODES[kind](draft)
 
 
-def _one_after_another(draft: Draft) -> None:
+def _one_after_another(draft: Draft, themes: tuple[str, ...]) -> None:
     """Between two episodes the ring comes together again."""
-    timing = draft.timing
-    pause = timing.beacon_us + timing.gather_min_us + 4 * timing.token_loss_us
+    pause = draft.timing.beacon_us + gathering_us(draft.config) + 4 * draft.detection_us
     draft.sequel_us = pause
     while draft.sequel_us < draft.safety_us:
-        EPISODES[draft.stream.pick(THEMES)](draft)
+        EPISODES[draft.stream.pick(themes)](draft)
         last = max((time for time, _ in draft.faults), default=0)
         draft.sequel_us = max(draft.sequel_us, last) + pause
 
@@ -141,7 +161,7 @@ def _crash_loop(draft: Draft) -> None:
         draft.add(time, Crash(name, draft.stream.pick((0, 0, 1, 2))))
         time += draft.stream.stretched(500, 20 * MS)
         draft.add(time, Restart(name))
-        time += draft.stream.stretched(1 * MS, 4 * (draft.timing.gather_min_us + draft.timing.token_loss_us))
+        time += draft.stream.stretched(1 * MS, 4 * (gathering_us(draft.config) + draft.detection_us))
 
 
 def _crash_together(draft: Draft) -> None:
@@ -150,7 +170,7 @@ def _crash_together(draft: Draft) -> None:
         return
     time = draft.moment()
     for name in draft.stream.some(draft.names, draft.stream.between(2, max(2, len(draft.names) // 2))):
-        draft.add(time + draft.stream.between(0, draft.timing.token_loss_us // 8), Crash(name))
+        draft.add(time + draft.stream.between(0, draft.detection_us // 8), Crash(name))
         draft.add(time + draft.while_us(), Restart(name))
 
 
@@ -176,7 +196,7 @@ def _storm(draft: Draft) -> None:
     time = draft.moment()
     _floods(draft, time, draft.names)
     draft.add(time, stream.pick((Weather("loss", stream.between(100, 600)), Cut("*", draft.name(), Port.DATA))))
-    blow = time + stream.stretched(max(1, draft.timing.token_loss_us // 32), draft.timing.token_loss_us)
+    blow = time + stream.stretched(max(1, draft.detection_us // 32), draft.detection_us)
     for _ in range(stream.between(1, 3)):
         fault = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(draft.name())))
         draft.add(blow, fault)
@@ -185,6 +205,20 @@ def _storm(draft: Draft) -> None:
         blow += draft.while_us() // 4
     draft.add(blow, Weather("loss", 0))
     draft.add(blow + draft.while_us(), Heal())
+
+
+def _downpour(draft: Draft) -> None:
+    """A storm in which nobody is cut off: messages on their way, some of them lost, and then nodes die."""
+    stream = draft.stream
+    time = draft.moment()
+    _floods(draft, time, draft.names)
+    draft.add(time, Weather("loss", stream.between(50, 300)))
+    blow = time + stream.stretched(max(1, draft.detection_us // 32), draft.detection_us)
+    for name in stream.some(draft.names, stream.between(1, max(1, len(draft.names) // 2))):
+        draft.add_perhaps_in_ambush(blow, name, Crash(name))
+        draft.add(blow + draft.while_us(), Restart(name))
+        blow += draft.while_us() // 4
+    draft.add(blow, Weather("loss", 0))
 
 
 def _cascade(draft: Draft) -> None:
@@ -204,15 +238,15 @@ def _cascade(draft: Draft) -> None:
         for target in rest:
             draft.add(time, Cut(source, target, Port.DATA))
     _floods(draft, time, names)
-    time += stream.stretched(max(1, draft.timing.token_loss_us // 16), draft.timing.token_loss_us)
+    time += stream.stretched(max(1, draft.detection_us // 16), draft.detection_us)
     draft.add(time, Partition((tuple(rest), tuple(gone))))
     while len(rest) > 1:
         watched = stream.pick(rest)
         cut = stream.between(1, len(rest) - 1)
         apart = (tuple(rest[:cut]), tuple(rest[cut:]))
-        moment = stream.pick(("Operational", "Operational", "Recovery", "Recovery", "Commit"))
+        moment = stream.pick(CASCADE_MOMENTS[draft.config.engine])
         draft.add(time, Ambush(watched, moment, Partition((*apart, tuple(gone))), draft.some_hops_us()))
-        time += stream.stretched(max(1, draft.timing.token_loss_us // 4), 2 * draft.timing.token_loss_us)
+        time += stream.stretched(max(1, draft.detection_us // 4), 2 * draft.detection_us)
         gone, rest = gone + rest[cut:], rest[:cut]
     draft.add(time + draft.while_us(), Heal())
 
@@ -233,13 +267,13 @@ def _promise(draft: Draft) -> None:
     size = draft.config.datagram // 2
     draft.add(time, Send(lost, Service.AGREED, stream.between(1, 4), size))
     draft.add(time + draft.some_hops_us(), Send(gone, Service.SAFE, stream.between(1, 8), size))
-    time += stream.stretched(max(1, draft.timing.token_loss_us // 16), draft.timing.token_loss_us // 2)
+    time += stream.stretched(max(1, draft.detection_us // 16), draft.detection_us // 2)
     first, last = stream.pick(rest), stream.pick(rest)
     others = tuple(name for name in rest if name != last)
-    draft.add(time, Ambush(first, "Received", Partition(((gone,), tuple(rest), (lost,)))))
+    draft.add(time, Ambush(first, PROMISED[draft.config.engine], Partition(((gone,), tuple(rest), (lost,)))))
     draft.add(time, Ambush(last, "Operational", Partition(((gone,), (last,), others, (lost,)))))
     draft.add(time, Partition(((gone, *rest), (lost,))))
-    draft.add(time + 12 * draft.timing.token_loss_us, Heal())
+    draft.add(time + 12 * draft.detection_us, Heal())
 
 
 def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
@@ -249,7 +283,7 @@ def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
         size = stream.pick((50, draft.config.datagram // 2, 2 * draft.config.datagram, 8 * draft.config.datagram))
         count = stream.stretched(1, 40) if size < draft.config.datagram else stream.between(1, 6)
         service = stream.pick((Service.AGREED, Service.SAFE, Service.SAFE))
-        draft.add(time + stream.between(0, draft.timing.token_loss_us // 4), Send(name, service, count, size))
+        draft.add(time + stream.between(0, draft.detection_us // 4), Send(name, service, count, size))
 
 
 def _cut(draft: Draft) -> None:
@@ -322,6 +356,7 @@ EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
     "pause": _pause,
     "partition": _partition,
     "storm": _storm,
+    "downpour": _downpour,
     "cascade": _cascade,
     "promise": _promise,
     "cut": _cut,
@@ -347,6 +382,13 @@ KINDS: Final = (
     ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80), ("lost directory", 80),
 )  # fmt: skip
 """How often each kind is on at all, in permille of runs; the rare ones end a node's life for good."""
+
+KINDS_OF_ONE: Final = (
+    ("crash", 800), ("crash loop", 200), ("crash together", 300), ("downpour", 500), ("loss", 400), ("steady loss", 150),
+    ("burst", 200), ("duplicate", 250), ("reorder", 250), ("corrupt", 500), ("junk", 150), ("replay", 200),
+    ("leave", 200), ("lost directory", 80),
+)  # fmt: skip
+"""The same without what keeps living nodes from hearing each other for long."""
 
 NEED_A_SEAL: Final = frozenset(("corrupt",))
 """Without a seal a damaged datagram is not told from a sound one (UDP's checksum would have stopped it)."""

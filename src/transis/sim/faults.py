@@ -19,9 +19,14 @@ from transis.sim.durations import format_duration, format_rate, parse_duration, 
 COPY_SUFFIX: Final = "+copy"
 """The host on which somebody starts a copy of another host's state directory."""
 
-MOMENTS: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist", "Received")
+MOMENTS_OF_TOTEM: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist", "Received")
 """When an ambush may strike: on entering a state, between a Persist and its completion, or just when a node has
 acknowledged everything of a recovery and its promise begins to bind (protocols 1.9)."""
+
+MOMENTS_OF_LANSIS: Final = ("Stage 1", "Stage 2", "Faults", "Flush", "Flushed")
+"""On entering a state, or just when a node has said that it has flushed a proposal, which others may install from now on."""
+
+MOMENTS: Final = MOMENTS_OF_TOTEM + MOMENTS_OF_LANSIS
 
 SEND_SIZE: Final = 100
 """Bytes of a message when nobody cares."""
@@ -207,7 +212,7 @@ class Ambush(OfNode):
 
     def __str__(self) -> str:
         later = f"+{format_duration(self.later_us)}" if self.later_us else ""
-        return f"on {self.node} {self.moment}{later} {self.fault}"
+        return f"on {self.node} {self.moment.replace(' ', '_')}{later} {self.fault}"
 
 
 HARMLESS: Final = (Ambush, Send, Ask)
@@ -308,7 +313,7 @@ def _delay(rest: str) -> Fault:
 
 def _ambush(rest: str) -> Fault:
     node, when, line = rest.split(None, 2)
-    moment, _, later = when.partition("+")
+    moment, _, later = when.replace("_", " ").partition("+")
     if moment not in MOMENTS:
         raise ValueError(f"{moment!r} is no moment; known are {', '.join(MOMENTS)}")
     return Ambush(node, moment, parse(line), parse_duration(later) if later else 0)

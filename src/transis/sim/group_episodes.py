@@ -28,10 +28,10 @@ def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_
 
 
 def _strike(draft: Draft) -> None:
-    stream, timing = draft.stream, draft.timing
+    stream, detection_us = draft.stream, draft.detection_us
     time = draft.moment()
     draft.add(time, Partition(draft.components()))
-    time += stream.between(2, 8) * timing.token_loss_us
+    time += stream.between(2, 8) * detection_us
     draft.add(time, Heal())
     watched = draft.name()
     for name in stream.some(draft.names, stream.between(0, min(2, len(draft.names)))):
@@ -41,10 +41,10 @@ def _strike(draft: Draft) -> None:
     for fault in _losses(draft):
         draft.add(time, Ambush(watched, "Operational", fault))
     victim = draft.name()
-    later_us = stream.between(0, 3 * len(draft.names) * timing.hop_us)
+    later_us = stream.between(0, 3 * len(draft.names) * draft.timing.hop_us)
     blow = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(victim)))
     draft.add(time, Ambush(watched, "Operational", blow, later_us))
-    end = time + stream.between(4, 10) * timing.token_loss_us
+    end = time + stream.between(4, 10) * detection_us
     draft.add(end, Weather("loss", 0))
     draft.add(end, Heal())
     draft.add(end, Restart(victim))

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 SUBMISSIONS_MAX: Final = 64
 """Calls of applications that wait while their node is paused."""
 
+MOMENTS_TOLD: Final = {"received": "Received", "flushed": "Flushed"}
+"""Notes that name a moment for which an ambush may lie in wait."""
+
 HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
 """The order in which the driver empties its sockets."""
 
@@ -324,8 +327,8 @@ class Host:
         self._world.coverage.note(output)
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
-        elif output.what == "received":
-            self._world.moment(self, "Received")
+        elif output.what in MOMENTS_TOLD:
+            self._world.moment(self, MOMENTS_TOLD[output.what])
 
     def _installed(self, life: Life, output: GroupViewInstalled) -> None:
         self._recorded(life, output)

@@ -1,7 +1,9 @@
 """The liveness phase: faults end, and within a stated time one view of all live nodes stands and nothing is owed.
 
-The budget follows protocols W17: attempts (at most n + 2) times (token loss + consensus + four rotations), plus the
-backlog divided by the window, plus what a quarantine, a beacon and a sync may add.
+The budget follows protocols W17: attempts (at most n + 2) times what one takes, plus the backlog divided by the window, plus
+what a quarantine, a beacon and a sync may add. On the ring an attempt takes a token loss, a consensus and four rotations; on
+Lansis silence and its probes, the gathering of strangers, agreement twice (once for the statements, once for the flush) and
+some hops.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from transis.model.ids import NodeId, ProcessId
 from transis.sim.faults import COPY_SUFFIX
 from transis.sim.host import Host
 from transis.sim.life import Life
+from transis.sim.paces import agreement_us, gathering_us
 from transis.sim.plan import Plan
 from transis.sim.world import World
 
@@ -26,6 +29,13 @@ ROOMY_BYTES: Final = 8 << 20
 QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
 """A quarantine ends early when a peer's beacon shows that it hears all members again: some beacons of everybody. Who was
 condemned waits for the end of its sentence, at most quarantine_max_us."""
+
+
+ALIVE_SHARE: Final = 10
+"""So many members of a view of Lansis share what one member alone would say of its life; more say it less often."""
+
+AGREE_SHARE: Final = 32
+"""Every so many members Lansis waits once more for agreement."""
 
 
 def end_faults(world: World, plan: Plan) -> None:
@@ -47,8 +57,7 @@ def budget_us(world: World, plan: Plan) -> int:
     """How long it may take from the end of the faults to rest."""
     timing = plan.config.timing
     nodes = len(plan.names)
-    rotation = rotation_us(plan) + timing.retransmission_pace_us
-    attempt = timing.token_loss_us + timing.consensus_us + timing.gather_min_us + 4 * rotation
+    attempt, round_us = _paces_us(plan)
     backlog = sum(life.owed for life in judged(world)) * _datagrams_per_message(plan) // plan.config.window.window
     once = (
         QUARANTINE_ALLOWANCE_US
@@ -58,13 +67,28 @@ def budget_us(world: World, plan: Plan) -> int:
         + timing.leave_us
     )
     drift = 1 + plan.conditions.drift_ppm // 100_000
-    return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * rotation + once)
+    return drift * ((nodes + 2) * attempt + 4 * (backlog + 1) * round_us + once)
+
+
+def _paces_us(plan: Plan) -> tuple[int, int]:
+    """What one attempt to form a view takes at most, and one round in which a window of messages becomes everybody's."""
+    config, nodes = plan.config, len(plan.names)
+    forming = config.detection_us + gathering_us(config)
+    if config.engine == "totem":
+        rotation = rotation_us(plan) + config.timing.retransmission_pace_us
+        return forming + agreement_us(config) + 4 * rotation, rotation
+    agreements = 2 * agreement_us(config) * (1 + nodes // AGREE_SHARE)
+    return forming + agreements + 8 * hop_us(plan), hop_us(plan) + config.pulse.alive_us * max(1, nodes // ALIVE_SHARE)
 
 
 def rotation_us(plan: Plan) -> int:
-    """What one rotation of the token takes at most, without faults."""
+    """What it takes at most, without faults, until everybody in turn has been heard by the next: one rotation of a token."""
+    return len(plan.names) * hop_us(plan)
+
+
+def hop_us(plan: Plan) -> int:
     climate = plan.conditions.climate
-    return len(plan.names) * (max(climate.delay_us) + climate.jitter_us + 2 * plan.conditions.machine.turn_us)
+    return max(climate.delay_us) + climate.jitter_us + 2 * plan.conditions.machine.turn_us
 
 
 def _datagrams_per_message(plan: Plan) -> int:
@@ -83,7 +107,7 @@ def judged_hosts(world: World) -> list[Host]:
 def settle(world: World, plan: Plan, budget: int) -> int | None:
     """Run until the cluster is at rest and stays so for a while; how long it took, or None if it did not."""
     started = world.now
-    slice_us = max(1 * MS, plan.config.timing.token_loss_us // 2)
+    slice_us = max(1 * MS, plan.config.detection_us // 2)
     while world.now - started <= budget:
         world.run(world.now + slice_us)
         if not unrest(world):

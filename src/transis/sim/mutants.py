@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from transis.sim.mutants_of_causal import CAUSAL
 from transis.sim.mutants_of_group_views import GROUP_VIEWS
 from transis.sim.mutants_of_handing import HANDING
 from transis.sim.mutants_of_messages import MESSAGES
 from transis.sim.mutants_of_views import VIEWS
 from transis.sim.mutation import Mutant
 
-__all__ = ["GROUP_MUTANTS", "MUTANTS", "Mutant"]
+__all__ = ["CAUSAL_MUTANTS", "GROUP_MUTANTS", "MUTANTS", "Mutant"]
 
 MUTANTS: Final[tuple[Mutant, ...]] = (*MESSAGES.mutants, *VIEWS.mutants)
+
+CAUSAL_MUTANTS: Final[tuple[Mutant, ...]] = tuple(CAUSAL.mutants)
+"""Of histories in which causal messages are not in the total order."""
 
 GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (*HANDING.mutants, *GROUP_VIEWS.mutants)
 """Of histories that tell of client processes."""

@@ -12,10 +12,21 @@ from random import Random
 from typing import NamedTuple
 
 from transis.model.ids import NodeId, Place, ViewId
-from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers.index import Index, Life, Stay
-from transis.trace.events import ClientDelivery, Conf, Delivery, Event, Handed, History, NodeTrace, Refuse, Sent, Submit
+from transis.trace.events import (
+    ClientDelivery,
+    Conf,
+    Delivery,
+    Event,
+    Handed,
+    History,
+    NodeTrace,
+    Refuse,
+    Sent,
+    Submit,
+    is_ordered,
+)
 
 Properties = frozenset[str]
 
@@ -131,17 +142,17 @@ class Draft:
 
     def _renumber(self) -> None:
         for node, events in self.traces.items():
-            self.traces[node] = _renumbered(events)
+            self.traces[node] = _renumbered(events, self.original.engine)
 
 
-def _renumbered(events: list[Event]) -> list[Event]:
+def _renumbered(events: list[Event], engine: str) -> list[Event]:
     tpos = 0
     fresh: list[Event] = []
     moved: dict[int, list[int]] = {}
     for lseq, event in enumerate(events, start=1):
         if isinstance(event, Conf) and event.view.id.is_regular:
             tpos = 0
-        if isinstance(event, Delivery) and event.service is not Service.BASIC:
+        if isinstance(event, Delivery) and is_ordered(event.service, engine):
             fresh.append(event._replace(lseq=lseq, tpos=tpos))
             tpos += event.count
         elif isinstance(event, ClientDelivery):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from transis.model.config import Config
 from transis.sim.durations import format_duration, parse_duration
@@ -58,6 +58,24 @@ class ClientPlan:
     """The first so many names are those of which a primary configuration has a majority."""
 
 
+class Tried(NamedTuple):
+    """What a run tries: which engine, ordering how and promising what, and whether components may be cut off from each other."""
+
+    engine: str = "totem"
+    order: str = "all-ack"
+    mode: str = "evs"
+    partitions: bool = True
+
+    @property
+    def options(self) -> str:
+        """As the command line has them; what is usual is not said."""
+        order = f" --order {self.order}" if self.order != TOTEM.order else ""
+        mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
+        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}"
+
+
+TOTEM: Final = Tried()
+
 CONFIG: Final = Config(name="any")
 CONDITIONS: Final = Conditions()
 TRAFFIC: Final = Traffic()
@@ -86,6 +104,8 @@ class Plan:
     sealed: bool = False
     foreign: bool = False
     """A node of another cluster talks on the same network."""
+    one_component: bool = False
+    """Nothing in the schedule cuts living nodes off from each other: then ToTo promises one order."""
 
     def __post_init__(self) -> None:
         assert self.names, "a plan needs a node"
@@ -97,6 +117,10 @@ class Plan:
     @property
     def has_groups(self) -> bool:
         return self.clients.processes > 0
+
+    @property
+    def tried(self) -> Tried:
+        return Tried(self.config.engine, self.config.order, self.config.mode, not self.one_component)
 
 
 def plan_text(plan: Plan) -> str:

@@ -21,14 +21,15 @@ from transis.sim.group_coverage import counted
 from transis.sim.group_workload import GroupWorkload, everybody
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
-from transis.sim.plan import Plan, plan_text
+from transis.sim.plan import TOTEM, Plan, Tried, plan_text
+from transis.sim.promises import history_of, splits
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
 from transis.stack.grouped import GroupedNode
 from transis.stack.node import Node
 from transis.trace.digest import digest
-from transis.trace.events import History, NodeTrace
+from transis.trace.events import History
 
 AFTERMATH_PERMILLE = 100
 """Traffic goes on for a while after the faults end: so much more of the plan's messages, for a tenth of its time."""
@@ -63,20 +64,31 @@ class Outcome:
 
     @property
     def replay(self) -> str:
-        """The one line that replays this run, if its plan is the one that its seed draws."""
-        nodes = "" if len(self.plan.names) == len(draw(self.seed).names) else f" --nodes {len(self.plan.names)}"
-        groups = " --groups" if self.plan.has_groups else ""
-        return f"transis simulate --engine totem{groups}{nodes} --seed {self.seed}"
+        return replay_of(self.plan)
 
     def digest(self) -> str:
         """The canonical digest of the history: equal for equal runs, whatever the process or its hash seed."""
         return digest(self.history)
 
 
-def simulate(seed: int, plan: Plan | None = None, broken: str = "", nodes: int | None = None, groups: bool = False) -> Outcome:
+def replay_of(plan: Plan) -> str:
+    """The one line that replays a run, if its plan is the one that its seed draws."""
+    nodes = "" if len(plan.names) == len(draw(plan.seed, tried=plan.tried).names) else f" --nodes {len(plan.names)}"
+    groups = " --groups" if plan.has_groups else ""
+    return f"transis simulate {plan.tried.options}{groups}{nodes} --seed {plan.seed}"
+
+
+def simulate(
+    seed: int,
+    plan: Plan | None = None,
+    broken: str = "",
+    nodes: int | None = None,
+    groups: bool = False,
+    tried: Tried = TOTEM,
+) -> Outcome:
     """Run a seed's plan, with client processes if `groups`, or the plan given, and judge it. `broken` names a defect."""
     if plan is None:
-        plan = draw_groups(seed, nodes) if groups else draw(seed, nodes)
+        plan = draw_groups(seed, nodes, tried) if groups else draw(seed, nodes, tried)
     run = Run(plan)
     with broken_engine(broken):
         run.safety()
@@ -154,6 +166,8 @@ class Run:
         for life in world.lives.values():
             world.coverage.node(life.node.coverage)
         history = self._history()
+        if self._plan.one_component:
+            world.coverage.notes["parted without a partition"] += splits(history)
         world.coverage.groups.update(counted(history) if self._plan.has_groups else {})
         report = check(history)
         for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
@@ -200,8 +214,7 @@ class Run:
         """One trace per life, in order of ids; the foreign cluster's lives are not part of it."""
         hosts = {host.address for host in judged_hosts(self.world)}
         lives = sorted((life for life in self.world.lives.values() if life.host in hosts), key=lambda life: life.id)
-        traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
-        return History(traces, closed=not unrest(self.world))
+        return history_of(self._plan, lives, closed=not unrest(self.world))
 
 
 def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:

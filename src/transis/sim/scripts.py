@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from transis.model.config import profile
+from transis.model.config import profile, pulse_profile
 from transis.model.guarantees import HELD, PENDING
 from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import ALWAYS, Cluster, show_view
@@ -30,6 +30,9 @@ from transis.sim.reading import awaited, causes, delivering, endings, notes, pac
 from transis.sim.run import simulate
 
 SEPARATOR: Final = "----"
+
+SHORT: Final = {"engine": "config.engine", "order": "config.order", "mode": "config.mode"}
+"""Settings that a cluster may be given by a short name."""
 
 
 class Block(NamedTuple):
@@ -52,9 +55,9 @@ def _block(chunk: str) -> Block:
     return Block(prose, tuple(line for line in lines if not line.startswith("#")), expected.strip("\n"))
 
 
-def run_script(text: str) -> str:
-    """The script with every expected outcome replaced by what happened."""
-    player = Player()
+def run_script(text: str, engine: str = "totem") -> str:
+    """The script with every expected outcome replaced by what happened; on that engine, where a cluster names no other."""
+    player = Player(engine)
     return "\n\n".join(block._replace(expected=player.play(block)).text() for block in parse_script(text)) + "\n"
 
 
@@ -62,6 +65,7 @@ def run_script(text: str) -> str:
 class Player:
     """Runs blocks; the cluster lives from block to block."""
 
+    engine: str = "totem"
     cluster: Cluster | None = None
 
     def play(self, block: Block) -> str:
@@ -73,7 +77,7 @@ class Player:
     def _command(self, line: str) -> str:
         verb, _, rest = line.partition(" ")
         if verb == "cluster":
-            self.cluster = _cluster(rest.split())
+            self.cluster = _cluster(rest.split(), self.engine)
             return ""
         if self.cluster is None:
             raise ValueError(f"{line!r}: a script starts with a cluster")
@@ -84,19 +88,19 @@ class Player:
         return ""
 
 
-def _cluster(words: list[str]) -> Cluster:
-    """cluster a b c later=c seed=7 profile=wan config.window.window=10"""
+def _cluster(words: list[str], engine: str) -> Cluster:
+    """cluster a b c later=c seed=7 engine=lansis profile=wan config.window.window=10"""
     names = tuple(word for word in words if "=" not in word)
-    plan = replace(Plan(0, names), stagger_us=0)
+    plan = with_setting(replace(Plan(0, names), stagger_us=0), "config.engine", engine)
     later: list[str] = []
     for word in words:
         setting, equals, value = word.partition("=")
         if setting == "later":
             later = value.split(",")
         elif setting == "profile":
-            plan = replace(plan, config=replace(plan.config, timing=profile(value)))
+            plan = replace(plan, config=replace(plan.config, timing=profile(value), pulse=pulse_profile(value)))
         elif equals:
-            plan = with_setting(plan, setting, value.replace(",", " "))
+            plan = with_setting(plan, SHORT.get(setting, setting), value.replace(",", " "))
     return Cluster(plan, later)
 
 
@@ -114,9 +118,9 @@ def _start(cluster: Cluster, words: list[str]) -> str:
 
 
 def _until(cluster: Cluster, words: list[str]) -> str:
-    """until b Recovery, until b R8, until b delivers a3"""
-    name, what = words[0], words[-1]
-    reached = delivering(cluster, name, what) if "delivers" in words else awaited(cluster, name, what)
+    """until b Recovery, until b Stage 2, until b R8, until b delivers a3"""
+    name, what = words[0], " ".join(words[1:]).removeprefix("delivers ")
+    reached = delivering(cluster, name, what) if words[1] == "delivers" else awaited(cluster, name, what)
     return "" if cluster.until(reached) else f"{name} never came to {what}"
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from transis.model.contract import Port
 from transis.sim.network import Fate
+from transis.wire.alive import KIND_ALIVE
 from transis.wire.control import (
     KIND_BEACON,
     KIND_COMMIT,
@@ -22,11 +23,16 @@ from transis.wire.control import (
     decode_control,
 )
 from transis.wire.envelope import ENVELOPE_SIZE, FLAG_SEALED
-from transis.wire.header import KIND_DATA
+from transis.wire.header import DATA_HEADER_SIZE, KIND_DATA, LAST_OFFSET
+from transis.wire.items import AcksAt, read_item
+from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
+from transis.wire.lansis_packets import Query
 from transis.wire.parts import KIND_PART
 from transis.wire.token import KIND_TOKEN
 
 _FLAGS_AT: Final = 3
+_ALONE: Final = b"\0\0\1"
+"""Index 0 of its burst, and marked as the last."""
 
 NAMES: Final = {
     KIND_DATA: "data",
@@ -38,10 +44,17 @@ NAMES: Final = {
     KIND_PROBE: "probe",
     KIND_PROBE_ANSWER: "answer",
     KIND_PART: "part",
+    KIND_ALIVE: "alive",
+    KIND_ATTEMPT: "aj",
+    KIND_JOINING: "ljoin",
+    KIND_FAULTS: "fa",
+    KIND_FLUSHED: "flushed",
+    KIND_QUERY: "query",
 }
 
-KINDS: Final = (*NAMES.values(), "commit1", "commit2", "any")
-"""What a filter may look for; commit1 and commit2 are the rotations of a commit token."""
+KINDS: Final = (*NAMES.values(), "commit1", "commit2", "reply", "ack", "any")
+"""What a filter may look for; commit1 and commit2 are the rotations of a commit token, reply the answer to a query, and ack is a
+burst of Lansis that carries nothing but acknowledgements."""
 
 
 def kinds_of(datagram: bytes) -> tuple[str, ...]:
@@ -50,12 +63,23 @@ def kinds_of(datagram: bytes) -> tuple[str, ...]:
         return ("any",)
     if datagram[_FLAGS_AT] & FLAG_SEALED:
         return ("any", "sealed")
-    name = NAMES.get(datagram[ENVELOPE_SIZE], "unknown")
-    if name == "commit":
-        packet = decode_control(datagram[ENVELOPE_SIZE:])
-        if isinstance(packet, Commit):
-            return ("any", name, f"commit{packet.rotation}")
-    return ("any", name)
+    body = datagram[ENVELOPE_SIZE:]
+    name = NAMES.get(body[0], "unknown")
+    match decode_control(body) if name in ("commit", "query") else None:
+        case Commit(rotation=rotation):
+            return ("any", name, f"commit{rotation}")
+        case Query(is_reply=True):
+            return ("any", "reply")
+        case _:
+            return ("any", name, *(("ack",) if name == "data" and _only_acks(body) else ()))
+
+
+def _only_acks(body: bytes) -> bool:
+    """The first datagram of a burst, and the last, and in it one item."""
+    if len(body) <= DATA_HEADER_SIZE or body[LAST_OFFSET - 2 : LAST_OFFSET + 1] != _ALONE:
+        return False
+    found = read_item(body, DATA_HEADER_SIZE)
+    return isinstance(found, AcksAt) and found.end == len(body)
 
 
 class Caught(NamedTuple):

@@ -4,6 +4,7 @@
    is on strikes in episodes, and an episode has an end.
 2. Tiny datagrams, windows and queues make fragments, full windows and refusals common and cheap.
 3. Timers are scaled to the drawn delays, so that a run is as long as it needs to be in rotations, not in seconds.
+4. Each engine has streams of its own: what one draws never changes what another does.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.model.config import MS, SECOND, Config, Timing, Window
+from transis.model.config import MS, SECOND, Config, Pulse, Timing, Window
 from transis.model.contract import Port
 from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.sim.episodes import draw_schedule
 from transis.sim.faults import Heal, Partition, Schedule
 from transis.sim.group_episodes import draw_strikes
 from transis.sim.host import Machine
+from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import Climate
-from transis.sim.plan import ClientPlan, Plan, Traffic
+from transis.sim.paces import agreement_us
+from transis.sim.plan import TOTEM, ClientPlan, Plan, Traffic, Tried
 from transis.sim.streams import Stream, Streams
 from transis.sim.world import Conditions
 
@@ -29,6 +32,9 @@ SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)
 TURNS_MAX: Final = 18_000
 """The event budget of the safety phase."""
 
+TURNS_MAX_OF_LANSIS: Final = (26_000, 45_000)
+"""The same, of up to seven nodes and of more: a turn is cheaper than on the ring, and there are more of them."""
+
 
 MANY: Final = 50
 """No seed draws more nodes by itself."""
@@ -36,15 +42,22 @@ MANY: Final = 50
 TURNS_MAX_OF_MANY: Final = 1_000_000
 
 
-def draw(seed: int, nodes: int | None = None) -> Plan:
+SERVICES: Final = {
+    "totem": ((1, 1, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 3, 1), (0, 1, 1, 4), (4, 1, 1, 1)),
+    "lansis": ((1, 2, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 3, 3, 1), (0, 2, 1, 4), (4, 3, 1, 1), (0, 1, 0, 0)),
+}
+"""Weights of basic, causal, agreed, safe. On the ring causal messages are agreed ones; on Lansis their order is their own."""
+
+
+def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
     """The plan of a seed; `nodes` overrides how many."""
     streams = Streams(seed)
-    stream = streams["swarm"]
+    stream = streams[_concern("swarm", tried)]
     drawn = _node_count(stream)
     names = node_names(drawn if nodes is None else nodes)
     conditions = _conditions(stream, len(names))
-    config = _config(stream, len(names), conditions)
-    safety_us = _safety_us(stream, len(names), config.timing)
+    config = _config(stream, len(names), conditions, tried)
+    safety_us = _safety_us(stream, len(names), config)
     sealed = stream.chance(50)
     return Plan(
         seed=seed,
@@ -52,20 +65,25 @@ def draw(seed: int, nodes: int | None = None) -> Plan:
         config=config,
         conditions=conditions,
         traffic=_traffic(stream, len(names), config, safety_us),
-        schedule=draw_schedule(streams["faults"], names, config, safety_us, sealed),
+        schedule=draw_schedule(streams[_concern("faults", tried)], names, config, safety_us, sealed, tried.partitions),
         safety_us=safety_us,
-        turns_max=TURNS_MAX,
+        turns_max=_turns_max(len(names), tried),
         stagger_us=stream.pick((0, 10 * MS, 100 * MS)),
         revive=stream.chance(700),
         rivalry=len(names) <= 7 and config.window.window <= 30 and stream.chance(250),
         sealed=sealed,
         foreign=stream.chance(50),
+        one_component=not tried.partitions,
     )
 
 
-def draw_groups(seed: int, nodes: int | None = None) -> Plan:
+def _concern(what: str, tried: Tried) -> str:
+    return what if tried.engine == "totem" else f"{what} {tried.engine}"
+
+
+def draw_groups(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
     """The plan of a seed with client processes: the same cluster, traffic and faults, and more that strike at exchanges."""
-    plan = draw(seed, nodes)
+    plan = draw(seed, nodes, tried)
     streams = Streams(seed)
     stream = streams["crowd"]
     small = len(plan.names) <= 7
@@ -83,6 +101,8 @@ def draw_groups(seed: int, nodes: int | None = None) -> Plan:
     )
     if len(plan.names) > MANY:
         return replace(_for_many(plan), clients=clients)
+    if plan.one_component:
+        return replace(plan, clients=clients)
     strikes = draw_strikes(streams["exchanges"], plan.names, plan.config, plan.safety_us)
     schedule = tuple(sorted(plan.schedule + strikes, key=lambda entry: entry[0]))
     return replace(plan, clients=clients, schedule=schedule)
@@ -92,7 +112,8 @@ def _for_many(plan: Plan) -> Plan:
     """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a partition must do."""
     timing = replace(plan.config.timing, join_coalesce_us=plan.config.timing.join_us, gather_min_us=50 * MS)
     halves = (plan.names[::2], plan.names[1::2])
-    schedule: Schedule = ((plan.safety_us // 2, Partition(halves)), (plan.safety_us * 3 // 4, Heal()))
+    parted: Schedule = ((plan.safety_us // 2, Partition(halves)), (plan.safety_us * 3 // 4, Heal()))
+    schedule = () if plan.one_component else parted
     return replace(plan, config=replace(plan.config, timing=timing), schedule=schedule, turns_max=TURNS_MAX_OF_MANY)
 
 
@@ -131,11 +152,37 @@ def _hop_us(conditions: Conditions) -> int:
     return climate.delay_us[Port.TOKEN] + climate.jitter_us + 2 * conditions.machine.turn_us
 
 
-def _config(stream: Stream, nodes: int, conditions: Conditions) -> Config:
+def _config(stream: Stream, nodes: int, conditions: Conditions, tried: Tried) -> Config:
     window = _window(stream)
     datagram = stream.pick((DATAGRAM_MIN, DATAGRAM_MIN, 700, 1_400))
     timing = _timing(stream, nodes, _hop_us(conditions))
-    return Config(name="any", datagram=datagram, timing=timing, window=window).validated()
+    config = Config(name="any", datagram=datagram, timing=timing, window=window)
+    if tried.engine != "totem":
+        pulse = _pulse(stream, nodes, _hop_us(conditions))
+        config = replace(config, engine=tried.engine, order=tried.order, mode=tried.mode, pulse=pulse)
+    return config.validated()
+
+
+def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
+    """Scaled to what a packet takes; words about ordered messages are now and then so late that others wait for them. Everybody
+    hears everybody's, so many members say that they live less often, or a run would consist of little else."""
+    crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
+    alive = stream.between(4, 10) * hop_us * crowd // share
+    silence = stream.between(4, 8) * alive * share
+    ack_lag = stream.between(2, 4) * silence
+    alpha = stream.pick((2 * hop_us, silence, 50 * MS))
+    return Pulse(
+        alive_us=alive,
+        prompt_us=stream.pick((max(1, hop_us // 4), hop_us, 4 * hop_us)) * crowd,
+        nack_us=stream.between(hop_us, 2 * hop_us),
+        silence_us=silence,
+        probe_us=2 * hop_us,
+        ack_lag_us=ack_lag,
+        alpha_us=alpha,
+        repeat_us=min(max(2 * MS, 2 * hop_us), (alpha + ack_lag) // 3),
+        coalesce_us=stream.pick((500, 2 * MS)),
+        agree_us=alpha + ack_lag,
+    )
 
 
 def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
@@ -174,10 +221,19 @@ def _window(stream: Stream) -> Window:
     )
 
 
-def _safety_us(stream: Stream, nodes: int, timing: Timing) -> int:
-    """So many token losses long, because faults are paced by them."""
+def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
+    """So many failures long, because faults are paced by how long one goes unnoticed; on Lansis, where everybody is heard by all
+    others, no longer than the turns that this takes, or most faults would come after the end."""
     losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
-    return min(10 * SECOND, losses * (timing.token_loss_us + timing.consensus_us) // 2)
+    wanted = min(10 * SECOND, losses * (config.detection_us + agreement_us(config)) // 2)
+    if config.engine == "totem":
+        return wanted
+    alive_us = config.pulse.alive_us * max(1, nodes // ALIVE_SHARE)
+    return min(wanted, TURNS_MAX_OF_LANSIS[nodes > 7] * alive_us * 2 // (3 * nodes * nodes))
+
+
+def _turns_max(nodes: int, tried: Tried) -> int:
+    return TURNS_MAX if tried.engine == "totem" else TURNS_MAX_OF_LANSIS[nodes > 7]
 
 
 def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traffic:
@@ -188,7 +244,7 @@ def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traf
         messages=messages,
         interval_us=interval,
         batch=batch,
-        services=stream.pick(((1, 1, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 3, 1), (0, 1, 1, 4), (4, 1, 1, 1))),
+        services=stream.pick(SERVICES[config.engine]),
         size=stream.pick((20, 100, 400, config.datagram)),
         large=stream.pick((2, 4, 10)) * config.datagram,
         large_permille=stream.pick((0, 20, 200)),

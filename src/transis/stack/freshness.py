@@ -1,8 +1,8 @@
-"""What was said before is not said again: old Joins and Beacons in a sealed cluster, kept and sent by somebody without the key.
+"""What was said before is not said again: old announcements in a sealed cluster, kept and sent by somebody without the key.
 
 Every envelope of a transmitter has a higher counter than the one before, under its seal. So of each transmitter only news
 counts: a packet that is not newer than the newest is a duplicate, was overtaken, or is replayed, and all three are as good as
-lost. Without this a stranger could keep a cluster gathering for ever with what it once heard. A node that never heard a
+lost. Without this a stranger could keep a cluster busy for ever with what it once heard. A node that never heard a
 transmitter can be told each of its old packets once, in their order, and no more.
 """
 

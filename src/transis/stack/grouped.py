@@ -95,8 +95,8 @@ class GroupedNode:
     def deadline(self) -> int:
         return self._busy_since if self.is_busy else self._node.deadline()
 
-    def ring_deadline(self) -> int:
-        """When the ring wants to be woken, whatever the groups have to do: being later than that is what counts as a pause."""
+    def engine_deadline(self) -> int:
+        """When the engine wants to be woken, whatever the groups have to do: being later than that is what counts as a pause."""
         return self._node.deadline()
 
     @property

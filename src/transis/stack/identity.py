@@ -17,7 +17,7 @@ from typing import Final
 from transis.model.contract import NEVER
 from transis.model.ids import NodeId
 from transis.model.limits import KNOWN_NAMES_MAX
-from transis.wire.packets import Beacon, ControlPacket, Join, Probe, ProbeAnswer
+from transis.wire.packets import ControlPacket, Introducing, Probe, ProbeAnswer
 
 PROBES: Final = 3
 """How often the question is asked during gather_min: two may be lost."""
@@ -80,17 +80,15 @@ class Identity:
 
     def inspect(self, packet: ControlPacket) -> tuple[bool, ProbeAnswer | None]:
         """Whether the engine should see the packet, and what to answer, if anything."""
-        match packet:
-            case Probe():
-                return False, self._judge(packet.sender, probing=True)
-            case ProbeAnswer():
-                self._answered(packet)
-                return False, None
-            case Join() | Beacon():
-                answer = self._judge(packet.sender, probing=False)
-                return answer is None and packet.sender.name != self.me.name, answer
-            case _:
-                return True, None
+        if isinstance(packet, Probe):
+            return False, self._judge(packet.sender, probing=True)
+        if isinstance(packet, ProbeAnswer):
+            self._answered(packet)
+            return False, None
+        if isinstance(packet, Introducing):
+            answer = self._judge(packet.sender, probing=False)
+            return answer is None and packet.sender.name != self.me.name, answer
+        return True, None
 
     def _judge(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
         """What a packet of `sender` means for me, and what I must tell it."""

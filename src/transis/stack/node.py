@@ -6,7 +6,8 @@ The driver hands in what arrived and the time, and carries out `outputs()` in or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from transis.model.config import Config
 from transis.model.contract import (
@@ -30,14 +31,16 @@ from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, Us
 from transis.model.ids import NodeId, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
+from transis.ordering.engine import Packet
+from transis.stack.engines import engine_of, foreign_kinds
 from transis.stack.freshness import Freshness
 from transis.stack.identity import Identity, Stage
-from transis.totem.engine import Engine, Packet
+from transis.wire.alive import KIND_ALIVE, Alive, decode_alive
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.control import decode_control, encode_control
 from transis.wire.envelope import Opener, Sealer, counter_of, transmitter_tag
 from transis.wire.header import KIND_DATA
-from transis.wire.packets import Beacon, ControlPacket, Join, Probe
+from transis.wire.packets import Announcement, ControlPacket, Introducing
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler
@@ -64,7 +67,8 @@ class Node:
         ring_seq = _stored(stored, "ring_seq")
         self.id = NodeId(config.name, incarnation, boot)
         self._identity = Identity(self.id, config.address, config.timing.gather_min_us)
-        self._engine = Engine(self._config, self.id, ring_seq)
+        self._engine = engine_of(self._config, self.id, ring_seq)
+        self._foreign_kinds = foreign_kinds(config.engine)
         self._sealer = Sealer(config.cluster, self.id, key)
         self._opener = Opener(config.cluster, key)
         self._is_sealed = key is not None
@@ -192,24 +196,31 @@ class Node:
         whole = self._parts.feed(transmitter, body)
         if whole is None:
             return None
-        packet = whole if isinstance(whole, Rejection) else _decode_whole(whole)
+        packet = whole if isinstance(whole, Rejection) else self._decode_whole(whole)
         if isinstance(packet, Rejection):
             self._reject(packet)
             return None
-        return packet if isinstance(packet, Token) else self._screen(transmitter, packet, counter)
+        return packet if isinstance(packet, Token | Alive) else self._screen(transmitter, packet, counter)
+
+    def _decode_whole(self, whole: bytes) -> Token | Alive | ControlPacket | Rejection:
+        kind = whole[0] if whole else 0
+        if kind in self._foreign_kinds:
+            return Rejection("engine", f"a packet of kind {kind}: somebody in this cluster runs another engine")
+        decode = _DECODERS.get(kind, decode_control)
+        return decode(whole)
 
     def _screen(self, transmitter: bytes, packet: ControlPacket, counter: int) -> Packet | None:
         """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
-        if isinstance(packet, Join | Beacon | Probe) and transmitter_tag(packet.sender) != transmitter:
+        if isinstance(packet, Introducing) and transmitter_tag(packet.sender) != transmitter:
             self._reject(Rejection("sender", f"a packet that names {packet.sender} was sent by somebody else"))
             return None
-        if self._is_sealed and isinstance(packet, Join | Beacon) and not self._freshness.is_news(transmitter, counter):
+        if self._is_sealed and isinstance(packet, Announcement) and not self._freshness.is_news(transmitter, counter):
             self._reject(Rejection("replayed", f"a packet of {packet.sender} that is not newer than what it said before"))
             return None
         passes, answer = self._identity.inspect(packet)
         if answer is not None:
             self._transmit_control(answer)
-        return packet if passes else None  # type: ignore[return-value]
+        return packet if passes else None
 
     def _reject(self, rejection: Rejection) -> None:
         """Count junk; tell an operator of the first of each kind (another version, another cluster, a wrong key ...)."""
@@ -244,8 +255,9 @@ class Node:
                 to = output.to if isinstance(output.to, Audience) else self._engine.address_of(output.to)
                 self._out.append(Transmit(to, output.port, [self._sealer.seal(body) for body in output.datagrams]))
             case Deliver():
-                assert isinstance(output.burst, Burst)
-                self._out.extend(self._assembler.feed(output.burst, output.sender, output.view, output.phase, output.early))
+                burst, sender, view, phase, early, place_seq = output
+                assert isinstance(burst, Burst)
+                self._out.extend(self._assembler.feed(burst, sender, view, phase, early, place_seq))
             case Configure():
                 self._configure(output)
             case Stopped():
@@ -272,7 +284,7 @@ class Node:
     def state(self) -> str:
         if self._stopped:
             return "Stopped"
-        return self._engine.state.value if self._running else "Starting"
+        return str(self._engine.state.value) if self._running else "Starting"
 
     @property
     def coverage(self) -> dict[tuple[str, str], int]:
@@ -287,11 +299,11 @@ class Node:
 
 
 _DATA = bytes([KIND_DATA])
-_TOKEN = bytes([KIND_TOKEN])
-
-
-def _decode_whole(whole: bytes) -> Token | ControlPacket | Rejection:
-    return decode_token(whole) if whole[:1] == _TOKEN else decode_control(whole)
+_DECODERS: Final[dict[int, Callable[[bytes], Token | Alive | ControlPacket | Rejection]]] = {
+    KIND_TOKEN: decode_token,
+    KIND_ALIVE: decode_alive,
+}
+"""Packets that come too often for msgpack; all others are control packets."""
 
 
 def _stored(stored: Mapping[str, int], key: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, overload
 from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
-from transis.model.config import MS, SECOND
+from transis.model.config import ENGINES, MS, SECOND
 from transis.model.errors import ConnectError, UsageError
 from transis.stack.sessions import SessionPolicy
 from transis.testing.link import SimulatedLink
@@ -55,10 +55,11 @@ class Cluster(Simulation):
         *,
         quorum: Sequence[str] = (),
         policy: SessionPolicy = POLICY,
+        engine: str = ENGINES[0],
         is_checked: bool = True,
         replay: str = "",
     ) -> None:
-        super().__init__(chosen_names(nodes), seed, quorum, policy, replay or f"cluster({nodes!r}, seed={seed})")
+        super().__init__(chosen_names(nodes), seed, quorum, policy, replay or _call(nodes, seed, engine), engine)
         self.is_checked = is_checked
         self.loop = loop
         self._is_closed = False
@@ -163,3 +164,8 @@ class Cluster(Simulation):
 
     def __repr__(self) -> str:
         return f"<Cluster {' '.join(self.names)}, seed {self.seed}, at {self.now:.6f} s>"
+
+
+def _call(nodes: int | Sequence[str], seed: int, engine: str) -> str:
+    """The call that makes such a cluster."""
+    return f"cluster({nodes!r}, seed={seed}{'' if engine == ENGINES[0] else f', engine={engine!r}'})"

@@ -1,7 +1,7 @@
 """What the fixture `cluster` is: call it for a cluster. It owns the event loop of the test, and ends everything in order.
 
 1. All clusters of one test share one virtual time and one event loop.
-2. A seed from the command line wins over the one in the test: whoever repeats a test over seeds means it.
+2. A seed or an engine from the command line wins over the one in the test: whoever repeats a test over seeds means it.
 3. At the end what still runs is cancelled, then the clusters are checked, then what failed unseen in the background is told.
 """
 
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+from transis.model.config import ENGINES
 from transis.model.errors import SessionLost
 from transis.stack.sessions import SessionPolicy
 from transis.testing.cluster import POLICY, Cluster
@@ -23,11 +24,12 @@ T = TypeVar("T")
 class Clusters:
     """`replay` is the line that runs the test again with its seed."""
 
-    def __init__(self, seed: int | None = None, replay: str = "") -> None:
+    def __init__(self, seed: int | None = None, replay: str = "", engine: str | None = None) -> None:
         self.loop = VirtualLoop(Timeline())
         self.loop.set_exception_handler(self._note_failure)
         self._seed = seed
         self._replay = replay
+        self._engine = engine
         self._made: list[Cluster] = []
         self._failures: list[BaseException] = []
 
@@ -38,16 +40,18 @@ class Clusters:
         seed: int = 0,
         quorum: Sequence[str] = (),
         policy: SessionPolicy = POLICY,
+        engine: str = ENGINES[0],
         settled: bool = True,
         check: bool = True,
     ) -> Cluster:
         """A cluster of so many nodes (a, b, c ...), or of these names, that have found each other unless `settled` is False.
 
-        `quorum` names the nodes of which a primary view has a majority. The guarantees are checked at the end, unless `check` is
-        False.
+        `quorum` names the nodes of which a primary view has a majority; `engine` is who orders, totem or lansis. The guarantees
+        are checked at the end, unless `check` is False.
         """
         seed = seed if self._seed is None else self._seed
-        made = Cluster(self.loop, nodes, seed, quorum=quorum, policy=policy, is_checked=check, replay=self._replay)
+        engine = self._engine or engine
+        made = Cluster(self.loop, nodes, seed, quorum=quorum, policy=policy, engine=engine, is_checked=check, replay=self._replay)
         self._made.append(made)
         if settled:
             made.start()

@@ -27,11 +27,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("transis", "simulated clusters of transis")
     group.addoption("--transis-seed", metavar="N", help="run tests that use `cluster` with this seed, whatever theirs is")
     group.addoption("--transis-seeds", metavar="A:B", help="run each of them once with every seed from A up to B, B not included")
+    group.addoption("--transis-engine", metavar="NAME", help="order by this engine in all of them: totem or lansis")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A mistake in an option is told before anything runs."""
     _seeds(config)
+    _engine(config)
+
+
+def _engine(config: pytest.Config) -> str | None:
+    name: str | None = config.getoption("transis_engine")
+    if name not in (None, "totem", "lansis"):
+        raise pytest.UsageError(f"--transis-engine {name!r}: possible are totem and lansis")
+    return name
 
 
 def _seeds(config: pytest.Config) -> range | None:
@@ -70,8 +79,10 @@ def cluster(request: pytest.FixtureRequest, transis_seed: int | None) -> Iterato
     """Call it for a simulated cluster: `cluster(5, seed=7)`. All guarantees are checked when the test has ended."""
     from transis.testing.clusters import Clusters
 
+    engine = _engine(request.config)
     option = "" if transis_seed is None else f" --transis-seed {transis_seed}"
-    clusters = Clusters(transis_seed, f'pytest "{request.node.nodeid}"{option}')
+    option += "" if engine is None else f" --transis-engine {engine}"
+    clusters = Clusters(transis_seed, f'pytest "{request.node.nodeid}"{option}', engine)
     yield clusters
     clusters.close()
 

@@ -50,12 +50,14 @@ class GuaranteeBroken(AssertionError):
 class Simulation:
     """`names` are the nodes."""
 
-    def __init__(self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str) -> None:
+    def __init__(
+        self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str, engine: str
+    ) -> None:
         self.names = tuple(names)
         self.seed = seed
         self.replay = replay
         self._policy = policy.validated()
-        config = Config(name="any", quorum=tuple(quorum)).validated()
+        config = Config(name="any", quorum=tuple(quorum), engine=engine).validated()
         self._plan = Plan(seed, self.names, config=config, conditions=CONDITIONS)
         self._world = World(seed, CONDITIONS, self._make_node)
         self._components: list[tuple[str, ...]] = [self.names]
@@ -173,14 +175,15 @@ class Simulation:
         """Everything recorded so far, of every life of every node."""
         lives = sorted(self._world.lives.values(), key=lambda life: life.id)
         is_paused = any(host.paused for host in self._world.hosts.values())
-        return History([NodeTrace(life.id, life.recorder.events) for life in lives], closed=not is_paused and not self.unrest())
+        nodes = [NodeTrace(life.id, life.recorder.events) for life in lives]
+        return History(nodes, closed=not is_paused and not self.unrest(), engine=self._plan.config.engine)
 
     def digest(self) -> str:
         """Of the history: equal for equal runs, in any process."""
         return digest(self.history())
 
     def check(self) -> Report:
-        """Hold every guarantee of ring and groups against what was recorded; raises GuaranteeBroken with what contradicts it."""
+        """Hold every guarantee of views and groups against what was recorded; raises GuaranteeBroken with what contradicts it."""
         report = check(self.history())
         found = [f"{one.property}: at {one.time_us / SECOND:.6f} s {one.explanation}" for one in self._world.mishaps]
         found += [f"{violation.property}: {violation.explanation}" for violation in report.violations]

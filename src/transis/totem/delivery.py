@@ -57,4 +57,4 @@ class Delivery:
                 self._hand_up(ring, burst.slice(seq, seq), phase, early=False)
 
     def _hand_up(self, ring: Ring, burst: Burst, phase: Phase, *, early: bool) -> None:
-        self._core.emit(Deliver(burst, ring.members[burst.sender], ring.view_id, phase, early))
+        self._core.emit(Deliver(burst, ring.members[burst.sender], ring.view_id, phase, early, burst.first_seq))

@@ -11,13 +11,16 @@ that must be done leaves through `take_outputs` in the order in which it is to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from transis.model.config import Config
 from transis.model.contract import NEVER, Configure, Lane, OutboundRun, Output
 from transis.model.ids import NodeId, RingId, ViewId
 from transis.model.view import Cause, Member, View
+from transis.ordering.engine import Packet
+from transis.ordering.quarantine import Quarantine
+from transis.ordering.table import bind
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.forming import Forming
@@ -25,17 +28,14 @@ from transis.totem.gather import Gathering
 from transis.totem.operational import Operational
 from transis.totem.passing import Passing
 from transis.totem.presence import Presence
-from transis.totem.quarantine import Quarantine
 from transis.totem.recovery import Recovering
-from transis.totem.states import IGNORED, TABLE, Event, State
+from transis.totem.states import TABLE, Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Beacon, Commit, Join, Wake
 from transis.wire.token import NOBODY, Token
-
-Packet = Burst | Token | Join | Commit | Beacon | Wake
 
 TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
 """Timers that accuse somebody else: when they fire late, it was this node that was away."""
@@ -57,7 +57,7 @@ class Engine:
         presence = Presence(core, self._gathering, quarantine)
         self._passing = passing
         organs = (self._operational, self._gathering, self._forming, self._recovering, presence, passing)
-        self._handlers = {state: _bind(state, organs) for state in State}
+        self._handlers = bind(TABLE, organs)
 
     # --- doors ------------------------------------------------------------------------------------------------------
 
@@ -255,19 +255,3 @@ class Engine:
         if core.forming is not None:
             core.forming.store.check()
             assert core.forming.id.seq > core.ring.id.seq
-
-
-def _bind(state: State, organs: Sequence[object]) -> dict[Event, Callable[..., None] | None]:
-    """Resolve the handler names of the table to the methods of the organs."""
-    bound: dict[Event, Callable[..., None] | None] = {}
-    for event, name in TABLE[state].items():
-        bound[event] = None if name == IGNORED else _find(organs, name)
-    return bound
-
-
-def _find(organs: Sequence[object], name: str) -> Callable[..., None]:
-    for organ in organs:
-        if hasattr(organ, name):
-            handler: Callable[..., None] = getattr(organ, name)
-            return handler
-    raise AssertionError(f"no organ has the handler {name}")

@@ -18,11 +18,11 @@ from transis.model.contract import Audience, Port, Send
 from transis.model.ids import NodeId
 from transis.model.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.model.view import Cause
+from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.attempts import Attempts
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.passing import Passing
-from transis.totem.quarantine import Mercy, Quarantine
 from transis.totem.reach import Reachability, clique_of
 from transis.totem.states import Event, State
 from transis.totem.traps import Trap

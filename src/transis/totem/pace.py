@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from transis.model.config import Timing
+from transis.ordering.health import Health
 
-HEALTH_MAX: Final = 7
 ROTATIONS_IN_LOSS: Final = 8
 RETRIES_IN_LOSS: Final = 3
 """T_retx stays so many times below T_loss, however large the ring: a lost token must be sent again before it is missed."""
@@ -22,10 +22,9 @@ STRETCH_MAX: Final = 16
 class Pace:
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
-        self.health = 0
+        self._health = Health()
         self.rotations = 0
         self.last_rotation_us = 0
-        self._good_rotations = 0
         self._rotation_us = 0
         self._members = 1
 
@@ -39,18 +38,15 @@ class Pace:
         self.rotations += 1
         self.last_rotation_us = rotation_us
         self._rotation_us = max(rotation_us, self._rotation_us - (self._rotation_us >> 6))
-        self._good_rotations += 1
-        if self._good_rotations >= 64 and self.health:
-            self.health -= 1
-            self._good_rotations = 0
+        self._health.went_well()
 
     def fired_late(self, late_us: int) -> bool:
         """True if a timer fired so late that this node, not its peers, was away."""
-        if late_us < self.token_retransmit_us:
-            return False
-        self.health = min(HEALTH_MAX, self.health + 1)
-        self._good_rotations = 0
-        return True
+        return self._health.fired_late(late_us, self.token_retransmit_us)
+
+    @property
+    def health(self) -> int:
+        return self._health.score
 
     @property
     def token_loss_us(self) -> int:

@@ -11,9 +11,9 @@ from typing import Final
 from transis.model.ids import NodeId
 from transis.model.limits import MEMBERS_MAX
 from transis.model.view import Cause
+from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
-from transis.totem.quarantine import Mercy, Quarantine
 from transis.totem.states import Event
 from transis.totem.traps import Trap
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN

@@ -206,7 +206,7 @@ class Recovering:
         self.obligation, self.received_flg = frozenset((core.me,)), False
         core.shift(State.OPERATIONAL, "installed")
         self._gathering.installed(ring.members)
-        core.forget_strangers()
+        core.forget_strangers(core.ring.members)
         self._configure(self._regular_view(ring, timestamp))
         self._delivery.eager(ring)
         core.arm(Event.BEACON_SEND, core.config.timing.beacon_us)

@@ -7,7 +7,7 @@ highest number known to be everywhere, `high_delivered` my_high_delivered.
 from __future__ import annotations
 
 from transis.model.ids import NodeId, RingId, ViewId, ViewKind
-from transis.totem.store import Store
+from transis.ordering.store import Store
 
 
 class Ring:

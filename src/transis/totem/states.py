@@ -1,8 +1,5 @@
 """The state machine of the single ring as a table (TOCS95 figures 2 and 4 to 6; protocols 1.5 to 1.8).
 
-Rule 1: whatever decides which handler runs for an event lives in this table and nowhere else.
-Rule 2: a missing pair is an error by construction; a pair that does nothing says IGNORED.
-
 Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot
 name its sender and delayed data of a ring we left would bounce a healthy ring; (D2) a node starts as a singleton
 ring that beacons, instead of starting in Gather: the first Gather then always has a partner; (D3) Commit and
@@ -13,6 +10,8 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Final
+
+from transis.ordering.table import IGNORED
 
 
 class State(Enum):
@@ -48,8 +47,6 @@ class Event(Enum):
     BEACON_SEND = "beacon timer"
     LEAVE = "leave timer"
 
-
-IGNORED: Final = ""
 
 _OPERATIONAL: Final = {
     Event.RING_DATA: "ring_data",

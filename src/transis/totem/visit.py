@@ -14,9 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
-from transis.model.contract import Audience, Originated, Port, Send
-from transis.model.ids import Place
 from transis.model.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
+from transis.ordering.origination import Stamp, multicast, originate
 from transis.totem import flow
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
@@ -24,7 +23,6 @@ from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.traps import Trap
 from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
 from transis.wire.outbox import FilledDatagram
 from transis.wire.token import NOBODY, Token
 
@@ -91,7 +89,7 @@ class Visit:
         self._request_missing(ring, token)
         self._account(ring, token, requests.answered + first + sum(map(len, later)), source.backlog())
         self._pass_on(ring, token)
-        self._multicast(later)
+        multicast(self._core, later)
         self._learn_safe(ring, token)
         return True
 
@@ -112,7 +110,7 @@ class Visit:
                 expected = burst.last_seq + 1
             if expected <= last:
                 left.append((expected, last))
-        self._multicast(answered)
+        multicast(self._core, answered)
         count = sum(map(len, answered))
         if count:
             self._core.retransmitted += count
@@ -142,7 +140,7 @@ class Visit:
         after = min(self._core.config.window.accelerated, len(filled)) if not encapsulated else 0
         before = len(filled) - after
         now_bursts, later = _cut(bursts, before)
-        self._multicast(now_bursts)
+        multicast(self._core, now_bursts)
         for burst in bursts:
             self._delivery.accept(ring, burst, installed=not encapsulated)
         return before, later
@@ -152,41 +150,13 @@ class Visit:
         core = self._core
         if not filled:
             return
-        timestamp = core.tick()
+        stamp = Stamp(ring.view_id, ring.tag, ring.rank, token.round, core.tick(), encapsulated)
         for _, stretch in groupby(enumerate(filled), key=lambda pair: (pair[1].klass, pair[0] - pair[1].index)):
-            datagrams: list[bytes] = []
-            head: DataHeader | None = None
-            for _, part in stretch:
-                token.seq += 1
-                header = DataHeader(
-                    part.klass,
-                    ring.tag,
-                    ring.rank,
-                    token.seq,
-                    token.round,
-                    timestamp,
-                    core.now,
-                    part.index,
-                    part.last,
-                    encapsulated,
-                )
-                head = head or header
-                datagrams.append(encode_data(header, part.body))
-                self._originate(ring, token.seq, part, timestamp)
-            assert head is not None
-            yield Burst(head, datagrams)
+            seq = token.seq + 1
+            burst = originate(core, stamp, seq, seq, (part for _, part in stretch))
+            token.seq = burst.last_seq
+            yield burst
         ring.own_seq = token.seq
-
-    def _originate(self, ring: Ring, seq: int, part: FilledDatagram, timestamp: int) -> None:
-        index = 0
-        for ids in part.ended:
-            self._core.emit(Originated(ids, ring.view_id, Place(seq, index), timestamp))
-            index += ids.count
-
-    def _multicast(self, bursts: Iterable[Burst]) -> None:
-        for burst in bursts:
-            datagrams = [burst.datagram(seq) for seq in range(burst.first_seq, burst.last_seq + 1)]
-            self._core.emit(Send(Audience.RING, Port.DATA, datagrams))
 
     def _update_aru(self, ring: Ring, token: Token) -> None:
         my_aru = min(ring.store.aru, token.seq)

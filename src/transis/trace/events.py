@@ -198,3 +198,9 @@ class History(NamedTuple):
     nodes: list[NodeTrace]
     closed: bool
     promises: str = "evs"
+    engine: str = "totem"
+
+
+def is_ordered(service: Service, engine: str) -> bool:
+    """Is a message of this service in the total order? A causal one is only on the ring, whose order all messages share."""
+    return service in (Service.AGREED, Service.SAFE) or (service is Service.CAUSAL and engine == "totem")

@@ -238,7 +238,7 @@ def _with_gaps(events: list[Event], name: str, findings: list[Finding]) -> list[
 def _history(nodes: list[NodeTrace], lives: dict[NodeId, list[Segment]], findings: list[Finding]) -> History:
     lasts = [segments[-1] for segments in lives.values()]
     closed = bool(lasts) and all(last.footer is not None and last.footer.closed for last in lasts)
-    runs = sorted({(last.header.cluster, last.header.run, last.header.mode) for last in lasts})
+    runs = sorted({(last.header.cluster, last.header.run, last.header.mode, last.header.engine) for last in lasts})
     if len(runs) > 1:
-        findings.append(Finding(MIXED, lasts[0].name, f"{len(runs)} runs or modes in one directory"))
-    return History(nodes, closed, runs[0][2] if runs else "evs")
+        findings.append(Finding(MIXED, lasts[0].name, f"{len(runs)} runs, modes or engines in one directory"))
+    return History(nodes, closed, *runs[0][2:]) if runs else History(nodes, closed)

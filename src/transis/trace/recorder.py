@@ -17,7 +17,6 @@ from typing import Final, Protocol
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
 from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.trace.events import (
     ClientDelivery,
     ClientLeft,
@@ -156,7 +155,7 @@ class Recorder:
     def _delivered(self, now_us: int, run: Delivered) -> None:
         count = len(run.payloads)
         tpos = -1
-        if run.service is not Service.BASIC:
+        if run.ordered:
             tpos = self._tpos
             self._tpos += count
         conf = run.view if self._conf is None else self._conf

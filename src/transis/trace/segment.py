@@ -23,6 +23,8 @@ from zlib import crc32
 
 import msgspec
 
+from transis import __version__
+from transis.model.config import Config
 from transis.model.ids import NodeId
 from transis.trace.events import Event
 from transis.trace.rows import encode_rows
@@ -60,6 +62,14 @@ class Header(msgspec.Struct, frozen=True):
     engine: str = "totem"
     mode: str = "evs"
     build: str = ""
+    order: str = ""
+    """How an engine that has a choice of orders agreed on one; empty on the ring, which has none."""
+
+
+def live_header(config: Config, node: NodeId) -> Header:
+    """The first header of a node that is no simulation."""
+    order = config.order if config.engine == "lansis" else ""
+    return Header(config.cluster, LIVE_RUN, node, engine=config.engine, mode=config.guarantees, build=__version__, order=order)
 
 
 class Footer(msgspec.Struct, frozen=True):

@@ -17,12 +17,13 @@ from typing import Any, Final
 import msgspec
 
 from transis.model.ids import RingId, RingTag
-from transis.model.view import Cause
+from transis.wire.causes import DIGEST_SIZE, cause_layout, cause_of, require_signature
 from transis.wire.envelope import WIRE_VERSION
 from transis.wire.header import COUNTER_MAX
+from transis.wire.lansis_control import DECODERS as LANSIS_DECODERS
+from transis.wire.lansis_control import ENCODERS as LANSIS_ENCODERS
 from transis.wire.layouts import (
     BeaconLayout,
-    CauseLayout,
     CommitLayout,
     EntryLayout,
     JoinLayout,
@@ -34,7 +35,6 @@ from transis.wire.layouts import (
 from transis.wire.nodetable import (
     NodeTable,
     Refused,
-    is_valid_text,
     require,
     require_about_node,
     require_counters,
@@ -76,10 +76,8 @@ KIND_BEACON: Final = 5
 KIND_WAKE: Final = 6
 KIND_PROBE: Final = 7
 KIND_PROBE_ANSWER: Final = 8
-# 9 is KIND_PART of parts.py.
+# 9 is KIND_PART of parts.py, 10 KIND_ALIVE of alive.py; from 11 on they are those of lansis_control.py.
 
-DIGEST_SIZE: Final = 8
-CAUSE_TEXT_MAX: Final = 64
 _WAKE: Final = struct.Struct(">BQQQ")
 
 
@@ -151,8 +149,6 @@ def _commit_layout(commit: Commit) -> CommitLayout:
     old_reps = [entry.old_ring.rep for entry in commit.entries if entry.old_ring is not None]
     obliged = (entry.obligation for entry in commit.entries)
     table = NodeTable.of((entry.node for entry in commit.entries), accuser, cause.accused, old_reps, *obliged)
-    by = None if cause.accuser is None else table.rank(cause.accuser)
-    said = CauseLayout(cause.what, by, tuple(map(table.rank, cause.accused)), cause.timer)
     entries = tuple(_entry_layout(entry, table) for entry in commit.entries)
     return CommitLayout(
         table.nodes,
@@ -162,7 +158,7 @@ def _commit_layout(commit: Commit) -> CommitLayout:
         commit.sender,
         commit.target,
         commit.attempt,
-        said,
+        cause_layout(cause, table),
         entries,
     )
 
@@ -205,7 +201,7 @@ def _decode_join(body: bytes) -> Join:
     table = NodeTable.received(layout.nodes)
     require_about_node(layout.address, layout.info)
     require_counters(layout.ring_seq, layout.attempt_seq, layout.attempt_index, layout.timestamp)
-    _require_signature(layout.digest, layout.versions)
+    require_signature(layout.digest, layout.versions)
     rows = tuple(_row(row, table) for row in layout.rows)
     ranks = [row.node for row in layout.rows]
     require(all(map(int.__lt__, ranks, ranks[1:])), "rows", "rows are not sorted by node")
@@ -232,11 +228,6 @@ def _row(row: RowLayout, table: NodeTable) -> Row:
     return Row(table.node(row.node), row.version, row.beat, table.members(row.unheard))
 
 
-def _require_signature(digest: bytes, versions: tuple[int, int]) -> None:
-    require(len(digest) == DIGEST_SIZE, "digest", f"a digest of {len(digest)} bytes")
-    require(0 <= versions[0] <= versions[1] <= 255, "versions", f"wire versions {versions[0]} to {versions[1]}")
-
-
 def _decode_commit(body: bytes) -> Commit:
     layout = _COMMIT_DECODER.decode(memoryview(body)[1:])
     table = NodeTable.received(layout.nodes)
@@ -247,7 +238,7 @@ def _decode_commit(body: bytes) -> Commit:
     entries = tuple(_entry(entry, table) for entry in layout.entries)
     require(len({entry.node for entry in entries}) == len(entries), "entries", "a node has two entries")
     ring = RingId(layout.ring_seq, entries[0].node)
-    cause = _cause(layout.cause, table)
+    cause = cause_of(layout.cause, table)
     return Commit(ring, layout.rotation, layout.token_seq, layout.sender, layout.target, layout.attempt, cause, entries)
 
 
@@ -277,19 +268,12 @@ def _old_ring(old: tuple[int, int] | None, table: NodeTable) -> RingId | None:
     return RingId(old[0], table.node(old[1]))
 
 
-def _cause(cause: CauseLayout, table: NodeTable) -> Cause:
-    require(is_valid_text(cause.what, 0, CAUSE_TEXT_MAX), "cause", "a cause that is too long or not printable")
-    require(is_valid_text(cause.timer, 0, CAUSE_TEXT_MAX), "cause", "a timer that is too long or not printable")
-    accuser = None if cause.accuser is None else table.node(cause.accuser)
-    return Cause(cause.what, accuser, tuple(map(table.node, cause.accused)), cause.timer)
-
-
 def _decode_beacon(body: bytes) -> Beacon:
     layout = _BEACON_DECODER.decode(memoryview(body)[1:])
     table = NodeTable.received(layout.nodes)
     require_about_node(layout.address, b"")
     require_counters(layout.ring_seq, layout.timestamp)
-    _require_signature(layout.digest, layout.versions)
+    require_signature(layout.digest, layout.versions)
     return Beacon(
         table.node(layout.sender),
         layout.address,
@@ -336,6 +320,7 @@ _ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Layout | Wake]]]] = {
     Wake: (KIND_WAKE, lambda wake: wake),
     Probe: (KIND_PROBE, lambda probe: ProbeLayout(*probe)),
     ProbeAnswer: (KIND_PROBE_ANSWER, lambda answer: ProbeAnswerLayout(*answer)),
+    **LANSIS_ENCODERS,
 }
 _DECODERS: Final[dict[int, Callable[[bytes], ControlPacket]]] = {
     KIND_JOIN: _decode_join,
@@ -344,4 +329,5 @@ _DECODERS: Final[dict[int, Callable[[bytes], ControlPacket]]] = {
     KIND_WAKE: _decode_wake,
     KIND_PROBE: _decode_probe,
     KIND_PROBE_ANSWER: _decode_probe_answer,
+    **LANSIS_DECODERS,
 }

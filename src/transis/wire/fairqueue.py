@@ -7,6 +7,7 @@ of 16 MiB never holds up the others. A process that is alone takes all there is.
 1. Within a process, messages leave in the order they came in.
 2. A turn that a full visit interrupts goes on in the next visit.
 3. At most PARTIALS_MAX messages are in the middle of their fragments, because receivers keep no more.
+4. A visit of one kind of messages passes over who has another kind at the head of its queue; so 1 holds across kinds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Final
 from transis.model.contract import OutboundRun, RunIds
 from transis.model.ids import ViewId
 from transis.model.limits import RUN_MESSAGES_MAX
+from transis.model.service import DatagramClass, Service
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run
 from transis.wire.visit import VisitWriter
 
@@ -68,6 +70,11 @@ class QueuedRun:
     @property
     def ids(self) -> RunIds:
         return RunIds(self.process, self.first_counter, len(self.payloads), self.service, self.address)
+
+    @property
+    def kind(self) -> DatagramClass:
+        """The weakest class of datagrams that cuts and straddles messages and keeps what this service promises."""
+        return DatagramClass.CAUSAL if self.service <= Service.CAUSAL else DatagramClass.ORDERED
 
     def continues_with(self, run: OutboundRun, first_counter: int, count: int, bound_to: ViewId | None) -> bool:
         """Whether these messages may simply be appended: many small submits then cost one run header."""
@@ -182,21 +189,31 @@ class FairQueue:
             queue.append(QueuedRun(run, payloads, first_counter, bound_to))
         self.bytes += queue[-1].bytes
 
-    def drain(self, writer: VisitWriter) -> bool:
-        """Write what the visit has room for. False when it is full, True when nothing more may be sent now."""
+    def drain(self, writer: VisitWriter, kind: DatagramClass | None = None) -> bool:
+        """Write what the visit has room for, of one kind or of all. False when it is full, True when nothing more may be sent.
+
+        Who only used up the rest of an interrupted turn has not had its chance yet, so it does not count as idle.
+        """
         idle = 0
         while idle < len(self._turns):
             process = self._turns[0]
-            if not self._turn_open:
-                quantum = TURN_DATAGRAMS * self._body_max
-                self._credits[process] = min(quantum, self._credits[process]) + quantum
-                self._turn_open = True
+            continued = self._turn_open
             before = writer.size
-            if not self._serve(process, writer):
-                return False
-            idle = 0 if writer.size > before else idle + 1
+            if kind is None or self._queues[process][0].kind is kind:
+                if not continued:
+                    self._begin_turn(process)
+                if not self._serve(process, writer, kind):
+                    return False
+            else:
+                continued = False
+            idle = 0 if writer.size > before else idle + (not continued)
             self._end_turn(process)
         return True
+
+    def _begin_turn(self, process: int) -> None:
+        quantum = TURN_DATAGRAMS * self._body_max
+        self._credits[process] = min(quantum, self._credits[process]) + quantum
+        self._turn_open = True
 
     def _end_turn(self, process: int) -> None:
         self._turn_open = False
@@ -206,10 +223,10 @@ class FairQueue:
         else:
             del self._queues[process], self._credits[process]
 
-    def _serve(self, process: int, writer: VisitWriter) -> bool:
+    def _serve(self, process: int, writer: VisitWriter, kind: DatagramClass | None) -> bool:
         """One turn. False when the visit, and not the turn, ended it."""
         queue = self._queues[process]
-        while queue:
+        while queue and (kind is None or queue[0].kind is kind):
             alone = len(self._turns) == 1
             credit = writer.room if alone else self._credits[process]
             taken = self._place(queue[0], writer, min(writer.room, credit))

@@ -7,6 +7,9 @@ into datagrams blindly, so item headers and messages straddle them. It is a sequ
               | address | one length u32 (uniform) or one for each message (mixed) | payloads
     FRAGMENT  kind u8 (3) | service u8 | process u32 | counter u64 | address size u16 | total u32 | offset u32 | length u32
               | bytes
+    ACKS      kind u8 (4) | dep u64 | acks u8 | nacks u8 | 9 bytes for each ack | 11 for each nack
+
+ACKS stand first in the bursts of Lansis and are its engine's business (acks.py): here only their size is known.
 
 Rules. 1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs
 no second mechanism and fragments do not repeat it; `total` counts both. 2. A message *ends* in the datagram that carries
@@ -31,14 +34,19 @@ from transis.wire.rejection import Rejection
 UNIFORM: Final = 1
 MIXED: Final = 2
 FRAGMENT: Final = 3
+ACKS: Final = 4
 LENGTH_SIZE: Final = 4
 
 _RUN: Final = struct.Struct(">BBIQHH")
 _FRAGMENT: Final = struct.Struct(">BBIQHIII")
 _LENGTH: Final = struct.Struct(">I")
+_ACKS: Final = struct.Struct(">BQBB")
+ACK_SIZE: Final = 9
+NACK_SIZE: Final = 11
 _SERVICES: Final = {int(service): service for service in Service}
 RUN_HEAD_SIZE: Final = _RUN.size
 FRAGMENT_HEAD_SIZE: Final = _FRAGMENT.size
+ACKS_HEAD_SIZE: Final = _ACKS.size
 
 
 class Run:
@@ -117,8 +125,14 @@ class FragmentAt(NamedTuple):
     position: int
 
 
+class AcksAt(NamedTuple):
+    """Acknowledgements that end before `end` of the stream."""
+
+    end: int
+
+
 class Incomplete(NamedTuple):
-    """The stream ends within an item's header."""
+    """The stream ends within an item's header, or within acknowledgements, which are all header."""
 
 
 INCOMPLETE: Final = Incomplete()
@@ -157,7 +171,7 @@ def encode_fragment_head(fragment: Fragment) -> bytes:
     return _FRAGMENT.pack(FRAGMENT, service, process, counter, address_size, total, offset, length)
 
 
-def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | Incomplete | Rejection:
+def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | AcksAt | Incomplete | Rejection:
     """The item whose header begins at `position`; its payloads need not be there yet."""
     if position >= len(stream):
         return INCOMPLETE
@@ -166,6 +180,8 @@ def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | Incomplete |
         return _read_fragment(stream, position)
     if kind in (UNIFORM, MIXED):
         return _read_run(stream, position)
+    if kind == ACKS:
+        return _pass_acks(stream, position)
     return Rejection("item", f"an item of kind {kind}")
 
 
@@ -203,3 +219,12 @@ def _read_fragment(stream: bytes, position: int) -> FragmentAt | Incomplete | Re
     if length == 0 or offset + length > total:
         return Rejection("fragment", f"bytes {offset} to {offset + length} of {total}")
     return FragmentAt(Fragment(process, _SERVICES[service], counter, address_size, total, offset, length), start)
+
+
+def _pass_acks(stream: bytes, position: int) -> AcksAt | Incomplete:
+    start = position + _ACKS.size
+    if start > len(stream):
+        return INCOMPLETE
+    _, _, acks, nacks = _ACKS.unpack_from(stream, position)
+    end = start + ACK_SIZE * acks + NACK_SIZE * nacks
+    return AcksAt(end) if end <= len(stream) else INCOMPLETE

@@ -13,7 +13,7 @@ import msgspec
 from transis.model.ids import NodeId
 from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
 
-_Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 _Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 
 
@@ -29,7 +29,7 @@ class RowLayout(Layout, frozen=True):
 
 
 class JoinLayout(Layout, frozen=True):
-    nodes: _Nodes
+    nodes: Nodes
     sender: int
     address: str
     info: bytes
@@ -70,7 +70,7 @@ class EntryLayout(Layout, frozen=True):
 class CommitLayout(Layout, frozen=True):
     """The ring's representative is the first entry's node, so only the ring's sequence travels."""
 
-    nodes: _Nodes
+    nodes: Nodes
     ring_seq: int
     rotation: int
     token_seq: int
@@ -82,7 +82,7 @@ class CommitLayout(Layout, frozen=True):
 
 
 class BeaconLayout(Layout, frozen=True):
-    nodes: _Nodes
+    nodes: Nodes
     sender: int
     address: str
     ring_seq: int

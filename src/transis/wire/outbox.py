@@ -6,24 +6,30 @@
 3. Basic messages travel in datagrams of their own, each self-contained; one that does not fit such a datagram travels
    in the ordered stream, which knows how to straddle and fragment.
 4. A message leaves the Outbox when its last byte is placed. Until then it can be started again in a new view, or dropped.
+5. The ring fills visits (`fill`), where causal messages are ordered ones. Lansis fills bursts of one kind each (`fill_burst`):
+   basic, causal (with basic ones that fit no datagram), ordered. The kinds take turns.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
+from typing import Final
 
 from transis.model.contract import Lane, OutboundRun, RunIds
 from transis.model.errors import MessageTooLarge, UsageError
 from transis.model.ids import ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
+from transis.model.service import DatagramClass, Service
 from transis.wire.fairqueue import FairQueue, QueuedRun
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE
-from transis.wire.visit import FilledDatagram, VisitWriter
+from transis.wire.visit import Filled, FilledDatagram, VisitWriter
 
-__all__ = ["FilledDatagram", "Outbox"]
+__all__ = ["Filled", "FilledDatagram", "Outbox"]
+
+_KINDS: Final = (DatagramClass.BASIC, DatagramClass.CAUSAL, DatagramClass.ORDERED)
 
 
 class _LaneQueues:
@@ -46,7 +52,7 @@ class _LaneQueues:
 
 
 class Outbox:
-    __slots__ = ("_basic_next", "_body_max", "_lanes", "_limit")
+    __slots__ = ("_basic_next", "_body_max", "_kinds", "_lanes", "_limit")
 
     def __init__(self, body_max: int, limit_bytes: int) -> None:
         assert body_max >= 2 * FRAGMENT_HEAD_SIZE, f"a body of {body_max} bytes has no room for fragments"
@@ -54,6 +60,7 @@ class Outbox:
         self._limit = limit_bytes
         self._lanes = {lane: _LaneQueues(body_max) for lane in Lane}
         self._basic_next = False
+        self._kinds = deque(_KINDS)
 
     def submit(self, lane: Lane, run: OutboundRun, bound_to: ViewId | None) -> int:
         """Take as many of the run's messages as the lane has room for; how many that is."""
@@ -161,6 +168,50 @@ class Outbox:
             filled.append(writer.basic())
         return filled
 
+    def fill_burst(self, permit: int, prefix: bytes) -> Filled | None:
+        """One burst of one kind behind the engine's prefix; None if there is nothing to send.
+
+        At most `permit` datagrams, but always room for one body of messages beside the prefix: a small permit and a long
+        prefix would starve this node otherwise.
+        """
+        if permit <= 0:
+            return None
+        lanes = self._open_lanes()
+        for _ in _KINDS:
+            kind = self._kinds[0]
+            self._kinds.rotate(-1)
+            filled = self._basic_burst(lanes, prefix) if kind is DatagramClass.BASIC else self._burst(lanes, kind, permit, prefix)
+            if filled is not None:
+                return filled
+        return None
+
+    def _burst(self, lanes: list[_LaneQueues], kind: DatagramClass, permit: int, prefix: bytes) -> Filled | None:
+        datagrams = max(permit, 1 + -(-len(prefix) // self._body_max))
+        writer = VisitWriter(self._body_max, datagrams, prefix)
+        _drain([queues.ordered for queues in lanes], writer, kind)
+        return None if writer.is_empty else writer.burst(kind)
+
+    def _basic_burst(self, lanes: list[_LaneQueues], prefix: bytes) -> Filled | None:
+        """Basic messages are whole in the last datagram, so that it can be read on receipt, without the prefix if need be."""
+        queues = [lane.basic for lane in lanes]
+        if not any(queues):
+            return None
+        if len(prefix) <= self._body_max:
+            writer = VisitWriter(self._body_max, 1, prefix)
+            _drain(queues, writer)
+            if not writer.is_empty:
+                return writer.burst(DatagramClass.BASIC)
+        return self._basic_behind(queues, prefix)
+
+    def _basic_behind(self, queues: list[FairQueue], prefix: bytes) -> Filled:
+        """The prefix has datagrams of its own."""
+        writer = VisitWriter(self._body_max, 1)
+        _drain(queues, writer)
+        starts = range(0, len(prefix), self._body_max)
+        ahead = [prefix[start : start + self._body_max] for start in starts]
+        datagrams = [FilledDatagram(DatagramClass.BASIC, body, index, False, ()) for index, body in enumerate(ahead)]
+        return Filled(DatagramClass.BASIC, [*datagrams, writer.basic()._replace(index=len(ahead))])
+
     def restart(self) -> int:
         """A new view: messages that were partly placed start again from their first byte; how many bytes that is."""
         return sum(queues.ordered.restart() for queues in self._lanes.values())
@@ -179,10 +230,10 @@ class Outbox:
         return dropped
 
 
-def _drain(queues: list[FairQueue], writer: VisitWriter) -> None:
+def _drain(queues: list[FairQueue], writer: VisitWriter, kind: DatagramClass | None = None) -> None:
     """In order of rank: the next lane gets what the one before it had no use for."""
     for queue in queues:
-        if not queue.drain(writer):
+        if not queue.drain(writer, kind):
             return
 
 

@@ -1,5 +1,7 @@
 """Control packets as the engine sees them: plain immutable values, checked already, with sets as sets.
 
+Here are those of the ring and those that both engines send; lansis_packets.py has the others.
+
 Rows, proposals and attempts serve reachability and blame as common knowledge (W7, W8); obligations and flags of a
 commit entry are those of TOCS95 sec. 5 with the corrections F1 and W3.
 """
@@ -10,6 +12,7 @@ from typing import NamedTuple
 
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.view import Cause
+from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, LansisPacket, Query
 
 
 class Row(NamedTuple):
@@ -104,5 +107,12 @@ class ProbeAnswer(NamedTuple):
     known_incarnation: int
 
 
-ControlPacket = Join | Commit | Beacon | Wake | Probe | ProbeAnswer
+ControlPacket = Join | Commit | Beacon | Wake | Probe | ProbeAnswer | LansisPacket
+
+Announcement = Join | Beacon | Attempt | Joining | Faults | Flushed
+"""What its sender says to the world of itself and of who is together: of each sender only news counts."""
+Introducing = Announcement | Probe | Query
+"""Packets that name their sender and its address: nobody sends them for somebody else."""
+Asking = Join | Attempt | Joining
+"""Whose sender wants to be together with who hears it."""
 VERDICTS = ("taken", "stale", "copied")

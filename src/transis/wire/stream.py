@@ -2,12 +2,13 @@
 
 1. Whatever bursts the datagrams of a visit arrive in, the messages, their grouping and their places come out the same:
    a `Delivered` holds messages of one run that end in one datagram.
-2. Basic datagrams are self-contained. They are parsed alone, early or at their place, and never touch the parser of
-   their sender's ordered stream.
+2. Basic messages are whole in the last datagram of their visit, which on the ring is the only one. It is parsed alone,
+   early or at its place, and never touches the parser of its sender's ordered stream. Datagrams before it hold ACKS only.
 3. A datagram that is not the expected next of its visit ends that visit here: the parser waits for the next one. So
    does a malformed stream. Both are counted by name in `rejections`.
 4. Partial messages die with their regular view (`reset`), never later (traps 1).
 5. A message of a stronger service than the datagram's class promises was put there by a broken sender and is malformed.
+6. ACKS are the engine's: it has read them before the burst came here, so they are passed over.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from transis.model.contract import Delivered, Phase
 from transis.model.ids import NodeId, Place, ProcessId, RingTag, ViewId
 from transis.model.service import DatagramClass, Service
 from transis.wire.burst import Burst
-from transis.wire.items import Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
+from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
 from transis.wire.rejection import Rejection
 
 PARTIALS_MAX: Final = 16
@@ -90,6 +91,7 @@ class _Context(NamedTuple):
     view: ViewId
     phase: Phase
     early: bool
+    place_seq: int
 
 
 class _Visit:
@@ -135,7 +137,7 @@ class _Malformed(Exception):
 class _Placer:
     """Gives messages of one feed their places, in stream order."""
 
-    __slots__ = ("_bounds", "_context", "_datagram", "_rank", "_strongest", "delivered", "stream")
+    __slots__ = ("_bounds", "_context", "_datagram", "_in_order", "_rank", "_strongest", "delivered", "stream")
 
     def __init__(self, stream: bytes, bounds: Sequence[int], context: _Context) -> None:
         self.stream = memoryview(stream)
@@ -143,6 +145,7 @@ class _Placer:
         self._bounds = bounds
         self._context = context
         self._strongest = _STRONGEST[context.burst.klass]
+        self._in_order = context.burst.klass >= DatagramClass.ORDERED
         self._datagram = -1
         self._rank = 0
 
@@ -169,9 +172,9 @@ class _Placer:
             raise _Malformed("class")
         if datagram != self._datagram:
             self._datagram, self._rank = datagram, 0
-        burst, _, view, phase, early = self._context
+        burst, _, view, phase, early, place_seq = self._context
         header, counter = burst.header, run.first_counter + first
-        place = tuple.__new__(Place, (burst.first_seq + datagram, self._rank))
+        place = tuple.__new__(Place, (place_seq + datagram, self._rank))
         self._rank += count
         fields = (
             process,
@@ -185,6 +188,7 @@ class _Placer:
             early,
             header.time_us,
             header.timestamp,
+            self._in_order and run.service is not Service.BASIC,
         )
         self.delivered.append(tuple.__new__(Delivered, fields))
 
@@ -204,9 +208,10 @@ class Assembler:
         self._visits.clear()
         self._partials.clear()
 
-    def feed(self, burst: Burst, sender: NodeId, view: ViewId, phase: Phase, early: bool) -> list[Delivered]:
+    def feed(self, burst: Burst, sender: NodeId, view: ViewId, phase: Phase, early: bool, place_seq: int) -> list[Delivered]:
+        """`place_seq` is where the engine put the burst's first datagram in its order."""
         assert not burst.encapsulated, "recovery unwraps bursts before they are delivered"
-        context = _Context(burst, sender, view, phase, early)
+        context = _Context(burst, sender, view, phase, early, place_seq)
         if burst.klass is DatagramClass.BASIC:
             return self._feed_basic(context)
         assert not early, "only basic datagrams are delivered before their place"
@@ -216,9 +221,11 @@ class Assembler:
     def _feed_basic(self, context: _Context) -> list[Delivered]:
         delivered: list[Delivered] = []
         burst = context.burst
-        for seq, body in enumerate(burst.bodies(), burst.first_seq):
-            stream = bytes(body)
-            alone = context._replace(burst=burst.slice(seq, seq))
+        for ahead, body in enumerate(burst.bodies()):
+            seq, stream = burst.first_seq + ahead, bytes(body)
+            alone = context._replace(burst=burst.slice(seq, seq), place_seq=context.place_seq + ahead)
+            if not alone.burst.ends_visit:
+                continue
             placer = _Placer(stream, (len(stream),), alone)
             try:
                 self._parse_basic(placer, stream)
@@ -232,6 +239,9 @@ class Assembler:
         position = 0
         while position < len(stream):
             item = read_item(stream, position)
+            if isinstance(item, AcksAt):
+                position = item.end
+                continue
             if not isinstance(item, RunAt):
                 raise _Malformed("basic")
             position = item.position + item.run.size
@@ -300,6 +310,9 @@ class Assembler:
                 return visit.keep(stream[position:], None, len(stream) - position + 1)
             if isinstance(item, RunAt):
                 run, position = item
+                continue
+            if isinstance(item, AcksAt):
+                position = item.end
                 continue
             end = item.position + item.fragment.length
             if end > len(stream):

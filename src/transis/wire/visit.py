@@ -31,17 +31,28 @@ class FilledDatagram(NamedTuple):
     ended: tuple[RunIds, ...]
 
 
+class Filled(NamedTuple):
+    """One burst to be stamped and sent: all its datagrams are of one class."""
+
+    klass: DatagramClass
+    datagrams: list[FilledDatagram]
+
+
 class VisitWriter:
-    """At most `capacity` bytes of items. What ends where is worked out once, when the stream is cut."""
+    """At most `capacity` bytes of items. What ends where is worked out once, when the stream is cut.
+
+    `prefix` is what the engine puts before the items of a burst; it takes room, and no message ends in it.
+    """
 
     __slots__ = ("_body_max", "_capacity", "_ending", "_parts", "size")
 
-    def __init__(self, body_max: int, datagrams: int) -> None:
+    def __init__(self, body_max: int, datagrams: int, prefix: bytes = b"") -> None:
         self._body_max = body_max
         self._capacity = body_max * datagrams
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] = [prefix]
         self._ending: list[RunAt] = []
-        self.size = 0
+        self.size = len(prefix)
+        assert self.size <= self._capacity, f"a prefix of {self.size} bytes in a visit of {self._capacity}"
 
     @property
     def room(self) -> int:
@@ -70,6 +81,11 @@ class VisitWriter:
         assert self.size <= self._capacity, f"{self.size} bytes in a visit of {self._capacity}"
         return taken
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was added to the prefix."""
+        return len(self._parts) == 1
+
     def ordered(self) -> list[FilledDatagram]:
         """The stream as the datagrams of one visit."""
         bodies, ended = self._cut()
@@ -78,6 +94,19 @@ class VisitWriter:
             FilledDatagram(_class_of(ids), body, index, index == final, tuple(ids))
             for index, (body, ids) in enumerate(zip(bodies, ended, strict=True))
         ]
+
+    def burst(self, kind: DatagramClass) -> Filled:
+        """The stream as one burst: of its kind, or safe if anything safe ends in it."""
+        klass = DatagramClass.SAFE if any(run.service is Service.SAFE for run, _ in self._ending) else kind
+        bodies, ended = self._cut()
+        final = len(bodies) - 1
+        return Filled(
+            klass,
+            [
+                FilledDatagram(klass, body, index, index == final, tuple(ids))
+                for index, (body, ids) in enumerate(zip(bodies, ended, strict=True))
+            ],
+        )
 
     def basic(self) -> FilledDatagram:
         """The stream as one self-contained basic datagram."""

@@ -12,8 +12,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from transis.pipeline.audit.apart import Apart
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
-from transis.pipeline.audit.tail import Sequence, ordered_total, told
+from transis.pipeline.audit.naming import name_nodes, name_processes
+from transis.pipeline.audit.tail import Sequence, reliable_total, told
 
 NAME: Final = "causal_5"
 
@@ -22,14 +24,19 @@ NEVER: Final = (1 << 62) - 1
 
 
 def check(sequence: Sequence) -> Found:
-    doubtful = sequence.stays.where("is_canon or agreed < n")
+    apart = None if sequence.apart is None else sequence.apart.rings
+    stays = sequence.stays if apart is None else sequence.stays.join(F.broadcast(apart), "ring", "left_anti")
+    doubtful = stays.where("is_canon or agreed < n")
     judged = doubtful.where("whole").select("ring", "node", "stay_no")
     delivered = _delivered(sequence, judged)
     own, seen = _own_earlier(sequence, judged, delivered), _seen_before(sequence, judged, delivered)
     pending = checked(doubtful.where("not whole"), NAME, "0", "1")
-    return found(
-        [ordered_total(sequence, NAME), pending], [_tell(own, sequence, "had sent"), _tell(seen, sequence, "had delivered")]
-    )
+    parts = [_tell(own, sequence, "had sent"), _tell(seen, sequence, "had delivered")]
+    amounts = [reliable_total(sequence, NAME), pending]
+    if sequence.apart is not None:
+        parts.append(_tell_short(sequence, sequence.apart))
+        amounts.append(checked(sequence.stays.where("not whole").join(F.broadcast(sequence.apart.rings), "ring"), NAME, "0", "1"))
+    return found(amounts, parts)
 
 
 def _delivered(sequence: Sequence, judged: DataFrame) -> DataFrame:
@@ -116,6 +123,21 @@ def _tell(rows: DataFrame, sequence: Sequence, how: str) -> DataFrame:
     witness = [("sender", "seen_lseq"), ("sender", "effect.sent_lseq"), ("node", "effect.lseq"), ("node", "cause_lseq")]
     messages = [("cause_process", "cause_counter"), ("effect.process", "effect.counter")]
     return broken(named, NAME, sentence, witness, messages, ["node", "sender"], ["conf"], "effect.tpos")
+
+
+def _tell_short(sequence: Sequence, apart: Apart) -> DataFrame:
+    """Where causal messages are not in the order, counts tell (causal_counts.py)."""
+    names = sequence.laid.node_names
+    named = name_nodes(name_processes(told(apart.short, sequence.stays), sequence.laid.process_names), names, "sender", "other")
+    own, seen = words("sent {need} messages of its own"), words("delivered {need} messages of {other_name}")
+    what = F.when(F.col("other").isNull(), own).otherwise(seen)
+    message = words("{process_name}:{counter}")
+    sentence = words(
+        "{sender_name} had ", what, " in {ring_name} before it sent ", message,
+        ", but {node_name} had delivered fewer of them when it delivered ", message, " in {conf_name}",
+    )  # fmt: skip
+    witness = [("sender", "sent_lseq"), ("node", "lseq")]
+    return broken(named, NAME, sentence, witness, [("process", "counter")], ["node", "sender"], ["conf"])
 
 
 def _how_late() -> Column:

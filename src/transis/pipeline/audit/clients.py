@@ -178,10 +178,10 @@ def handed_runs(tables: Tables) -> DataFrame:
 
 
 def handed_to_processes(handed: DataFrame, tables: Tables) -> DataFrame:
-    """Of runs that are not there, `group_members_only` tells."""
+    """Of runs that are not there, `group_members_only` tells. What has a position is in the total order, as group views are."""
     runs = tables["deliveries"].select(
         *("node", F.col("lseq").alias("run_lseq"), F.col("process").alias("sender"), "first", "count"),
-        *((F.col("service") > 0).alias("is_ordered"), "regular", "place_seq", "place_index"),
+        *((F.col("tpos") >= 0).alias("is_ordered"), "regular", "place_seq", "place_index"),
     )
     found = handed.join(runs, ["node", "run_lseq"]).where("run_lseq < lseq")
     return found.withColumn("process", F.explode("processes")).drop("processes")

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, found, words
-from transis.pipeline.audit.spine import ordered
-from transis.pipeline.audit.tail import Sequence, covering, ordered_total, told
+from transis.pipeline.audit.spine import reliable
+from transis.pipeline.audit.tail import Sequence, covering, reliable_total, told
 
 FIFO: Final = "fifo"
 DUPLICATES: Final = "no_duplicates"
@@ -32,7 +32,7 @@ def check_fifo(sequence: Sequence) -> Found:
     witness = [("node", "lseq_before"), ("node", "first_lseq")]
     messages = [("process", "first"), ("process", "last_before")]
     rows = broken(named, FIFO, sentence, witness, messages, ["node"], ["conf"], "tpos")
-    return found([ordered_total(sequence, FIFO)], [rows])
+    return found([reliable_total(sequence, FIFO)], [rows])
 
 
 def check_duplicates(sequence: Sequence) -> Found:
@@ -42,7 +42,7 @@ def check_duplicates(sequence: Sequence) -> Found:
     sentence = words("{node_name} delivered {process_name}:{counter} twice, in {conf_before} and {conf_name}")
     witness = [("node", "lseq_before"), ("node", "lseq")]
     rows = broken(named, DUPLICATES, sentence, witness, [("process", "counter")], ["node"], ["conf"], "tpos")
-    return found([ordered_total(sequence, DUPLICATES)], [rows])
+    return found([reliable_total(sequence, DUPLICATES)], [rows])
 
 
 def _life() -> WindowSpec:
@@ -55,9 +55,9 @@ def _occurrences(sequence: Sequence) -> DataFrame:
     doubtful = sequence.stretches.withColumn("used", F.max("last").over(so_far)).where("first <= used")
     counters = F.explode(F.expr("sequence(first, least(last, used))"))
     messages = doubtful.select("node", "process", counters.alias("counter")).distinct()
-    runs = covering(ordered(sequence.laid), messages.withColumnRenamed("node", "wanted_node")).where("node = wanted_node")
+    runs = covering(reliable(sequence.laid), messages.withColumnRenamed("node", "wanted_node")).where("node = wanted_node")
     single = runs.withColumn("tpos", F.expr("tpos + counter - first"))
-    order = Window.partitionBy("node", "process", "counter").orderBy("stay_no", "tpos")
+    order = Window.partitionBy("node", "process", "counter").orderBy("stay_no", "lseq")
     numbered = told(single, sequence.stays).withColumns(
         {
             "nth": F.row_number().over(order),

@@ -64,9 +64,11 @@ def _only_one(sequence: Sequence, pairs: DataFrame) -> DataFrame:
         "other_name as lacks_name", "other_stay_no as lacks_stay_no", "other_departure as departure",
     )  # fmt: skip
     both = first.unionByName(second)
-    mine = sequence.tail.selectExpr(
+    mine = sequence.everything.selectExpr(
         "node as has", "stay_no as has_stay_no", "int(phase) as phase", "process", "counter", "message", "tpos", "lseq"
     )
-    other = sequence.tail.selectExpr("node as lacks", "stay_no as lacks_stay_no", "int(phase) as phase", "process", "counter")
+    other = sequence.everything.selectExpr(
+        "node as lacks", "stay_no as lacks_stay_no", "int(phase) as phase", "process", "counter"
+    )
     had = mine.join(F.broadcast(both), ["has", "has_stay_no", "phase"])
     return had.join(other, ["lacks", "lacks_stay_no", "phase", "process", "counter"], "left_anti")

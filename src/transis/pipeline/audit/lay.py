@@ -19,6 +19,9 @@ from transis.pipeline.tables import Tables
 
 STRETCH = ["node", "segment", "conf_no"]
 
+CAUSAL_APART = "engine <> 'totem'"
+"""On the ring causal messages share the order of all (trace.events.is_ordered)."""
+
 
 Settle = Callable[[DataFrame], DataFrame]
 """Keeps a table, so that what is made of it does not make it again."""
@@ -34,7 +37,7 @@ class Laid:
 
     tables: Tables
     runs: DataFrame
-    """run, closed, mode: one row a run."""
+    """run, closed, mode, engine: one row a run."""
     lives: DataFrame
     """run, node, node_name, name, incarnation, boot, end_lseq, end_us, ended, gapped, confs, last_view, last_lseq, last_us: one
     row a trace."""
@@ -49,7 +52,8 @@ class Laid:
     gaps: DataFrame
     """run, node, segment, conf_no, lseq: where something is missing, recorded or not."""
     deliveries: DataFrame
-    """DELIVER rows with stay_no, phase (0 regular, 1 transitional) and ring; null where there is none."""
+    """DELIVER rows with stay_no, phase (0 regular, 1 transitional) and ring, null where there is none; and is_ordered: whether a
+    message of this service is in the total order of its engine."""
     sends: DataFrame
     """SEND rows with the same, `sender` and `before` resolved."""
     node_names: DataFrame
@@ -58,6 +62,8 @@ class Laid:
     """run, process, node, number, process_name (a/1#0)."""
     view_names: DataFrame
     """run, view, view_name (R12@a/1), view_kind, view_seq, view_order (a struct that orders rings)."""
+    causal_apart: bool = False
+    """Is there a run whose causal messages are not in the total order?"""
 
 
 def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
@@ -72,10 +78,12 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     lives = settle(life_facts(tables, segments, gaps, confs, node_names))
     stretches = settle(stretch_stays(segments, confs))
     stays = settle(stay_facts(confs, gaps, lives, runs, stay_extents(tables, stretches)))
-    deliveries = in_their_stays(tables["deliveries"], stretches)
+    causal_apart = not runs.where(CAUSAL_APART).isEmpty()
+    deliveries = with_order(in_their_stays(tables["deliveries"], stretches), runs, causal_apart)
     sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
+    sends = with_order(sends, runs, causal_apart)
     names = (node_names, process_names, view_names)
-    return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names)
+    return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names, causal_apart)
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -108,7 +116,7 @@ def run_facts(segments: DataFrame, confs: DataFrame, process_names: DataFrame) -
     """A run is closed when the last segment of every life says that it reached quiescence, and no such life is missing."""
     lasts = segments.groupBy("run", "node").agg(F.max_by(F.coalesce("closed", F.lit(False)), "segment").alias("closed"))
     missing = lost_lives(segments, confs, process_names).select("run", F.lit(False).alias("closed"))
-    modes = segments.groupBy("run").agg(F.min("mode").alias("mode"))
+    modes = segments.groupBy("run").agg(F.min("mode").alias("mode"), F.min("engine").alias("engine"))
     return lasts.drop("node").unionByName(missing).groupBy("run").agg(F.min("closed").alias("closed")).join(modes, "run")
 
 
@@ -245,6 +253,14 @@ def _gapped_stays(confs: DataFrame, gaps: DataFrame) -> DataFrame:
 def in_their_stays(rows: DataFrame, stretches: DataFrame) -> DataFrame:
     """Rows with the stay, phase and ring in force where they stand; linear, for a stretch is found by its number."""
     return rows.join(F.broadcast(stretches), STRETCH, "left").fillna({"stay_no": 0})
+
+
+def with_order(rows: DataFrame, runs: DataFrame, causal_apart: bool) -> DataFrame:
+    """With `is_ordered`; only where engines differ in it are they asked for."""
+    if not causal_apart:
+        return rows.withColumn("is_ordered", F.expr("service > 0"))
+    apart = F.broadcast(runs.select("run", F.expr(CAUSAL_APART).alias("causal_apart")))
+    return rows.join(apart, "run").withColumn("is_ordered", F.expr("service > int(causal_apart)")).drop("causal_apart")
 
 
 def with_before(sends: DataFrame, tables: Tables, stretches: DataFrame) -> DataFrame:

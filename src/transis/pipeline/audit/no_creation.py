@@ -12,18 +12,20 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.lay import Laid
-from transis.pipeline.audit.tail import Sequence, ordered_total, told
+from transis.pipeline.audit.tail import Sequence, reliable_total, told
 
 CREATION: Final = "no_creation"
 WHERE_SENT: Final = "delivered_where_sent_1_3"
 
 
 def check(sequence: Sequence) -> Found:
-    unsent = sequence.tail.join(sequence.origins.select("process", "counter").distinct(), ["process", "counter"], "left_anti")
+    unsent = sequence.everything.join(
+        sequence.origins.select("process", "counter").distinct(), ["process", "counter"], "left_anti"
+    )
     judged = with_sender(told(unsent, sequence.stays), sequence.laid)
     sentence = words("{node_name} delivered {message} in {conf_name}, but {sender_name} never sent it")
     return found(
-        [ordered_total(sequence, CREATION), checked(judged.where("may_still_be_sent"), CREATION, "0", "1")],
+        [reliable_total(sequence, CREATION), checked(judged.where("may_still_be_sent"), CREATION, "0", "1")],
         [_broken(judged.where("not may_still_be_sent"), CREATION, sentence)],
     )
 
@@ -31,7 +33,7 @@ def check(sequence: Sequence) -> Found:
 def check_where_sent(sequence: Sequence) -> Found:
     """Sent in this ring, whatever else was wrong with it; basic sends do not count."""
     here = sequence.origins.where("sent_service > 0").selectExpr("process", "counter", "sent_ring as ring").distinct()
-    strangers = sequence.tail.join(here, ["process", "counter", "ring"], "left_anti")
+    strangers = sequence.everything.join(here, ["process", "counter", "ring"], "left_anti")
     judged = with_sender(told(_with_origin(strangers, sequence), sequence.stays), sequence.laid)
     pending = F.expr("sent_lseq is null and may_still_be_sent")
     elsewhere = F.coalesce("sent_ring_name", F.lit("no configuration at all"))
@@ -39,7 +41,7 @@ def check_where_sent(sequence: Sequence) -> Found:
     homeless = sequence.laid.deliveries.where("service > 0 and stay_no = 0")
     return found(
         [
-            ordered_total(sequence, WHERE_SENT),
+            reliable_total(sequence, WHERE_SENT),
             checked(homeless, WHERE_SENT, "count"),
             checked(judged.where(pending), WHERE_SENT, "0", "1"),
         ],

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from transis.pipeline.audit.finding import Found, checked, found
 from transis.pipeline.audit.places import claimed
 from transis.pipeline.audit.settling import settled
-from transis.pipeline.audit.tail import Sequence
+from transis.pipeline.audit.tail import Sequence, ordered_total, reliable_total
 from transis.pipeline.schemas import VIOLATIONS
 from transis.trace.cycles import Vertex, graph_of, joined
 
@@ -35,7 +35,7 @@ ARROW: Final[pa.Schema] = to_arrow_schema(VIOLATIONS, timezone="UTC")
 
 
 def check(sequence: Sequence) -> Found:
-    """Both properties: deliveries of a message are one vertex (total) or one at each node (partial).
+    """Both properties: deliveries of an ordered message are one vertex (total) or one at each node (partial).
 
     The one property that looks at a result before it goes on: nearly always no run is doubtful, and then no graph is planned.
     """
@@ -44,20 +44,21 @@ def check(sequence: Sequence) -> Found:
     cycles = events.groupBy("run").applyInArrow(find_cycles, VIOLATIONS)
     confs = sequence.laid.confs
     sends = sequence.laid.sends.where("stay_no > 0")
-    totals = [checked(sequence.stays, name, "ordered") for name in (TOTAL, PARTIAL)]
+    totals = [ordered_total(sequence, TOTAL), reliable_total(sequence, PARTIAL)]
     totals += [checked(confs, name) for name in (TOTAL, PARTIAL)]
     return found([*totals, checked(sends, PARTIAL)], [cycles])
 
 
 def uncertified(sequence: Sequence) -> DataFrame:
     """Runs in which the key does not prove that there is one order."""
-    doubts = [
+    doubts: list[DataFrame] = [
         _rings_shrink(sequence),
         sequence.laid.deliveries.where("service > 0 and stay_no = 0").select("run"),
         _transitional_elsewhere(sequence),
         _one_transitional_too_many(sequence),
         _keys_fall(sequence),
         _sent_below_what_it_saw(sequence),
+        *(sequence.apart.doubts(sequence.origins, sequence.laid) if sequence.apart is not None else ()),
     ]
     runs = doubts[0]
     for doubt in doubts[1:]:
@@ -97,7 +98,8 @@ def _keys_fall(sequence: Sequence) -> DataFrame:
 
 def _sent_below_what_it_saw(sequence: Sequence) -> DataFrame:
     seen = sequence.tail.selectExpr("node", "stay_no", "tpos + 1 as before", "place as seen_place")
-    return sequence.sent.join(seen, ["node", "stay_no", "before"]).where("place <= seen_place").select("run")
+    sent = sequence.sent.where("is_ordered").join(seen, ["node", "stay_no", "before"])
+    return sent.where("place <= seen_place").select("run")
 
 
 def _events(sequence: Sequence, doubtful: DataFrame) -> DataFrame:
@@ -106,7 +108,7 @@ def _events(sequence: Sequence, doubtful: DataFrame) -> DataFrame:
     long = sequence.stays.groupBy("run").agg((F.sum("ordered") > GRAPH_MESSAGES_MAX).alias("is_long"))
     runs = F.broadcast(doubtful.join(long, "run"))
     confs = laid.confs.join(runs, "run").selectExpr(
-        "run", "node", "lseq", "'install' as what", "view as process", "0L as counter", "view_name as label"
+        "run", "node", "lseq", "'install' as what", "view as process", "0L as counter", "view_name as label", "true as is_ordered"
     )
     short = runs.where("not is_long").select("run")
     sends = _single(laid.sends.where("service > 0").join(short, "run"), "send", sequence)
@@ -114,10 +116,10 @@ def _events(sequence: Sequence, doubtful: DataFrame) -> DataFrame:
     around = F.broadcast(sequence.rings.select("ring", "good").join(runs, on=F.lit(True), how="left_semi"))
     near = sequence.tail.join(runs.where("is_long").select("run"), "run").join(around, "ring")
     near = near.where(f"tpos < good + {AROUND}").selectExpr(
-        "run", "node", "lseq", "'deliver' as what", "process", "counter", "message as label"
+        "run", "node", "lseq", "'deliver' as what", "process", "counter", "message as label", "true as is_ordered"
     )
     of_near = sequence.sent.join(runs.where("is_long").select("run"), "run")
-    of_near = of_near.selectExpr("run", "node", "lseq", "'send' as what", "process", "counter", "message as label")
+    of_near = of_near.selectExpr("run", "node", "lseq", "'send' as what", "process", "counter", "message as label", "is_ordered")
     events = confs.unionByName(sends).unionByName(deliveries).unionByName(near).unionByName(of_near)
     return events.join(F.broadcast(laid.node_names.drop("run")), "node")
 
@@ -127,7 +129,8 @@ def _single(rows: DataFrame, what: str, sequence: Sequence) -> DataFrame:
     single = rows.withColumn("counter", F.explode(F.expr("sequence(first, first + count - 1)")))
     named = single.join(F.broadcast(names), "process")
     return named.selectExpr(
-        "run", "node", "lseq", f"'{what}' as what", "process", "counter", "concat(process_name, ':', counter) as label"
+        *("run", "node", "lseq", f"'{what}' as what", "process", "counter", "concat(process_name, ':', counter) as label"),
+        "is_ordered",
     )
 
 
@@ -153,7 +156,8 @@ def _cycle(rows: list[dict[str, object]], name: str, what: str) -> Iterator[dict
     labels: dict[object, object] = {}
     for row in rows:
         about = (row["process"], row["counter"])
-        apart = (row["node"],) if name == PARTIAL and row["what"] == "deliver" else ()
+        is_apart = row["what"] == "deliver" and (name == PARTIAL or not row["is_ordered"])
+        apart = (row["node"],) if is_apart else ()
         vertex: Vertex = (str(row["what"]), about, *apart)
         lives.setdefault(row["node"], []).append((vertex, int(str(row["lseq"]))))
         labels[about] = row["label"]

@@ -49,7 +49,7 @@ def claimed(sequence: Sequence) -> DataFrame:
     """The tail beside the place that each message got when it was sent in the ring; of one that was not, the first stay's"""
     key = ["ring", "process", "counter"]
     first = Window.partitionBy("sent_ring", "process", "counter").orderBy("sent_lseq")
-    sent = sequence.origins.where("sent_service > 0").withColumn("n", F.row_number().over(first)).where("n = 1")
+    sent = sequence.origins.where("sent_is_ordered").withColumn("n", F.row_number().over(first)).where("n = 1")
     sent = sent.selectExpr("sent_ring as ring", "process", "counter", "sent_place")
     ranks = F.broadcast(sequence.stays.select("node", "stay_no", "stay_rank"))
     rows = told(sequence.tail, sequence.stays).join(ranks, ["node", "stay_no"]).join(sent, key, "left")
@@ -59,7 +59,7 @@ def claimed(sequence: Sequence) -> DataFrame:
 
 def _taken(unsent: DataFrame, sequence: Sequence) -> DataFrame:
     """Messages that nobody sent here, at the place of one that somebody did."""
-    sends = ranked_sends(sequence.laid).where("stay_no > 0 and service > 0")
+    sends = ranked_sends(sequence.laid).where("stay_no > 0 and is_ordered")
     seqs = sends.selectExpr(
         "ring", "place_seq as seq", "place as sent_from", "count as sent_count", "process as owner_process", "first"
     )

@@ -1,4 +1,4 @@
-"""EVS 3: a node delivers its own ordered messages, in the configuration it sent them in or the transitional after it."""
+"""EVS 3: a node delivers its own messages, basic ones apart, in the view it sent them in or the transitional one after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
-from transis.pipeline.audit.spine import ordered
+from transis.pipeline.audit.spine import reliable
 from transis.pipeline.audit.tail import Sequence
 
 NAME: Final = "self_delivery_3"
@@ -29,7 +29,7 @@ def _missing(sequence: Sequence) -> DataFrame:
     """Own messages that the stay does not have: those of the tail, and good ones above its end."""
     own = ["node", "stay_no", "process", "counter"]
     columns = ["run", "ring", *own, "message", "lseq"]
-    tail = sequence.sent.join(sequence.tail.select(*own), own, "left_anti").select(*columns)
+    tail = sequence.sent.join(sequence.everything.select(*own), own, "left_anti").select(*columns)
     short = F.broadcast(sequence.stays.where("n < bound").select("node", "stay_no", "n", "bound"))
     above = sequence.pairs.selectExpr("sent_node as node", "sent_stay_no as stay_no", "*").join(short, ["node", "stay_no"])
     above = above.where("tpos >= n and tpos + count <= bound")
@@ -45,7 +45,7 @@ def _behind_gaps(sequence: Sequence, sent: DataFrame) -> DataFrame:
     """Where something was dropped, own deliveries may be among it: they are counted, not looked for."""
     key = ["run", "node", "stay_no"]
     holey = F.broadcast(sequence.stays.where("not whole").select("node", "stay_no"))
-    delivered = ordered(sequence.laid).where("sender = node").join(holey, ["node", "stay_no"])
+    delivered = reliable(sequence.laid).where("sender = node").join(holey, ["node", "stay_no"])
     counts = delivered.groupBy(*key).agg(F.sum("count").alias("delivered"))
     wanted = sent.join(holey, ["node", "stay_no"]).groupBy(*key).agg(F.sum("count").alias("wanted"))
     short = wanted.join(counts, key, "left").fillna(0, ["delivered"]).where("delivered < wanted")

@@ -30,11 +30,16 @@ def place() -> Column:
 
 def ordered(laid: Laid) -> DataFrame:
     """Ordered deliveries that stand in a stay, with their place as one number."""
+    return reliable(laid).where("is_ordered")
+
+
+def reliable(laid: Laid) -> DataFrame:
+    """The same with causal deliveries, whether they are in the order or not."""
     return laid.deliveries.where("service > 0 and stay_no > 0").withColumn("place", place())
 
 
 def ranked_sends(laid: Laid) -> DataFrame:
-    """SENDs with their place, and how many ordered messages this node had sent before in the stay."""
+    """SENDs with their place, and how many messages, basic ones apart, this node had sent before in the stay."""
     stay = Window.partitionBy("node", "stay_no").orderBy("lseq").rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.sum(F.when(F.col("service") > 0, F.col("count"))).over(stay)
     return laid.sends.withColumn("place", place()).withColumn("rank", F.coalesce(earlier, F.lit(0)))
@@ -52,7 +57,7 @@ def matched(runs: DataFrame, sends: DataFrame) -> DataFrame:
     """The spine beside what was sent in the ring; a row of one side only has nulls for the other."""
     key = ["ring", "process", "first"]
     once = (
-        sends.where("stay_no > 0 and service > 0")
+        sends.where("stay_no > 0 and is_ordered")
         .groupBy("run", *key)
         .agg(
             F.count("*").alias("times"),

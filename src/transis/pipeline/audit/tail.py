@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from transis.pipeline.audit.apart import Apart, set_apart
 from transis.pipeline.audit.finding import checked
 from transis.pipeline.audit.lay import Laid, Settle, absent_members, as_it_is
 from transis.pipeline.audit.spine import matched, ordered, proven_ends, ranked_sends, spine
@@ -39,26 +40,36 @@ class Sequence:
     run, ring, node, stay_no, process, first, last, tpos, first_lseq, last_lseq, phase."""
     sent: DataFrame
     """A row per message that was sent in a ring and is not good there: run, ring, node, stay_no, process, counter, message, rank,
-    before, place, lseq, phase."""
+    before, place, lseq, phase, is_ordered."""
     absent: DataFrame
     """Members of a ring that never installed it (lay.absent_members)."""
     origins: DataFrame
-    """Every SEND, anywhere, of a message of the tail: run, process, counter, sent_ring, sent_node, sent_stay_no, sent_lseq,
-    sent_place, sent_service, before, rank, nth (1 for the first)."""
+    """Every SEND, anywhere, of a message of the tail or apart: run, process, counter, sent_ring, sent_node, sent_stay_no,
+    sent_lseq, sent_phase, sent_place, sent_service, sent_is_ordered, sent_timestamp, before, rank, nth (1 for the first)."""
+    apart: Apart | None = None
+    """Causal messages that are not in the order; None if there are none, as on the ring."""
+
+    @property
+    def everything(self) -> DataFrame:
+        """The tail with the causal messages that are not in the order, for what is promised of both."""
+        return self.tail if self.apart is None else self.tail.unionByName(self.apart.rows.select(*self.tail.columns))
 
 
 def sequence(laid: Laid, settle: Settle = as_it_is) -> Sequence:
     """`settle` as in lay.py: the spine, and everything behind it, is used many times."""
     deliveries, sends = ordered(laid), ranked_sends(laid)
+    apart = set_apart(laid, settle)
     pairs = settle(matched(spine(deliveries), sends))
-    rings = settle(bounded_rings(laid.stays, proven_ends(pairs)))
+    ends = proven_ends(pairs) if apart is None else apart.prove_nothing(proven_ends(pairs))
+    rings = settle(bounded_rings(laid.stays, ends))
     tail = settle(named(tail_rows(deliveries, rings), laid))
     sent = settle(named(sent_rows(sends, pairs, rings), laid))
-    stretches = settle(stretches_of(deliveries, rings, tail))
-    origins = settle(origins_of(tail, sends))
+    stretches = stretches_of(deliveries, rings, tail)
+    stretches = settle(stretches if apart is None else apart.in_local_order(stretches, laid))
+    origins = settle(origins_of(tail if apart is None else tail.unionByName(apart.rows, allowMissingColumns=True), sends))
     stays = settle(agreeing_stays(laid.stays, rings, tail))
     absent = settle(absent_members(laid, rings))
-    return Sequence(laid, pairs, rings, stays, tail, stretches, sent, absent, origins)
+    return Sequence(laid, pairs, rings, stays, tail, stretches, sent, absent, origins, apart)
 
 
 def bounded_rings(stays: DataFrame, ends: DataFrame) -> DataFrame:
@@ -114,7 +125,7 @@ def sent_rows(sends: DataFrame, pairs: DataFrame, rings: DataFrame) -> DataFrame
     single = doubtful.withColumn("i", F.explode(F.expr("sequence(0, count - 1)")))
     return single.selectExpr(
         *("run", "ring", "node", "stay_no", "process", "first + i as counter", "rank + i as rank", "before"),
-        *("place + i as place", "lseq", "phase"),
+        *("place + i as place", "lseq", "phase", "is_ordered"),
     )
 
 
@@ -139,7 +150,10 @@ def origins_of(tail: DataFrame, sends: DataFrame) -> DataFrame:
     found = covering(sends, messages).withColumn("offset", F.expr("counter - first"))
     return found.select(
         *("run", "process", "counter"),
-        *(F.col(name).alias(f"sent_{name}") for name in ("ring", "node", "stay_no", "lseq", "service")),
+        *(
+            F.col(name).alias(f"sent_{name}")
+            for name in ("ring", "node", "stay_no", "lseq", "phase", "service", "is_ordered", "timestamp")
+        ),
         (F.col("place") + F.col("offset")).alias("sent_place"),
         "before",
         (F.col("rank") + F.col("offset")).alias("rank"),
@@ -178,3 +192,9 @@ def told(rows: DataFrame, stays: DataFrame) -> DataFrame:
 def ordered_total(sequence: Sequence, name: str) -> DataFrame:
     """Ordered deliveries of all stays: what most properties look at."""
     return checked(sequence.stays, name, "ordered")
+
+
+def reliable_total(sequence: Sequence, name: str) -> DataFrame:
+    """The same with causal deliveries that are not in the order."""
+    total = ordered_total(sequence, name)
+    return total if sequence.apart is None else total.unionByName(checked(sequence.apart.rows, name))

@@ -2,13 +2,15 @@
 
 Direct causes suffice: what the sender had sent itself in this configuration, and what it had delivered there. Causes of
 causes follow, because whoever delivers m' must have delivered the direct ones, and so their own before them. There is no
-exemption for senders outside a transitional configuration (traces plan C).
+exemption for senders outside a transitional configuration (traces plan C). Here causal messages share the total order; where
+they do not, see `causal_counts.py`.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from transis.sim.checkers.causal_counts import check_counts
 from transis.sim.checkers.index import Index, Origin, Ring, Stay
 from transis.sim.checkers.verdict import Findings, Witness
 
@@ -18,13 +20,20 @@ NEVER: Final = 1 << 62
 
 def check(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
-        findings.checked += sum(len(stay.codes) for stay in ring.stays)
-        # A prefix of the canon is right wherever the canon is.
-        for stay in [ring.canon, *(fork for fork in ring.forks if fork is not ring.canon)]:
-            if stay.whole:
-                _follows_causes(index, ring, stay, findings)
-            else:
-                findings.pending += 1
+        findings.checked += sum(len(stay.all.codes) for stay in ring.stays)
+        if ring.is_mixed:
+            check_counts(index, ring, findings)
+        else:
+            _check_order(index, ring, findings)
+
+
+def _check_order(index: Index, ring: Ring, findings: Findings) -> None:
+    """A prefix of the canon is right wherever the canon is."""
+    for stay in [ring.canon, *(fork for fork in ring.forks if fork is not ring.canon)]:
+        if stay.whole:
+            _follows_causes(index, ring, stay, findings)
+        else:
+            findings.pending += 1
 
 
 def _follows_causes(index: Index, ring: Ring, stay: Stay, findings: Findings) -> None:

@@ -4,7 +4,8 @@ Give a delivered message the key (ring, place), a regular configuration (ring, 0
 regular place, and a SEND the key of what its node had seen. If every node sees keys strictly grow, through configuration
 changes, and everything has one key everywhere, then the key is a topological numbering of the graph with all
 deliveries of a message merged: no cycle of any length exists (EVS 1.1, 2.3, 2.4, 6.1, 6.2). This takes linear time and
-almost no Python per message; only where it fails is a cycle searched for.
+almost no Python per message; only where it fails is a cycle searched for. Causal messages that are not in the order have a
+certificate of their own (`causal_certificate.py`), which numbers them between the ordered ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import islice, pairwise
 from operator import lt
 
 from transis.model.ids import ViewId
+from transis.sim.checkers.causal_certificate import causal_order_certified
 from transis.sim.checkers.index import PLACE_SHIFT, Index, Life, Ring, Stay
 
 
@@ -20,7 +22,8 @@ def certified(index: Index) -> bool:
     """Does the key prove that there is one order? Computed once per index."""
     if index.certified is None:
         lives = all(_rings_grow(life) and not life.homeless for life in index.lives)
-        index.certified = lives and _one_place_per_transitional(index) and all(map(_one_order, index.rings.values()))
+        orders = lives and _one_place_per_transitional(index) and all(map(_one_order, index.rings.values()))
+        index.certified = orders and (not index.causal_apart or causal_order_certified(index))
     return index.certified
 
 
@@ -32,11 +35,10 @@ def sent_places(ring: Ring) -> dict[int, int]:
     """The place that each ordered message got when it was sent in this ring; of two, the first."""
     places: dict[int, int] = {}
     for stay in ring.stays:
-        claimed: list[int] = []
-        for origin in stay.ordered_origins:
+        for origin in reversed(stay.ordered_origins):
+            codes = stay.sent_codes[origin.first_rank : origin.first_rank + origin.sent.count]
             place = (origin.sent.place.seq << PLACE_SHIFT) + origin.sent.place.index
-            claimed.extend(range(place, place + origin.sent.count))
-        places.update(zip(reversed(stay.sent_codes), reversed(claimed), strict=True))
+            places.update(zip(codes, range(place, place + origin.sent.count), strict=True))
     return places
 
 

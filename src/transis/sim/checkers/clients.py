@@ -15,23 +15,23 @@ from typing import NamedTuple
 
 from transis.model.groups import GroupId, GroupView
 from transis.model.ids import NodeId, ProcessId
-from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers.index import Index, Life
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, OfClients
 
 
 class Got(NamedTuple):
-    """A run as a process got it, through which groups, and the event that says so. `run` is None if it had waited."""
+    """A run as a process got it, through which groups, and the event that says so. `run` is None if it had waited.
+
+    `is_ordered` says that it is in the total order, in which group views stand too. A causal message that is not comes before
+    a join at one node and behind it at another, so that nothing is promised of it between two views of one configuration.
+    """
 
     codes: range
     run: Delivery | None
     groups: tuple[GroupId, ...]
     lseq: int
-
-    @property
-    def is_ordered(self) -> bool:
-        return self.run is not None and self.run.service is not Service.BASIC
+    is_ordered: bool
 
 
 Step = GroupConf | Got | ClientLeft | Gap
@@ -148,11 +148,12 @@ class _Streams:
             for lseq, groups in sorted(handed):
                 run = self._runs.get(lseq)
                 if run is not None:  # Of what is not there, `group_members_only` tells.
-                    steps.append(Got(self._index.codes(run.process, run.first, run.count), run, groups, event.lseq))
+                    codes = self._index.codes(run.process, run.first, run.count)
+                    steps.append(Got(codes, run, groups, event.lseq, run.service in self._index.ordered))
         for waited in event.waited:
             codes = self._index.codes(waited.sender, waited.first, waited.count)
             for process in waited.processes:
-                self._client(process).steps.append(Got(codes, None, waited.groups, event.lseq))
+                self._client(process).steps.append(Got(codes, None, waited.groups, event.lseq, is_ordered=False))
 
 
 def _changes(life: Life) -> Iterator[Change]:

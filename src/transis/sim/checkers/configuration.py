@@ -33,14 +33,15 @@ def _member(life: Life, conf: Conf, findings: Findings) -> None:
 
 
 def _claims(stay: Stay, findings: Findings) -> None:
-    findings.checked += len(stay.runs) + len(stay.origins)
+    line = stay.all
+    findings.checked += len(line.runs) + len(stay.origins)
     if not stay.whole:
         findings.pending += 1
         return
     regular = stay.ring
     transitional = regular if stay.trans is None else stay.trans.view.id
-    wrong = [run for run in stay.runs[: stay.run_cut] if run.regular != regular or run.conf != regular]
-    wrong += [run for run in stay.runs[stay.run_cut :] if run.regular != regular or run.conf != transitional]
+    wrong = [run for run in line.runs[: line.run_cut] if run.regular != regular or run.conf != regular]
+    wrong += [run for run in line.runs[line.run_cut :] if run.regular != regular or run.conf != transitional]
     for run in wrong:
         _wrong_delivery(stay, run, findings)
     for origin in stay.origins:

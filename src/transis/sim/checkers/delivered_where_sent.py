@@ -5,7 +5,7 @@ That the SEND also precedes the delivery is part of the partial order (`partial_
 
 from __future__ import annotations
 
-from transis.sim.checkers.index import Index, Ring, Stay
+from transis.sim.checkers.index import Index, Line, Ring
 from transis.sim.checkers.no_creation import may_still_be_sent
 from transis.sim.checkers.verdict import Findings, Witness
 
@@ -15,17 +15,17 @@ def check(index: Index, findings: Findings) -> None:
         sent_here: set[int] = set()
         sent_here.update(*(stay.sent_codes for stay in ring.stays))
         for stay in ring.stays:
-            findings.checked += len(stay.codes)
-            if not sent_here.issuperset(stay.codes):
-                _strangers(index, ring, stay, sent_here, findings)
+            findings.checked += len(stay.all.codes)
+            if not sent_here.issuperset(stay.all.codes):
+                _strangers(index, ring, stay.all, sent_here, findings)
     for life in index.lives:
         for event in life.homeless:
             findings.checked += event.count
             findings.broken(f"{life.node} delivered messages before any configuration", ((life.node, event.lseq),))
 
 
-def _strangers(index: Index, ring: Ring, stay: Stay, sent_here: set[int], findings: Findings) -> None:
-    for position, code in enumerate(stay.codes):
+def _strangers(index: Index, ring: Ring, line: Line, sent_here: set[int], findings: Findings) -> None:
+    for position, code in enumerate(line.codes):
         if code in sent_here:
             continue
         message, origin = index.message(code), index.origins.get(code)
@@ -38,8 +38,8 @@ def _strangers(index: Index, ring: Ring, stay: Stay, sent_here: set[int], findin
             elsewhere = elsewhere if origin.stay is None else str(origin.stay.ring)
             witness = ((message.process.node, origin.sent.lseq),)
         findings.broken(
-            f"{stay.node} delivered {message} in {stay.conf_at(position).view.id} of ring {ring.id}, "
+            f"{line.node} delivered {message} in {line.conf_at(position).view.id} of ring {ring.id}, "
             f"but it was sent in {elsewhere}",
-            (*witness, stay.event_at(position)),
+            (*witness, line.event_at(position)),
             (message,),
         )

@@ -42,19 +42,20 @@ def _steps(ring: Ring) -> dict[Step, list[Stay]]:
 def _compare(index: Index, step: Step, left: Stay, right: Stay, findings: Findings) -> None:
     here, there = step
     if here.is_regular:
-        mine, other = left.regular_codes, right.regular_codes
+        mine, other = left.all.regular_codes, right.all.regular_codes
     else:
-        mine, other = left.transitional_codes, right.transitional_codes
+        mine, other = left.all.transitional_codes, right.all.transitional_codes
     if mine == other:
         return
     for stay, extra, lacking in ((left, set(mine) - set(other), right), (right, set(other) - set(mine), left)):
         if extra:
-            ordered = sorted(extra, key=stay.position.__getitem__)
+            position = stay.all.position
+            first_first = sorted(extra, key=position.__getitem__)
             findings.broken(
                 f"{left.node} and {right.node} went together from {here} to {there}, but in {here} "
-                f"only {stay.node} delivered {named(index, ordered)}, {lacking.node} did not",
-                (stay.event_at(stay.position[ordered[0]]), _departure(lacking, here)),
-                messages(index, ordered),
+                f"only {stay.node} delivered {named(index, first_first)}, {lacking.node} did not",
+                (stay.all.event_at(position[first_first[0]]), _departure(lacking, here)),
+                messages(index, first_first),
             )
 
 

@@ -1,4 +1,4 @@
-"""FIFO: every node delivers the ordered messages of a process in the order of their counters, over its whole life."""
+"""FIFO: every node delivers the messages of a process in the order of their counters, over its whole life. Basic ones apart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from transis.trace.events import Delivery
 def check(index: Index, findings: Findings) -> None:
     for life in index.lives:
         latest: dict[int, Delivery] = {}
-        for stay in life.stays:
-            findings.checked += len(stay.codes)
-            for start, run in zip(stay.starts, stay.runs, strict=True):
-                process = stay.codes[start] % index.stride
+        for line in (stay.all for stay in life.stays):
+            findings.checked += len(line.codes)
+            for start, run in zip(line.starts, line.runs, strict=True):
+                process = line.codes[start] % index.stride
                 before = latest.get(process)
                 if before is not None and before.first + before.count > run.first:
                     _overtaken(life, before, run, findings)

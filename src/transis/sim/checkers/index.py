@@ -6,7 +6,8 @@
    (com_p(c) of protocols 2.1); a *ring* is one regular configuration with everybody's stay in it.
 3. Events count for the configuration in force where they stand in the trace; what they claim is checked in
    `configuration.py`.
-4. Sequences hold ordered messages only (causal, agreed, safe). Basic messages are kept apart: they promise neither
+4. A stay's own sequence holds the messages of the total order only; `all` holds those of causal order too, which on the ring
+   is the same sequence, as causal messages share its order there. Basic messages are kept apart: they promise neither
    order nor delivery.
 5. After a Gap a stay is not whole: what is missing in it is pending, never broken (traces 5).
 """
@@ -20,7 +21,21 @@ from operator import eq
 
 from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
-from transis.trace.events import ClientDelivery, Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
+from transis.trace.events import (
+    ClientDelivery,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    History,
+    NodeTrace,
+    Refuse,
+    Sent,
+    Submit,
+    is_ordered,
+)
 
 PLACE_SHIFT = 32
 """A place (seq, index) as one integer: indices stay far below 2^32, a datagram has at most 65,000 bytes."""
@@ -35,56 +50,42 @@ class Duty(Enum):
 
 
 class Origin:
-    """One SEND run: where it was sent and how much its sender had delivered there before."""
+    """One SEND run: where it was sent and how much its sender had delivered there before, in order and of all."""
 
-    __slots__ = ("before", "first_rank", "sent", "stay")
+    __slots__ = ("all_before", "before", "first_rank", "is_ordered", "sent", "stay")
 
-    def __init__(self, sent: Sent, stay: Stay | None, before: int, first_rank: int) -> None:
+    def __init__(self, sent: Sent, stay: Stay | None, is_ordered: bool) -> None:
         self.sent = sent
         self.stay = stay
-        self.before = before
-        self.first_rank = first_rank
+        self.is_ordered = is_ordered
+        self.before = 0 if stay is None else len(stay.codes)
+        self.all_before = 0 if stay is None else len(stay.all.codes)
+        self.first_rank = 0 if stay is None else len(stay.sent_codes)
 
 
-class Stay:
-    """A life's time in a regular configuration and its transitional successor."""
+class Line:
+    """What a life delivered in a regular configuration and its transitional successor, in its local order."""
 
-    __slots__ = (
-        "_position",
-        "agreed",
-        "codes",
-        "conf",
-        "cut",
-        "following",
-        "life",
-        "origins",
-        "places",
-        "previous",
-        "run_cut",
-        "runs",
-        "sent_codes",
-        "starts",
-        "trans",
-        "whole",
-    )
+    __slots__ = ("_position", "codes", "conf", "cut", "life", "run_cut", "runs", "starts", "trans")
 
-    def __init__(self, life: Life, conf: Conf, previous: Stay | None) -> None:
+    def __init__(self, life: Life, conf: Conf) -> None:
         self.life = life
         self.conf = conf
-        self.previous = previous
-        self.following: Stay | None = None
         self.trans: Conf | None = None
         self.codes: list[int] = []
-        self.places: list[int] = []
         self.runs: list[Delivery] = []
         self.starts: list[int] = []
         self.cut = 0
         self.run_cut = 0
-        self.origins: list[Origin] = []
-        self.sent_codes: list[int] = []
-        self.whole = True
-        self.agreed = 0
         self._position: dict[int, int] | None = None
+
+    def add(self, run: Delivery, codes: range) -> None:
+        self.runs.append(run)
+        self.starts.append(len(self.codes))
+        self.codes.extend(codes)
+        if self.trans is None:
+            self.cut = len(self.codes)
+            self.run_cut = len(self.runs)
 
     @property
     def node(self) -> NodeId:
@@ -103,10 +104,6 @@ class Stay:
         return self._position
 
     @property
-    def ordered_origins(self) -> list[Origin]:
-        return [origin for origin in self.origins if origin.sent.service is not Service.BASIC]
-
-    @property
     def regular_codes(self) -> list[int]:
         return self.codes[: self.cut]
 
@@ -122,6 +119,38 @@ class Stay:
 
     def event_at(self, position: int) -> tuple[NodeId, int]:
         return (self.node, self.runs[bisect_right(self.starts, position) - 1].lseq)
+
+
+class Stay(Line):
+    """A life's time in a regular configuration and its transitional successor; as a line, what it delivered in total order."""
+
+    __slots__ = ("agreed", "all", "following", "origins", "places", "previous", "sent_codes", "whole")
+
+    def __init__(self, life: Life, conf: Conf, previous: Stay | None, causal_apart: bool) -> None:
+        super().__init__(life, conf)
+        self.all: Line = Line(life, conf) if causal_apart else self
+        self.previous = previous
+        self.following: Stay | None = None
+        self.places: list[int] = []
+        self.origins: list[Origin] = []
+        self.sent_codes: list[int] = []
+        self.whole = True
+        self.agreed = 0
+
+    @property
+    def ordered_origins(self) -> list[Origin]:
+        return [origin for origin in self.origins if origin.is_ordered]
+
+    def deliver(self, run: Delivery, codes: range, is_ordered: bool) -> None:
+        if self.all is not self:
+            self.all.add(run, codes)
+        if is_ordered:
+            self.add(run, codes)
+            place = (run.place.seq << PLACE_SHIFT) + run.place.index
+            self.places.extend(range(place, place + run.count))
+
+    def go_transitional(self, conf: Conf) -> None:
+        self.trans = self.all.trans = conf
 
     def duty(self, closed: bool) -> Duty:
         if not self.whole or self.life.ended == "unknown":
@@ -190,6 +219,11 @@ class Ring:
             stay.agreed = common_prefix(stay.codes, codes)
 
     @property
+    def is_mixed(self) -> bool:
+        """Did anybody deliver messages here that are not in the total order?"""
+        return any(len(stay.all.codes) > len(stay.codes) for stay in self.stays)
+
+    @property
     def forks(self) -> list[Stay]:
         """Stays that are not prefixes of the canon: only these need looking at one by one."""
         return [stay for stay in self.stays if stay.agreed < len(stay.codes)]
@@ -199,6 +233,8 @@ class Index:
     """Everything the checkers share."""
 
     def __init__(self, history: History) -> None:
+        self.ordered = frozenset(service for service in Service if is_ordered(service, history.engine))
+        self.causal_apart = Service.CAUSAL not in self.ordered
         self.processes = _processes(history)
         self.closed = history.closed and not _lost_lives(history, self.processes)
         self.stride = max(1, len(self.processes))
@@ -257,14 +293,8 @@ class _Reading:
         elif stay is None:
             self.life.homeless.append(event)
         else:
-            stay.runs.append(event)
-            stay.starts.append(len(stay.codes))
-            stay.codes.extend(self.index.codes(event.process, event.first, event.count))
-            place = (event.place.seq << PLACE_SHIFT) + event.place.index
-            stay.places.extend(range(place, place + event.count))
-            if stay.trans is None:
-                stay.cut = len(stay.codes)
-                stay.run_cut = len(stay.runs)
+            codes = self.index.codes(event.process, event.first, event.count)
+            stay.deliver(event, codes, event.service in self.index.ordered)
 
     def other(self, event: Event) -> None:
         match event:
@@ -292,11 +322,11 @@ class _Reading:
         if event.view.id.kind is ViewKind.REGULAR:
             self.open_stay(event)
         elif self.stay is not None and self.stay.trans is None:
-            self.stay.trans = event
+            self.stay.go_transitional(event)
         self.blind = False
 
     def open_stay(self, event: Conf) -> None:
-        stay = Stay(self.life, event, self.stay)
+        stay = Stay(self.life, event, self.stay, self.index.causal_apart)
         if self.stay is not None:
             self.stay.following = stay
         stay.whole = not self.blind
@@ -306,8 +336,7 @@ class _Reading:
 
     def sent(self, event: Sent) -> None:
         stay = self.stay
-        before = 0 if stay is None else len(stay.codes)
-        origin = Origin(event, stay, before, 0 if stay is None else len(stay.sent_codes))
+        origin = Origin(event, stay, event.service in self.index.ordered)
         codes = self.index.codes(ProcessId(self.life.node, event.process), event.first, event.count)
         self.life.origins.append(origin)
         if stay is not None:

@@ -5,30 +5,30 @@ Pending while the sender's trace is missing, open or has a gap (traces 5): the S
 
 from __future__ import annotations
 
-from transis.sim.checkers.index import Index, Life, Stay
+from transis.sim.checkers.index import Index, Life, Line
 from transis.sim.checkers.verdict import Findings
 
 
 def check(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         for stay in ring.stays:
-            findings.checked += len(stay.codes)
-            if index.origins.keys() >= set(stay.codes):
+            findings.checked += len(stay.all.codes)
+            if index.origins.keys() >= set(stay.all.codes):
                 continue
-            for position, code in enumerate(stay.codes):
+            for position, code in enumerate(stay.all.codes):
                 if code not in index.origins:
-                    _unsent(index, stay, position, findings)
+                    _unsent(index, stay.all, position, findings)
 
 
-def _unsent(index: Index, stay: Stay, position: int, findings: Findings) -> None:
-    message = index.message(stay.codes[position])
+def _unsent(index: Index, line: Line, position: int, findings: Findings) -> None:
+    message = index.message(line.codes[position])
     if may_still_be_sent(index, index.by_node.get(message.process.node)):
         findings.pending += 1
         return
-    conf = stay.conf_at(position).view.id
+    conf = line.conf_at(position).view.id
     findings.broken(
-        f"{stay.node} delivered {message} in {conf}, but {message.process.node} never sent it",
-        (stay.event_at(position),),
+        f"{line.node} delivered {message} in {conf}, but {message.process.node} never sent it",
+        (line.event_at(position),),
         (message,),
     )
 

@@ -1,7 +1,7 @@
 """EVS 1.1, 1.2, 2.3, 2.4: events are partially ordered, and a configuration change is one moment for all its members.
 
-The graph merges the installations of a configuration but not deliveries. The certificate of the total order proves this
-too; where it fails, the larger graph decides.
+The graph merges the installations of a configuration but not deliveries. The certificates of the orders prove this
+too; where they fail, the larger graph decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from transis.sim.checkers.verdict import Findings
 
 
 def check(index: Index, findings: Findings) -> None:
-    findings.checked += sum(len(stay.codes) + len(stay.origins) for life in index.lives for stay in life.stays)
+    findings.checked += sum(len(stay.all.codes) + len(stay.origins) for life in index.lives for stay in life.stays)
     findings.checked += sum(len(life.confs) for life in index.lives)
     if not certified(index):
         tell_cycle(index, build(index, merged=False), "precede each other in a circle", findings)

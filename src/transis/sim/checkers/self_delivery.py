@@ -1,4 +1,4 @@
-"""EVS 3: a node delivers its own ordered messages, in the configuration it sent them in or the transitional after it."""
+"""EVS 3: a node delivers its own messages, basic ones apart, in the view it sent them in or the transitional one after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def check(index: Index, findings: Findings) -> None:
     for life in index.lives:
         for stay in life.stays:
             findings.checked += len(stay.sent_codes)
-            missing = set(stay.sent_codes).difference(stay.codes)
+            missing = set(stay.sent_codes).difference(stay.all.codes)
             if missing:
                 _missing(index, stay, sorted(missing), findings)
 

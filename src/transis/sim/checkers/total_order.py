@@ -1,6 +1,7 @@
 """EVS 6.1 and 6.2: one total order over all deliveries and configuration changes of all nodes, of the whole history.
 
-The graph merges all deliveries of a message and all installations of a configuration; a cycle of any length is a
+The graph merges all deliveries of an ordered message and all installations of a configuration; causal messages that are not
+in the order stand in it at each node apart, for the order extends what precedes what. A cycle of any length is a
 violation, pairs are not enough (TOCS95, footnote to the total order). See `certificate.py` for the usual, linear way.
 """
 
@@ -37,7 +38,8 @@ def _vertices(index: Index, life: Life, event: Event, merged: bool) -> list[Vert
             return [("install", view.id)]
         case Delivery() if event.service is not Service.BASIC:
             codes = index.codes(event.process, event.first, event.count)
-            return [("deliver", code) if merged else ("deliver", code, life.node) for code in codes]
+            one_for_all = merged and event.service in index.ordered
+            return [("deliver", code) if one_for_all else ("deliver", code, life.node) for code in codes]
         case Sent() if event.service is not Service.BASIC:
             return [("send", code) for code in index.codes(ProcessId(life.node, event.process), event.first, event.count)]
         case _:

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.model.contract import NEVER
+from transis.ordering.timers import Timers
 from transis.totem.states import Event
-from transis.totem.timers import Timers
 
 EVENTS = list(Event)
 arms = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 20)), max_size=30)
 
 
-def drained(timers: Timers, now: int) -> list[tuple[Event, int]]:
+def drained(timers: Timers[Event], now: int) -> list[tuple[Event, int]]:
     due = []
     while (one := timers.take_due(now)) is not None:
         due.append(one)
@@ -24,7 +24,7 @@ def drained(timers: Timers, now: int) -> list[tuple[Event, int]]:
 def test_timers_fire_once_in_order_of_time_then_of_the_enumeration(
     armed: list[tuple[Event, int]], cancelled: frozenset[Event], now: int
 ) -> None:
-    timers = Timers()
+    timers = Timers(Event)
     for event, at in armed:
         timers.arm(event, at)
     timers.cancel(*sorted(cancelled, key=EVENTS.index))
@@ -37,7 +37,7 @@ def test_timers_fire_once_in_order_of_time_then_of_the_enumeration(
 
 
 def test_arming_again_replaces() -> None:
-    timers = Timers()
+    timers = Timers(Event)
     timers.arm(Event.TOKEN_LOSS, 5)
     timers.arm(Event.TOKEN_LOSS, 50)
     assert drained(timers, 49) == []
@@ -45,7 +45,7 @@ def test_arming_again_replaces() -> None:
 
 
 def test_the_order_of_arming_does_not_matter() -> None:
-    timers, backwards = Timers(), Timers()
+    timers, backwards = Timers(Event), Timers(Event)
     for event in EVENTS:
         timers.arm(event, 7)
     for event in reversed(EVENTS):
@@ -54,7 +54,7 @@ def test_the_order_of_arming_does_not_matter() -> None:
 
 
 def test_cancelling_what_is_not_armed_is_fine() -> None:
-    timers = Timers()
+    timers = Timers(Event)
     timers.cancel(Event.LEAVE)
     timers.arm(Event.LEAVE, 1)
     timers.cancel_all()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from transis.model.ids import RingTag
 from transis.model.service import DatagramClass
-from transis.totem.store import Store
+from transis.ordering.store import Store
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data
 
@@ -197,3 +197,14 @@ def test_a_gap_wider_than_any_constant_is_closed() -> None:
     assert store.aru == 0
     store.insert(burst(1, 1))
     assert store.aru == 5_000
+
+
+def test_what_is_not_above_the_start_was_had_before() -> None:
+    """The counters of a sender go on over views, so a store of a view begins in the middle of them."""
+    store = Store(40)
+    assert (store.aru, store.highest, store.discarded) == (40, 40, 40)
+    assert store.insert(burst(30, 40)) == []
+    assert store.missing(43, 64) == [(41, 43)]
+    assert [(part.first_seq, part.last_seq) for part in store.insert(burst(38, 42))] == [(41, 42)]
+    assert (store.aru, store.held) == (42, 2)
+    store.check()

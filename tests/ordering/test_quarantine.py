@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.totem.hand import node_id
 from transis.model.config import LAN
-from transis.totem.quarantine import Mercy, Quarantine
+from transis.ordering.quarantine import Mercy, Quarantine
 
 A, B, X = (node_id(name) for name in "abx")
 LEFT_OUT = {X: Mercy.HEARING}

@@ -1,8 +1,8 @@
-"""The datagrams of one ring that this node holds, as intervals over burst objects (protocols 1.2 "received store").
+"""Numbered datagrams of one ring or one sender that this node holds, as intervals over bursts (protocols 1.2 "received store").
 
 Invariants
 1. The intervals are disjoint and sorted by sequence number.
-2. Every number from 1 to `aru` is held, or was discarded after it had become safe everywhere.
+2. Every number above the start and up to `aru` is held, or was discarded after it had become safe everywhere.
 3. `aru` + 1 is not held. 4. `discarded` <= `aru` <= `highest`.
 """
 
@@ -15,12 +15,13 @@ from transis.wire.burst import Burst
 
 
 class Store:
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
+        """Numbers up to `start` are none of this store's: they count as had and discarded."""
         self._firsts: list[int] = []
         self._bursts: list[Burst] = []
-        self.aru = 0
-        self.highest = 0
-        self.discarded = 0
+        self.aru = start
+        self.highest = start
+        self.discarded = start
 
     def insert(self, burst: Burst) -> list[Burst]:
         """Keep what is new of a burst; return the parts that were new, in order."""

@@ -1,0 +1,199 @@
+"""`transis bench engines`: the engines side by side, under one load after the other, on one machine and with one stack.
+
+1. A *field* is a number of nodes and a rate of loss. In each, every contender has processes of its own (bench_contender.py), one
+   contender after the other, and plays the same rounds: who speaks, how much, which service.
+2. Fields are all numbers of nodes without loss, and the smallest number with every rate of loss. So the count is bounded, and
+   the time is: rounds times seconds, and some for starting.
+3. Then members are killed and taken back, as `transis bench failover` does it, without load.
+4. A round that could not be played says why in place of its figures, and the others are played all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from transis.console.bench_contender import Round, Seat
+from transis.console.bench_failover import Failover, measure_kills
+from transis.console.bench_processes import PATIENCE_S, BenchError, Worker, Workers
+from transis.console.bench_site import Site
+from transis.console.bench_throughput import machine
+
+LOW_PER_S: Final = 200.0
+"""Messages a second of all speakers together at low load."""
+WARM_UP_S: Final = 0.5
+SERVICES: Final = ("agreed", "safe")
+SATURATED: Final = -1.0
+SEED: Final = 1992
+MEASURED: Final = {
+    "msgs_per_s": "messages that each node delivered, median of the nodes",
+    "p50_ms, p99_ms": "from the call of send to the delivery, all nodes, all queues included; median of the nodes",
+    "cpu_us_per_msg": "processor time of a node for each message that it delivered, median of the nodes",
+    "detection_ms": "from a kill until the first survivor suspects",
+    "total_ms": "from a kill until the last survivor has delivered the view without it",
+    "merge_ms": "from the first view of a node that was started, alone, until everybody has delivered the view of all",
+    "low load": f"{LOW_PER_S:g} messages a second of all speakers together",
+    "loss": "of every datagram at every receiver, dropped after the socket",
+}
+
+Say = Callable[[str], None]
+
+
+class Contestant(NamedTuple):
+    engine: str
+    order: str
+
+
+CONTESTANTS: Final = {
+    "totem": Contestant("totem", "all-ack"),
+    "lansis": Contestant("lansis", "all-ack"),
+    "lansis toto": Contestant("lansis", "toto"),
+}
+
+
+class Engines(NamedTuple):
+    nodes: tuple[int, ...]
+    loss_percent: tuple[float, ...]
+    size: int
+    seconds: float
+    kills: int
+    contestants: tuple[str, ...]
+
+
+class Field(NamedTuple):
+    nodes: int
+    loss_percent: float
+
+
+class Load(NamedTuple):
+    senders: str
+    load: str
+    service: str
+
+
+LOADS: Final = [Load(senders, load, service) for senders in ("one", "all") for load in ("low", "full") for service in SERVICES]
+
+
+def fields_of(wanted: Engines) -> list[Field]:
+    losses = [Field(min(wanted.nodes), loss) for loss in wanted.loss_percent if loss]
+    return [Field(nodes, 0.0) for nodes in wanted.nodes] + losses
+
+
+def measure_engines(wanted: Engines, say: Say) -> dict[str, Any]:
+    found: dict[tuple[Field, Load], dict[str, Any]] = {(field, load): {} for field in fields_of(wanted) for load in LOADS}
+    for field in fields_of(wanted):
+        for name in wanted.contestants:
+            for load, figures in _play_field(wanted, field, name, say):
+                found[field, load][name] = figures
+    rounds = [field._asdict() | load._asdict() | figures for (field, load), figures in found.items()]
+    return {
+        "size": wanted.size,
+        "seconds": wanted.seconds,
+        "network": "loopback",
+        "sealed": False,
+        "rounds": rounds,
+        "changes": _changes(wanted, say),
+        "measured": MEASURED,
+        "machine": machine(),
+    }
+
+
+def _changes(wanted: Engines, say: Say) -> dict[str, Any]:
+    """By engine: how it orders has no part in its membership."""
+    if not wanted.kills:
+        return {}
+    engines = dict.fromkeys(CONTESTANTS[name].engine for name in wanted.contestants)
+    return {engine: measure_kills(Failover(min(wanted.nodes), wanted.kills, "auto", engine), say) for engine in engines}
+
+
+def _play_field(wanted: Engines, field: Field, name: str, say: Say) -> list[tuple[Load, dict[str, Any]]]:
+    contestant = CONTESTANTS[name]
+
+    def say_where(words: str) -> None:
+        say(f"{name}, {field.nodes} nodes, {field.loss_percent:g} % loss: {words}")
+
+    with TemporaryDirectory(prefix="transis-bench-") as directory:
+        site = Site(field.nodes, Path(directory), engine=contestant.engine)
+        return asyncio.run(_play(wanted, field, contestant, site, say_where))
+
+
+async def _play(wanted: Engines, field: Field, contestant: Contestant, site: Site, say: Say) -> list[tuple[Load, dict[str, Any]]]:
+    found: list[tuple[Load, dict[str, Any]]] = []
+    async with Workers() as workers:
+        say("starting")
+        try:
+            seats = [await _seat(workers, site, name, field, contestant) for name in site.names]
+            await asyncio.gather(*(_together(worker, site.names) for worker in seats))
+        except BenchError as error:
+            return [(load, {"failed": str(error)}) for load in LOADS]
+        for number, load in enumerate(LOADS, 1):
+            say(f"{load.service}, {load.load} load of {load.senders}")
+            try:
+                found.append((load, await _round(wanted, number, load, seats)))
+            except BenchError as error:  # Who hangs would spoil the rounds after it, too.
+                return found + [(other, {"failed": str(error)}) for other in LOADS[len(found) :]]
+        for worker in seats:
+            worker.tell({"end": True})
+        await asyncio.gather(*(worker.process.wait() for worker in seats))
+    return found
+
+
+async def _seat(workers: Workers, site: Site, name: str, field: Field, contestant: Contestant) -> Worker:
+    worker = await workers.start(f"node {name}", "transis.console.bench_contender")
+    seat = Seat(
+        name=name,
+        parent=os.getpid(),
+        cluster=site.cluster,
+        group=site.group,
+        group_port=site.group_port,
+        state=site.state(name),
+        engine=contestant.engine,
+        order=contestant.order,
+        loss_permille=round(10 * field.loss_percent),
+        seed=SEED + site.names.index(name),
+    )
+    worker.tell(msgspec.to_builtins(seat))
+    return worker
+
+
+async def _together(worker: Worker, names: Sequence[str]) -> None:
+    while (await worker.hear("members"))["members"] != list(names):
+        pass
+
+
+async def _round(wanted: Engines, number: int, load: Load, seats: Sequence[Worker]) -> dict[str, Any]:
+    for rate, worker in zip(_rates(load, len(seats)), seats, strict=True):
+        order = Round(number=number, service=load.service, size=wanted.size, rate=rate, warm_up=WARM_UP_S, seconds=wanted.seconds)
+        worker.tell({"round": msgspec.to_builtins(order)})
+    patience_s = WARM_UP_S + wanted.seconds + PATIENCE_S
+    results = await asyncio.gather(*(worker.hear("result", patience_s) for worker in seats))
+    return _sum_up([line["result"] for line in results])
+
+
+def _rates(load: Load, nodes: int) -> Iterator[float]:
+    speakers = 1 if load.senders == "one" else nodes
+    rate = SATURATED if load.load == "full" else LOW_PER_S / speakers
+    return (rate if number < speakers else 0.0 for number in range(nodes))
+
+
+def _sum_up(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def middle(values: Iterator[float], digits: int) -> float:
+        return round(statistics.median(values), digits)
+
+    return {
+        "msgs_per_s": int(middle((one["messages"] / one["seconds"] for one in results), 0)),
+        "p50_ms": middle((one["p50_ms"] for one in results), 2),
+        "p99_ms": middle((one["p99_ms"] for one in results), 2),
+        "cpu_us_per_msg": middle((1e6 * one["cpu_s"] / max(1, one["messages"]) for one in results), 1),
+        "datagrams_per_s": int(sum(one["sent_datagrams"] / one["seconds"] for one in results)),
+        "retransmitted": int(sum(one["retransmitted"] for one in results)),
+        "overflows": int(sum(one["overflows"] for one in results)),
+        "view_changes": int(sum(one["view_changes"] for one in results)),
+    }

@@ -1,0 +1,302 @@
+"""Faults, Stage 1 and Stage 2: machines tell each other whom they want in the next view until they want the same.
+
+Stage 1 only gathers names. With its first statement a machine stops to send and to deliver, and what it acknowledges stands
+still (delivery.freeze), because others may install a view by that very statement. Every statement is repeated until a view is
+installed. Who does not agree in time is accused; who was heard but is of another opinion has two strikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+from zlib import crc32
+
+from transis.lansis.alive import Heartbeat
+from transis.lansis.barrier import Barrier
+from transis.lansis.core import Core
+from transis.lansis.delivery import Delivery
+from transis.lansis.proposal import propose
+from transis.lansis.statements import GROWN, Change, Verdict
+from transis.lansis.states import AGREEING, Event, State
+from transis.lansis.traps import Trap
+from transis.model.contract import Audience, Port, Send
+from transis.model.ids import NodeId, RingId
+from transis.model.view import Cause
+from transis.ordering.health import Health
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.lansis_packets import Attempt, Faults, Joining, Statement
+
+STRIKES: Final = 2
+"""Timeouts that a machine may spend heard but of another opinion before I give it up."""
+CROWD: Final = 32
+"""From so many members on everybody gets more time to agree."""
+JITTER: Final = 4
+"""First JOINs are spread over this part of alpha, by name, so that the first one finds the others listening."""
+REPEATS_PER_AGREE: Final = 5
+
+
+class Agreeing:
+    def __init__(self, core: Core, delivery: Delivery, heartbeat: Heartbeat, health: Health) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._heartbeat = heartbeat
+        self._health = health
+        self._version = 0
+        self.statements_sent = 0
+        self.change = Change(core.me, core.view.members)
+        self.assented: Callable[[], None] = _not_wired
+        self._clear()
+
+    def _clear(self) -> None:
+        self.barrier = Barrier()
+        self.heard_at: dict[NodeId, int] = {}
+        """When each machine was last heard to speak of this change."""
+        self.left: set[NodeId] = set()
+        self.proposals = 0
+        self._strikes: dict[NodeId, int] = {}
+        self._datagrams: list[bytes] = []
+        self._stated_at = 0
+
+    def installed(self) -> None:
+        """A view was installed: all that only grew starts afresh."""
+        if self.proposals >= 3:
+            self._core.trap(Trap.MANY_ATTEMPTS)
+        self.change = Change(self._core.me, self._core.view.members, self.change.last)
+        self._clear()
+        self._core.timers.cancel(
+            Event.ALPHA, Event.STATEMENT_SEND, Event.STATEMENT_REPEAT, Event.AGREE, Event.FLUSH_REPEAT, Event.FLUSH_LATE
+        )
+
+    @property
+    def patience_us(self) -> int:
+        """How long others may take to agree, and again to flush."""
+        return self._core.config.pulse.agree_us * (1 + len(self.change.accept) // CROWD) * (1 + self._health.score)
+
+    # --- Stage 1 ----------------------------------------------------------------------------------------------------
+
+    def gather(self, cause: Cause, nodes: Iterable[NodeId]) -> None:
+        """Somebody else is there: say AJ, and wait for alpha who else says it."""
+        core = self._core
+        if not self.change.invite(nodes):
+            return
+        self._tell_cause(cause)
+        core.shift(State.STAGE_1, cause.what)
+        alpha_us = core.config.pulse.alpha_us
+        core.arm(Event.ALPHA, alpha_us + crc32(core.me.name.encode()) % (1 + alpha_us // JITTER))
+        self.repeat_attempt()
+
+    def repeat_attempt(self) -> None:
+        core = self._core
+        core.broadcast(self._statement(Attempt))
+        core.arm(Event.STATEMENT_REPEAT, max(1, core.config.pulse.alpha_us // 2))
+
+    def attempt_in_stage_1(self, said: Statement) -> None:
+        if self.is_current(said.sender, said.view):
+            self.change.invite(said.j | {said.sender})
+
+    def statement_in_stage_1(self, said: Statement) -> None:
+        """A JOIN names more of us; a fault of my own view ends the gathering."""
+        verdict = self.take(said)
+        if verdict in (Verdict.KEPT, *GROWN) and (isinstance(said, Faults) or verdict is Verdict.BROKEN):
+            self.state_now("member has faults")
+
+    def alpha(self) -> None:
+        self.state_now(Event.ALPHA.value)
+
+    # --- statements of others ---------------------------------------------------------------------------------------
+
+    def is_current(self, sender: NodeId, view: RingId) -> bool:
+        """Does the sender speak of my view, or is it a stranger? A member in another view is behind me, or gone (W6)."""
+        core = self._core
+        if view == core.view.id or core.view.rank_of(sender) is None:
+            return True
+        flushed = self.barrier.flushed
+        if view.seq < core.view.id.seq:
+            core.trap(Trap.LATE_FA)
+            self._heartbeat.alive_now()
+        elif flushed is None or view != flushed.id:
+            self.break_with((sender,), Cause("member in another view", core.me, (sender,)))
+        return False
+
+    def take(self, said: Statement) -> Verdict:
+        """Let a statement change my sets. The row of a member that made one is closed: it acknowledges nothing new."""
+        core, change = self._core, self.change
+        if not self.is_current(said.sender, said.view):
+            return Verdict.DROPPED
+        is_known = said.sender in change.j
+        verdict = change.take(said, has_flushed=self.barrier.flushed is not None)
+        rank = core.view.rank_of(said.sender)
+        if rank is not None and verdict is not Verdict.DROPPED:
+            core.view.stability.close(rank)
+        if said.sender in change.j:
+            self.heard_at[said.sender] = core.now
+        self._tell(said, verdict, is_known=is_known)
+        return verdict
+
+    def _tell(self, said: Statement, verdict: Verdict, *, is_known: bool) -> None:
+        core = self._core
+        if verdict is Verdict.BROKEN:
+            core.note("break", node=str(said.sender), why="it leaves" if said.leaving else "it accuses me")
+            if said.leaving:
+                self.left.add(said.sender)
+            else:
+                core.trap(Trap.ACCUSED_ME)
+        elif verdict is not Verdict.DROPPED:
+            if self.change.believable(said) != said.f:
+                core.trap(Trap.STRANGER_FAILS_US)
+            if not is_known and core.state in AGREEING:
+                core.trap(Trap.OUTSIDER_IN_STAGE_2)
+
+    def statement_while_agreeing(self, said: Statement) -> None:
+        verdict = self.take(said)
+        if verdict in GROWN:
+            self.state_now("statement of another")
+        elif verdict is Verdict.KEPT:
+            self.try_to_assent()
+
+    # --- my own -----------------------------------------------------------------------------------------------------
+
+    def break_with(self, nodes: Iterable[NodeId], cause: Cause) -> None:
+        """Accuse machines, in whatever state: the view goes on without them, or the change does."""
+        broken = [node for node in nodes if self.change.break_with(node)]
+        for node in broken:
+            self._core.note("break", node=str(node), why=cause.what)
+        if broken:
+            self.begin(cause)
+
+    def begin(self, cause: Cause) -> None:
+        """My view ends, or the change that ends it takes more than it did. The first cause is the one that is told."""
+        if self._core.state is State.OPERATIONAL:
+            self._tell_cause(cause)
+        self.state_now(cause.what)
+
+    def _tell_cause(self, cause: Cause) -> None:
+        """What another gave as its reason may name more nodes than a statement has room for."""
+        known = tuple(node for node in cause.accused if node in self.change.j)
+        self._core.cause = cause._replace(accused=known)
+
+    def renew(self) -> None:
+        """My view has used up its timestamps: the same members begin anew."""
+        self._core.note("renewed")
+        self.begin(Cause("renewed", self._core.me))
+
+    def state_now(self, why: str) -> None:
+        """Make the statement that my sets demand. It leaves a little later, with what else becomes known by then (W10)."""
+        core, view = self._core, self._core.view
+        self._enter(why)
+        self._version += 1
+        mine = self._statement(Joining if self.change.has_strangers else Faults)
+        self.change.last[core.me] = mine
+        self.barrier.assented = None
+        view.gone = {rank for rank, node in enumerate(view.members) if node in self.change.f}
+        self._datagrams = core.packet(mine)
+        self._stated_at = core.now
+        self._arm_timers()
+        self.try_to_assent()
+
+    def _arm_timers(self) -> None:
+        core = self._core
+        if not core.timers.armed(Event.STATEMENT_SEND):
+            core.arm(Event.STATEMENT_SEND, core.config.pulse.coalesce_us)
+        self._arm_repeat()
+        core.arm(Event.AGREE, self.patience_us)
+
+    def _enter(self, why: str) -> None:
+        core = self._core
+        if core.state not in AGREEING:
+            self._delivery.freeze()
+            core.timers.cancel(Event.ALPHA, Event.WATCH, Event.SEND_DUE)
+        core.timers.cancel(Event.FLUSH_REPEAT, Event.FLUSH_LATE)
+        joins = self.change.has_strangers or core.state in (State.STAGE_1, State.STAGE_2)
+        target = State.STAGE_2 if joins else State.FAULTS
+        if core.state is not target:
+            core.shift(target, why)
+
+    def _statement(self, kind: type[Statement], *, leaving: bool = False) -> Statement:
+        core, change, view = self._core, self.change, self._core.view
+        frozen = core.frozen
+        return kind(
+            core.me,
+            core.config.address,
+            core.config.info,
+            self._version,
+            view.id,
+            core.view_seq,
+            change.j,
+            change.f_before | {core.me} if leaving else change.f_before,
+            change.f_after,
+            tuple(zip(view.members, view.graph.inserted, strict=True)),
+            view.order.frontier if frozen is None else frozen.delivered,
+            core.clock,
+            core.cause,
+            leaving,
+            core.digest,
+            (WIRE_VERSION_MIN, WIRE_VERSION),
+        )
+
+    def say_goodbye(self) -> None:
+        """A statement that accuses its own sender, twice because nobody repeats it."""
+        self._version += 1
+        self._core.cause = Cause("leave", self._core.me, (self._core.me,))
+        datagrams = self._core.packet(self._statement(Faults, leaving=True))
+        for _ in range(2):
+            self._core.emit(Send(Audience.WORLD, Port.CONTROL, datagrams))
+
+    def send_statement(self) -> None:
+        """The same bytes until my sets grow, so that the parts of repetitions add up at who lost some (D25)."""
+        self._core.timers.cancel(Event.STATEMENT_SEND)
+        self.statements_sent += 1
+        self._core.emit(Send(Audience.WORLD, Port.CONTROL, self._datagrams))
+
+    def repeat_statement(self) -> None:
+        self.send_statement()
+        self._arm_repeat()
+
+    def hurry_statement(self) -> None:
+        """What follows from my statement must not overtake it."""
+        if self._core.timers.armed(Event.STATEMENT_SEND):
+            self.send_statement()
+
+    def _arm_repeat(self) -> None:
+        """Often enough to be heard in time, seldom enough for a crowd (W10)."""
+        core = self._core
+        crowded_us = core.config.pulse.repeat_us * max(1, len(self.change.accept) // CROWD)
+        core.arm(Event.STATEMENT_REPEAT, max(1, min(crowded_us, self.patience_us // REPEATS_PER_AGREE)))
+
+    # --- agreement --------------------------------------------------------------------------------------------------
+
+    def try_to_assent(self) -> None:
+        """Everybody in Accept says the same: that is a proposal. A newer statement with the same sets makes a new one of it."""
+        core, barrier = self._core, self.barrier
+        statements = self.change.assent()
+        if statements is None or (barrier.assented is not None and barrier.assented.statements == statements):
+            return
+        proposal = propose(statements)
+        if proposal.id.rep == core.me and proposal.id.seq <= core.view_seq:
+            self.state_now("the number of the view is used")
+            return
+        barrier.assented = proposal
+        self.proposals += 1
+        core.note("assented", view=str(proposal.view_id), members=len(proposal.members))
+        self.assented()
+
+    def agree_expired(self) -> None:
+        late = [node for node in sorted(self.change.accept) if not self.change.agrees(node)]
+        given_up = self.give_up(late, self._stated_at)
+        if given_up:
+            self.break_with(given_up, Cause("did not agree", self._core.me, tuple(given_up), Event.AGREE.value))
+        else:
+            self._core.arm(Event.AGREE, self.patience_us)
+
+    def give_up(self, late: Iterable[NodeId], since: int) -> list[NodeId]:
+        """Of those who keep me waiting, whom I wait for no longer: the silent at once, the others with their last strike."""
+        given_up = []
+        for node in late:
+            self._strikes[node] = self._strikes.get(node, 0) + 1
+            if self.heard_at.get(node, -1) < since or self._strikes[node] >= STRIKES:
+                given_up.append(node)
+        return given_up
+
+
+def _not_wired() -> None:
+    raise AssertionError("the engine connects agreement to the flush before it starts")

@@ -1,0 +1,50 @@
+"""What the organs of Lansis share beyond what every engine has: the view, the state, and what is frozen while views change."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transis.lansis.states import TRANSITIONS, Event, State
+from transis.lansis.view import BroadcastView
+from transis.model.config import Config
+from transis.model.errors import InternalError
+from transis.model.ids import NodeId, RingId
+from transis.ordering.core import BaseCore
+
+
+class Frozen(NamedTuple):
+    """What I had and had delivered at my first statement in this view. Until the next view all that I acknowledge and promise
+    stays that: others may install a view by that statement, and must find nothing counted that was not in it."""
+
+    recv: tuple[int, ...]
+    """By rank: how far each member's bursts were in the DAG."""
+    delivered: int
+    """How far delivery had got in the order."""
+    clock: int
+    since: int
+
+
+class Core(BaseCore[Event]):
+    def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
+        super().__init__(config, me, Event)
+        self.state = State.OPERATIONAL
+        self.view_seq = view_seq
+        """The highest sequence of a view that this node ever installed or flushed."""
+        self.counter = 0
+        """My last datagram's: dense through my life, whatever the view."""
+        self.frozen: Frozen | None = None
+        base = self.tick()
+        first = RingId(view_seq, me)
+        self.view = BroadcastView(first, first.tag, (me,), me, base, [1], config, 0)
+
+    def shift(self, state: State, why: str) -> None:
+        """Change the state, if the table of transitions allows it."""
+        if state not in TRANSITIONS[self.state]:
+            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
+        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
+        self.state = state
+
+    @property
+    def may_send(self) -> bool:
+        """Stage 1 only gathers names; from my first statement on nothing new is sent."""
+        return self.state in (State.OPERATIONAL, State.STAGE_1)

@@ -1,0 +1,111 @@
+"""The delivery loop: what may leave leaves, causal ones first, then the next of the order (lansis-1992 3.1; W5).
+
+Ordered messages leave in one order, and a safe one that may not leave yet holds up all behind it. From my first
+statement about the next view on nothing leaves but basic messages; what is left goes with the installation (`finish`), when all
+who go on together know what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transis.lansis.core import Core, Frozen
+from transis.lansis.keys import order_key, place_seq
+from transis.lansis.node import Node
+from transis.lansis.rules import basic, safe
+from transis.lansis.synchrony import Synchrony
+from transis.lansis.traps import Trap
+from transis.model.contract import Deliver, Phase
+from transis.model.service import DatagramClass
+from transis.wire.burst import Burst
+
+
+class Delivery:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._synchrony = Synchrony()
+        self._held_last_us = 0
+        self._held_max_us = 0
+
+    def on_receipt(self, fresh: Sequence[Burst]) -> None:
+        """Basic messages wait for nothing."""
+        view = self._core.view
+        for part in basic.on_receipt(fresh):
+            header = part.header
+            key = order_key(header.timestamp - view.base, header.sender)
+            self._hand_up(part, Phase.REGULAR, key, early=True)
+            self._synchrony.delivered(DatagramClass.BASIC, 1)
+
+    def run(self) -> None:
+        """Deliver everything that may be delivered in the regular view now."""
+        if self._core.frozen is not None:
+            return
+        view = self._core.view
+        while True:
+            for node in view.waiting.eligible(view.order.frontier):
+                self._deliver(node, Phase.REGULAR)
+            head = view.order.next()
+            if head is None or not safe.may_leave(head, view.stability):
+                return
+            self._leave(head, Phase.REGULAR)
+
+    def finish(self, pre: Sequence[int], upto: int | None, phase: Phase) -> None:
+        """The view ends: deliver what is left of `pre`, up to a frontier that somebody reached, or all of it."""
+        core, view = self._core, self._core.view
+        for node in view.order.rest(pre, upto):
+            self._finish_causal(view.waiting.eligible(view.order.frontier), pre, phase)
+            if phase is Phase.TRANSITIONAL and node.klass is DatagramClass.SAFE:
+                core.trap(Trap.SAFE_IN_TRANSITIONAL)
+            self._leave(node, phase)
+        self._finish_causal(view.waiting.eligible(view.order.frontier), pre, phase)
+        if upto is None:
+            self._finish_causal(view.waiting.rest(pre), pre, phase)
+
+    def _finish_causal(self, nodes: Sequence[Node], pre: Sequence[int], phase: Phase) -> None:
+        """What is above `pre` dies with the view."""
+        for node in nodes:
+            if node.last <= pre[node.rank]:
+                self._deliver(node, phase)
+
+    def _leave(self, node: Node, phase: Phase) -> None:
+        view = self._core.view
+        view.order.took(node)
+        self._deliver(node, phase)
+        view.waiting.delivered(node)
+
+    def _deliver(self, node: Node, phase: Phase) -> None:
+        for piece in node.pieces:
+            self._hand_up(piece, phase, node.key, early=False)
+        node.delivered = True
+        holders = self._core.view.stability.holders(node) if node.is_ordered else 1
+        self._synchrony.delivered(node.klass, holders)
+
+    def _hand_up(self, burst: Burst, phase: Phase, key: int, *, early: bool) -> None:
+        view = self._core.view
+        sender = view.members[burst.header.sender]
+        self._core.emit(Deliver(burst, sender, view.view_id, phase, early, place_seq(key, burst.header.index)))
+
+    # --- while views change -----------------------------------------------------------------------------------------
+
+    def freeze(self) -> None:
+        """My first statement in this view: from here on delivery stands, and so does what I say that I have."""
+        core, view = self._core, self._core.view
+        if core.frozen is None:
+            core.frozen = Frozen(tuple(view.graph.inserted), view.order.frontier, core.clock, core.now)
+
+    def thaw(self) -> None:
+        """The next view is installed: tell how long messages were held up for it."""
+        core = self._core
+        if core.frozen is not None:
+            self._held_last_us = core.now - core.frozen.since
+            self._held_max_us = max(self._held_max_us, self._held_last_us)
+            core.note("held", us=self._held_last_us)
+            core.frozen = None
+
+    def figures(self) -> dict[str, int]:
+        return self._synchrony.figures() | {"held_last_us": self._held_last_us, "held_max_us": self._held_max_us}
+
+    def check(self) -> None:
+        core, view = self._core, self._core.view
+        if core.frozen is not None:
+            assert view.order.frontier == core.frozen.delivered, "nothing ordered is delivered while frozen"

@@ -1,0 +1,137 @@
+"""Failure detection: who is silent, and who hears but does not keep up (protocols L9; Lifeguard for the observer's own health).
+
+1. Silence: nothing new of a member for silence_us. It is asked by unicast three times; no answer, and it is accused.
+2. Lag: a member acknowledges nothing new for ack_lag_us although there is something that it lacks. It is accused, whatever it
+   answers: a member whose multicast is dead answers questions for ever.
+3. An observer that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.lansis.agreeing import Agreeing
+from transis.lansis.alive import Heartbeat
+from transis.lansis.core import Core
+from transis.lansis.states import Event, State
+from transis.model.contract import Port, Send
+from transis.model.ids import NodeId
+from transis.model.view import Cause
+from transis.ordering.health import Health
+from transis.wire.lansis_packets import Query
+
+SILENT = "silent"
+LAGS = "does not keep up"
+"""The cause whose accused hear and are heard, and yet hold up every view they are in."""
+QUESTIONS: Final = 3
+ALIVES_IN_SILENCE: Final = 4
+"""So many signs of life are missing before a member counts as silent, however large the view."""
+TICKS: Final = 4
+
+
+class Detector:
+    def __init__(self, core: Core, agreeing: Agreeing, heartbeat: Heartbeat, health: Health) -> None:
+        self._core = core
+        self._agreeing = agreeing
+        self._heartbeat = heartbeat
+        self._health = health
+        self._asked: dict[int, int] = {}
+        self._behind_since: dict[int, int] = {}
+        self.queries = 0
+        self.breaks_silence = 0
+        self.breaks_lag = 0
+
+    @property
+    def silence_us(self) -> int:
+        return max(self._core.config.pulse.silence_us, ALIVES_IN_SILENCE * self._heartbeat.alive_us)
+
+    def begin_view(self) -> None:
+        self._asked.clear()
+        self._behind_since.clear()
+        if self._core.view.is_singleton:
+            self._core.timers.cancel(Event.WATCH)
+        else:
+            self._core.arm(Event.WATCH, max(1, self.silence_us // TICKS))
+
+    def watch(self) -> None:
+        core = self._core
+        self._health.went_well()
+        others = [rank for rank in range(len(core.view)) if rank != core.view.rank]
+        lagging = [rank for rank in others if self._lags(rank)]
+        silent = [rank for rank in others if self._is_gone(rank)]
+        self.breaks_lag += len(lagging)
+        self.breaks_silence += len(silent)
+        core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, self.silence_us // TICKS))
+        if silent:
+            self._accuse(SILENT, silent)
+        elif lagging:
+            self._accuse(LAGS, lagging)
+
+    def _accuse(self, what: str, ranks: list[int]) -> None:
+        accused = tuple(map(self._core.view.node, ranks))
+        self._agreeing.break_with(accused, Cause(what, self._core.me, accused, Event.WATCH.value))
+
+    # --- silence ----------------------------------------------------------------------------------------------------
+
+    def _is_gone(self, rank: int) -> bool:
+        """Was it asked often enough? Ask again if not."""
+        core = self._core
+        if core.now - core.view.heard_at[rank] <= self.silence_us * (1 + self._health.score):
+            self._asked.pop(rank, None)
+            return False
+        asked = self._asked.get(rank, 0)
+        if asked >= QUESTIONS:
+            return True
+        self._asked[rank] = asked + 1
+        self.queries += 1
+        self._say(core.view.node(rank), is_reply=False)
+        return False
+
+    def _say(self, node: NodeId, *, is_reply: bool) -> None:
+        core = self._core
+        packet = core.packet(Query(core.me, core.config.address, core.view.tag, is_reply))
+        core.emit(Send(node, Port.TOKEN, packet))
+
+    def query(self, query: Query) -> None:
+        """Only members of one view ask and answer: who is in another view is not there."""
+        core = self._core
+        rank = core.view.rank_of(query.sender)
+        if rank is None or query.tag != core.view.tag:
+            return
+        if query.is_reply:
+            core.view.heard_at[rank] = core.now
+        else:
+            self._say(query.sender, is_reply=True)
+
+    # --- lag --------------------------------------------------------------------------------------------------------
+
+    def _lags(self, rank: int) -> bool:
+        core, stability = self._core, self._core.view.stability
+        if stability.is_closed(rank) or not stability.is_behind(rank):
+            self._behind_since.pop(rank, None)
+            return False
+        since = max(self._behind_since.setdefault(rank, core.now), stability.progress_at[rank])
+        return core.now - since > core.config.pulse.ack_lag_us * (1 + self._health.score)
+
+    # --- my own health ----------------------------------------------------------------------------------------------
+
+    def was_away(self, event: Event, late_us: int) -> bool:
+        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
+        core = self._core
+        if not self._health.fired_late(late_us, max(1, self.silence_us // 2)):
+            return False
+        core.note("fired late", timer=event.value, late_us=late_us)
+        if not core.timers.postpone(event, core.now + core.config.pulse.probe_us):
+            return False
+        if core.state in (State.OPERATIONAL, State.STAGE_1):
+            core.view.heard_at = [core.now] * len(core.view)
+            self._behind_since.clear()
+        return True
+
+    def figures(self) -> dict[str, int]:
+        return {
+            "queries": self.queries,
+            "breaks_silence": self.breaks_silence,
+            "breaks_lag": self.breaks_lag,
+            "health": self._health.score,
+        }

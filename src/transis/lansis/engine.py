@@ -1,0 +1,246 @@
+"""The Lansis engine: the doors of the engine contract, and the way from a packet to its handler.
+
+No I/O, no clock, no randomness, as every engine (ordering/engine.py). The organs:
+
+    states      the table of states and events          agreeing    who is in the next view
+    operational the installed view at work              flush       holding all that the next view needs
+    receiving   from a packet to the DAG                install     from one view to the next
+    sending     from the Outbox to a burst              presence    beacons, strangers while a view is healthy
+    repair      what is missing, here and elsewhere     detector    who is silent or lags
+    alive       "I am alive"                            leaving     the way out
+
+Nothing here needs the disk: the representative of a view has flushed it, remembers that within its life, and its incarnation is
+durable already, so a view's id is never used twice (W14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from transis.lansis.agreeing import Agreeing
+from transis.lansis.alive import Heartbeat
+from transis.lansis.core import Core
+from transis.lansis.delivery import Delivery
+from transis.lansis.detector import Detector
+from transis.lansis.flush import Flush
+from transis.lansis.install import Installing
+from transis.lansis.leaving import Leaving
+from transis.lansis.operational import Operational
+from transis.lansis.presence import Presence
+from transis.lansis.receiving import Receiving
+from transis.lansis.repair import Repair
+from transis.lansis.sending import Sending
+from transis.lansis.states import AGREEING, TABLE, Event, State
+from transis.lansis.traps import Trap
+from transis.model.config import Config
+from transis.model.contract import NEVER, Configure, Lane, OutboundRun, Output
+from transis.model.ids import NodeId, RingId, ViewId
+from transis.model.view import Cause, Member, View
+from transis.ordering.engine import Packet
+from transis.ordering.health import Health
+from transis.ordering.quarantine import Quarantine
+from transis.ordering.table import bind
+from transis.wire.alive import Alive
+from transis.wire.burst import Burst
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query
+from transis.wire.packets import Beacon
+
+TIMERS_OF_OTHERS: Final = (Event.WATCH, Event.AGREE, Event.FLUSH_LATE)
+"""Timers that accuse somebody else: when they fire late, it was this node that was away."""
+STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
+
+
+class Engine:
+    def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
+        self._core = core = Core(config, me, view_seq)
+        quarantine, health = Quarantine(config.timing), Health()
+        self._delivery = delivery = Delivery(core)
+        self._repair = repair = Repair(core)
+        self._heartbeat = heartbeat = Heartbeat(core, repair)
+        self._receiving = receiving = Receiving(core, delivery, repair, heartbeat)
+        self._sending = sending = Sending(core, receiving, repair, heartbeat)
+        self._operational = operational = Operational(core, receiving, sending, delivery, repair)
+        self._agreeing = agreeing = Agreeing(core, delivery, heartbeat, health)
+        self._detector = detector = Detector(core, agreeing, heartbeat, health)
+        installing = Installing(core, agreeing, delivery, heartbeat, detector, quarantine)
+        self._flush = flush = Flush(core, agreeing, operational, repair, installing)
+        self._leaving = leaving = Leaving(core, agreeing)
+        agreeing.assented = flush.enter
+        installing.work = operational.submitted
+        sending.renew = agreeing.renew
+        presence = Presence(core, agreeing, quarantine)
+        organs = (operational, agreeing, flush, presence, detector, heartbeat, repair, leaving)
+        self._handlers = bind(TABLE, organs)
+
+    # --- doors ------------------------------------------------------------------------------------------------------
+
+    def prepare(self, now: int) -> None:
+        """Nothing is written ahead: this engine never waits for the disk."""
+        self._core.now = now
+
+    def start(self, now: int) -> None:
+        """Install the view of this node alone and make it known."""
+        core = self._core
+        core.now = now
+        view = core.view
+        member = Member(core.me, core.config.address, None, core.config.info)
+        core.outbox.hold(Lane.APPLICATION)
+        cause, guarantees = Cause("start"), core.config.guarantees
+        core.emit(Configure(View(view.view_id, view.view_id, (member,), cause, view.base, guarantees)))
+        core.arm(Event.BEACON_SEND, 0)
+
+    def receive(self, now: int, packets: Sequence[Packet]) -> None:
+        """Packets that the wire room has checked. Never fires a timer."""
+        self._core.now = now
+        for packet in packets:
+            self._dispatch(packet)
+        self._leaving.look()
+
+    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
+        """Queue messages; how many were taken. None after leave or stop."""
+        core = self._core
+        core.now = now
+        if core.state is State.STOPPED or self._leaving.is_leaving:
+            return 0
+        taken = core.outbox.submit(lane, run, bound_to)
+        if core.state in AGREEING:
+            core.trap(Trap.QUEUED)
+        self._operational.submitted()
+        return taken
+
+    def open(self, now: int, lane: Lane) -> None:
+        """The stack has nothing to exchange in this view (any more): application messages may flow."""
+        self._core.now = now
+        self._core.outbox.open(lane)
+        self._operational.submitted()
+
+    def hold(self, lane: Lane) -> None:
+        self._core.outbox.hold(lane)
+
+    def wake(self, now: int) -> None:
+        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
+        core = self._core
+        core.now = now
+        while (due := core.timers.take_due(now)) is not None:
+            event, at = due
+            if event not in TIMERS_OF_OTHERS or not self._detector.was_away(event, now - at):
+                self._handle(event)
+        self._leaving.look()
+
+    def deadline(self) -> int:
+        return self._core.timers.deadline()
+
+    def persisted(self, now: int, ticket: int) -> None:
+        """Nothing is asked of the disk, so nothing is waited for."""
+        self._core.now = now
+
+    def leave(self, now: int) -> None:
+        self._core.now = now
+        self._leaving.leave()
+
+    def stop(self, now: int, why: str) -> None:
+        """Stop at once, without goodbye: this identity may not go on (C4)."""
+        self._core.now = now
+        self._leaving.stop(why)
+
+    def observe(self, timestamp: int) -> None:
+        self._core.observe(timestamp)
+
+    def take_outputs(self) -> list[Output]:
+        outputs, self._core.out = self._core.out, []
+        return outputs
+
+    def address_of(self, node: NodeId) -> str:
+        return self._core.addresses.get(node, "")
+
+    # --- from a packet to its handler -------------------------------------------------------------------------------
+
+    def _dispatch(self, packet: Packet) -> None:
+        match packet:
+            case Burst():
+                self._on_burst(packet)
+            case Alive():
+                self._on_alive(packet)
+            case Attempt() | Joining() | Faults():
+                self._on_hello(STATEMENTS[type(packet)], packet)
+            case Beacon():
+                self._on_hello(Event.BEACON, packet)
+            case Flushed():
+                if packet.sender != self._core.me:
+                    self._handle(Event.FLUSHED, packet)
+            case Query():
+                self._handle(Event.QUERY, packet)
+
+    def _on_burst(self, burst: Burst) -> None:
+        core = self._core
+        if burst.ring != core.view.tag:
+            self._flush.hearsay(burst.ring)
+        if burst.ring != core.view.tag:
+            self._handle(Event.FOREIGN_DATA, burst)
+        elif burst.sender < len(core.view) and not burst.encapsulated:
+            self._handle(Event.DATA, burst)
+
+    def _on_alive(self, alive: Alive) -> None:
+        core = self._core
+        if alive.tag != core.view.tag:
+            self._flush.hearsay(alive.tag)
+        if alive.tag == core.view.tag and len(alive.recv) == len(core.view):
+            self._handle(Event.ALIVE, alive)
+
+    def _on_hello(self, event: Event, packet: Attempt | Joining | Faults | Beacon) -> None:
+        """Statements and Beacons introduce their senders; one that cannot read our datagrams is refused loudly."""
+        core = self._core
+        if packet.sender == core.me:
+            return
+        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
+            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
+            return
+        core.meet(packet.sender, packet.address)
+        self._handle(event, packet)
+
+    def _handle(self, event: Event, *arguments: Any) -> None:
+        state = self._core.state
+        self._core.coverage[state.value, event.value] += 1
+        handler = self._handlers[state][event]
+        if handler is not None:
+            handler(*arguments)
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        return self._core.state
+
+    @property
+    def ring_id(self) -> RingId:
+        """The view in use, by the name that the ring's engine has for it."""
+        return self._core.view.id
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], int]:
+        return dict(self._core.coverage)
+
+    def statistics(self) -> dict[str, int]:
+        """Figures for an operator: each organ has its own."""
+        core = self._core
+        figures = {
+            "view_members": len(core.view),
+            "outbox_bytes": core.outbox.queued(),
+            "statements_sent": self._agreeing.statements_sent,
+        }
+        organs = (self._sending, self._receiving, self._heartbeat, self._repair, self._delivery, self._detector, self._flush)
+        for organ in organs:
+            figures |= organ.figures()
+        return figures
+
+    def check(self) -> None:
+        """Assert every invariant; the simulator calls it after each step."""
+        core = self._core
+        core.view.check()
+        self._delivery.check()
+        assert core.state is State.STOPPED or core.timers.deadline() < NEVER, "something always happens next"
+        if core.state is not State.STOPPED:
+            self._flush.check()
+            assert (core.frozen is not None) == (core.state in AGREEING)

@@ -1,0 +1,331 @@
+"""The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
+
+A node enters the DAG when all of it is here and everything that it follows is in the DAG: what it acknowledges, and its
+sender's previous burst, which it follows without saying so. So the DAG is closed under causes, always.
+
+Words. `inserted` is the paper's recv: how far each member's bursts are in the DAG. `named` is the highest counter that anybody
+claims to exist. A *leaf* is a node that nothing in the DAG follows and that I have not acknowledged. `past` of a node has, for
+each member, the last counter that the node follows or is; nodes that were collected are left out of it: they are stable, so
+nobody asks, and all that they follow was collected before them.
+
+Counters of a member are dense through its life; those of this view begin with `expected`. A member whose bytes make no sense is
+`broken`: nothing more of it is taken, and nothing that it sent can raise.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from operator import le
+from typing import Final
+
+from transis.lansis.keys import TIMESTAMP_ROOM, order_key
+from transis.lansis.node import Node
+from transis.model.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
+from transis.ordering.store import Store
+from transis.wire.acks import Acks, Nack, decode_acks
+from transis.wire.burst import Burst
+from transis.wire.header import DATA_HEADER_SIZE
+from transis.wire.items import Incomplete
+
+GAPS_MAX: Final = 32
+"""Gaps of one member that are looked at in one go; the others come when these are filled."""
+
+
+class Graph:
+    def __init__(self, me: int, expected: Sequence[int], base: int) -> None:
+        starts = [first - 1 for first in expected]
+        self._me = me
+        self._base = base
+        self.stores = [Store(start) for start in starts]
+        self.inserted = list(starts)
+        self.named = list(starts)
+        self.confirmed = list(starts)
+        """The highest counter that two different members named in their data: it is lost, not only late."""
+        self.leaves: dict[int, int] = {}
+        """Rank of a leaf: its last counter."""
+        self.lacking: set[int] = set()
+        """Ranks of whom something named is not held."""
+        self.held_bytes = 0
+        self.held_datagrams = 0
+        """Of all nodes in the DAG."""
+        self._told = list(starts)
+        self._teller = list(range(len(starts)))
+        self._collected = list(starts)
+        self._nodes: deque[Node] = deque()
+        self._ends: list[dict[int, Node]] = [{} for _ in starts]
+        self._pasts = [list(starts) for _ in starts]
+        self._stamped = [base] * len(starts)
+        self._heads: dict[tuple[int, int], Acks] = {}
+        self._ripe: deque[int] = deque()
+        """Ranks whose next node may have become insertable."""
+        self._blocked: list[set[int]] = [set() for _ in starts]
+        """For each rank, the ranks whose next node waits for one of it."""
+        self._asked: list[Nack] = []
+        self._broken: dict[int, str] = {}
+        self._news: list[tuple[int, str]] = []
+        self._is_checked = False
+
+    # --- from datagrams to nodes ------------------------------------------------------------------------------------
+
+    def receive(self, burst: Burst, *, own: bool = False) -> list[Burst]:
+        """Keep what is new of some datagrams; the new parts. Own ones are taken from nobody else."""
+        rank = burst.header.sender
+        if (rank == self._me) != own or not self._is_plausible(burst):
+            return []
+        store = self.stores[rank]
+        fresh = store.insert(burst)
+        self._is_checked = False
+        for part in fresh:
+            if part.header.index == 0:
+                self._read_head(part)
+        if fresh:
+            self._named_in_data(rank, burst.last_seq, rank)
+            if store.aru >= self.named[rank]:
+                self.lacking.discard(rank)
+            self._ripe.append(rank)
+        return fresh
+
+    def _is_plausible(self, burst: Burst) -> bool:
+        """Whether a member that follows the protocol may have sent it."""
+        header = burst.header
+        return (
+            0 < header.timestamp - self._base < TIMESTAMP_ROOM
+            and header.index + len(burst) <= BURST_DATAGRAMS_MAX
+            and burst.last_seq <= self.inserted[header.sender] + SEQ_JUMP_MAX
+            and not header.encapsulated
+            and header.sender not in self._broken
+        )
+
+    def _read_head(self, part: Burst) -> None:
+        """Acknowledgements are read as soon as they are here: what they name may be missing."""
+        rank, first = part.header.sender, part.first_seq
+        head = decode_acks(memoryview(part.datagram(first))[DATA_HEADER_SIZE:])
+        if isinstance(head, Acks):
+            self._take_head(rank, first, head)
+        elif not isinstance(head, Incomplete):
+            self._break(rank, head.why)
+
+    def _take_head(self, rank: int, first: int, head: Acks) -> None:
+        for acked, counter in head.acks:
+            if acked >= len(self.stores) or acked == rank or counter > self.inserted[acked] + SEQ_JUMP_MAX:
+                self._break(rank, f"acknowledges {counter} of rank {acked}")
+                return
+        self._heads[rank, first] = head
+        if head.nacks and rank != self._me:
+            self._asked += head.nacks
+        for acked, counter in head.acks:
+            self._named_in_data(acked, counter, rank)
+
+    def take_asked(self) -> list[Nack]:
+        """What others asked for in data since the last call. A burst that waits for what I lost must not hide what its sender
+        lost: two who miss each other's would wait for ever."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def _named_in_data(self, rank: int, counter: int, by: int) -> None:
+        """Data overtakes no data on its way from one member; what two members name in theirs was sent well before."""
+        self.name(rank, counter)
+        told = self._told[rank]
+        if by != self._teller[rank]:
+            self.confirmed[rank] = max(self.confirmed[rank], min(counter, told))
+        if counter > told:
+            self._told[rank], self._teller[rank] = counter, by
+
+    def name(self, rank: int, counter: int) -> None:
+        """Somebody says that this counter exists. Only I know how many I have sent."""
+        if counter <= self.named[rank]:
+            return
+        self._is_checked = False
+        if rank == self._me:
+            self.named[rank] = self.stores[rank].highest
+        elif counter <= self.inserted[rank] + SEQ_JUMP_MAX:
+            self.named[rank] = counter
+            if counter > self.stores[rank].aru:
+                self.lacking.add(rank)
+
+    def insert_ready(self) -> list[Node]:
+        """All nodes that have become insertable, in the order in which they entered the DAG."""
+        entered: list[Node] = []
+        ripe = self._ripe
+        while ripe:
+            rank = ripe.popleft()
+            while (node := self._next_node(rank)) is not None:
+                self._insert(node)
+                entered.append(node)
+                ripe.extend(sorted(self._blocked[rank]))
+                self._blocked[rank].clear()
+        return entered
+
+    def _next_node(self, rank: int) -> Node | None:
+        """The next burst of a member, if all of it is here and it follows only what is in the DAG."""
+        first = self.inserted[rank] + 1
+        if first > self.stores[rank].aru or rank in self._broken:
+            return None
+        pieces = self._pieces(rank, first)
+        if pieces is None:
+            return None
+        head = self._head(rank, pieces)
+        if head is None or self._is_blocked(rank, head):
+            return None
+        past = self._past(rank, head)
+        if past is None or not self._is_stamped_well(rank, pieces[0], head):
+            self._break(rank, f"{pieces[0]!r} follows what it cannot follow")
+            return None
+        past[rank] = pieces[-1].last_seq
+        return Node(self._base, rank, pieces, head.dep, past)
+
+    def _pieces(self, rank: int, first: int) -> tuple[Burst, ...] | None:
+        """The datagrams of the burst that begins at `first`, up to the one that says it is the last; None if one lacks."""
+        store = self.stores[rank]
+        piece = store.at(first)
+        assert piece is not None, "everything up to aru is held"
+        if piece.header.index != 0:
+            self._break(rank, f"{piece!r} begins in the middle of a burst")
+            return None
+        pieces = [piece]
+        while not piece.ends_visit:
+            after = store.at(piece.last_seq + 1)
+            if after is None:
+                return None
+            if not _continues(piece, after):
+                self._break(rank, f"{after!r} does not go on with {piece!r}")
+                return None
+            pieces.append(after)
+            piece = after
+        return tuple(pieces)
+
+    def _head(self, rank: int, pieces: tuple[Burst, ...]) -> Acks | None:
+        """What a whole burst says first; None if that is no ACKS."""
+        first = pieces[0].first_seq
+        if (rank, first) not in self._heads:
+            head = decode_acks(b"".join(body for piece in pieces for body in piece.bodies()))
+            if not isinstance(head, Acks):
+                self._break(rank, "a burst that ends within its acknowledgements")
+                return None
+            self._take_head(rank, first, head)
+        return self._heads.get((rank, first))
+
+    def _is_blocked(self, rank: int, head: Acks) -> bool:
+        for acked, counter in head.acks:
+            if self.inserted[acked] < counter:
+                self._blocked[acked].add(rank)
+                return True
+        return False
+
+    def _past(self, rank: int, head: Acks) -> list[int] | None:
+        """What a node with these acknowledgements follows; None if it names what is no burst's end."""
+        past = list(self._pasts[rank])
+        for acked, counter in head.acks:
+            node = self._ends[acked].get(counter)
+            if node is not None:
+                past = list(map(max, past, node.past))
+            elif counter <= self._collected[acked]:
+                past[acked] = max(past[acked], counter)
+            else:
+                return None
+        return past
+
+    def _is_stamped_well(self, rank: int, piece: Burst, head: Acks) -> bool:
+        """Lamport: later than everything that it follows, and than everything that its sender had delivered."""
+        ts = piece.header.timestamp
+        if ts <= self._stamped[rank] or head.dep >= order_key(ts - self._base, rank):
+            return False
+        nodes = (self._ends[acked].get(counter) for acked, counter in head.acks)
+        return all(node is None or node.ts < ts for node in nodes)
+
+    def _insert(self, node: Node) -> None:
+        rank, past = node.rank, node.past
+        self._heads.pop((rank, node.first), None)
+        self._nodes.append(node)
+        self._ends[rank][node.last] = node
+        self._pasts[rank] = past
+        self._stamped[rank] = node.ts
+        self.inserted[rank] = node.last
+        self.held_bytes += node.size
+        self.held_datagrams += node.last - node.first + 1
+        for leaf in [leaf for leaf, last in self.leaves.items() if past[leaf] >= last]:
+            del self.leaves[leaf]
+        if rank != self._me:
+            self.leaves[rank] = node.last
+
+    def _break(self, rank: int, why: str) -> None:
+        if rank not in self._broken:
+            self._broken[rank] = why
+            self._news.append((rank, why))
+
+    def take_broken(self) -> list[tuple[int, str]]:
+        """Members found broken since the last call, and why: each is told once."""
+        news, self._news = self._news, []
+        return news
+
+    # --- what the others need ---------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Inserted and not collected, in the order of insertion, which is one of causes before effects."""
+        return self._nodes
+
+    def acks(self) -> tuple[tuple[int, int], ...]:
+        """What my next burst acknowledges: all leaves. They stop being leaves when it is inserted, so each goes out once."""
+        return tuple(sorted(self.leaves.items()))
+
+    def missing(self) -> Iterator[tuple[int, int, int]]:
+        """(rank, first, last) of what is named and not held, by rank; the lowest gaps of each."""
+        for rank in sorted(self.lacking):
+            for first, last in self.stores[rank].missing(self.named[rank], GAPS_MAX):
+                yield rank, first, last
+
+    def get(self, rank: int, first: int, last: int) -> Iterator[Burst]:
+        """What is held of these datagrams, for who asked for them."""
+        return self.stores[rank].between(first, last)
+
+    def holds_all(self, upto: Sequence[int]) -> bool:
+        """Is everything up to these counters in the DAG?"""
+        return all(have >= want for have, want in zip(self.inserted, upto, strict=True))
+
+    def collect(self, stable: Sequence[int]) -> int:
+        """Forget nodes that everybody has and that were delivered here, causes before effects; how many."""
+        count = 0
+        nodes = self._nodes
+        while nodes and nodes[0].delivered and nodes[0].last <= stable[nodes[0].rank]:
+            node = nodes.popleft()
+            self._is_checked = False
+            del self._ends[node.rank][node.last]
+            self._collected[node.rank] = node.last
+            self.stores[node.rank].discard(node.last)
+            self.held_bytes -= node.size
+            self.held_datagrams -= node.last - node.first + 1
+            count += 1
+        return count
+
+    @property
+    def parked(self) -> int:
+        """Datagrams that are held but not in the DAG yet: something before them is missing."""
+        return sum(len(burst) for store, last in zip(self.stores, self.inserted, strict=True) for burst in store.after(last))
+
+    def check(self) -> None:
+        """Most packets leave the DAG as it is; then there is nothing to look at."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        assert not self._ripe, "whatever was received was looked at"
+        assert self.held_bytes == sum(node.size for node in self._nodes)
+        assert self.held_datagrams == sum(node.last - node.first + 1 for node in self._nodes)
+        assert sum(map(len, self._ends)) == len(self._nodes)
+        for rank, store in enumerate(self.stores):
+            store.check()
+            assert self._collected[rank] <= self.inserted[rank] <= store.aru, "the DAG is made of what is held"
+            assert store.highest <= self.named[rank]
+            assert (rank in self.lacking) == (store.aru < self.named[rank])
+        assert self._me not in self.leaves, "nobody acknowledges itself"
+        for rank, last in self.leaves.items():
+            assert self.inserted[rank] >= last
+        for past in self._pasts:
+            assert all(map(le, past, self.inserted)), "nothing in the DAG follows what is not"
+
+
+def _continues(before: Burst, after: Burst) -> bool:
+    """Do these datagrams go on with that burst: the next of it, and alike in all that its datagrams share?"""
+    expected = before.header._replace(seq=after.first_seq, index=before.header.index + len(before), last=after.header.last)
+    return after.header == expected

@@ -1,0 +1,143 @@
+"""What is missing and what others miss: when to ask, and when to answer (lansis-1992 3.1; protocols 4.2).
+
+Pure: time comes as an argument. Who misses something asks everybody; whoever has it may answer. So that not all do,
+its sender answers at once and each other member waits for a turn of its own, and gives up when it sees the answer
+of another. Turns go by rank, not by chance: an engine has no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from transis.lansis.graph import Graph
+from transis.model.contract import NEVER
+from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
+
+PATIENCE_MAX: Final = 8
+"""The time between two requests for the same grows up to so many times the first."""
+
+
+class _Request:
+    __slots__ = ("due", "pause_us", "tries")
+
+    def __init__(self, due: int, pause_us: int) -> None:
+        self.due = due
+        self.pause_us = pause_us
+        self.tries = 0
+
+
+class Requests:
+    """What I ask for. A gap is known by its sender and its first datagram; when that comes, the rest is a new gap."""
+
+    def __init__(self, nack_us: int) -> None:
+        self._nack_us = nack_us
+        self._open: dict[Nack, _Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def look(self, graph: Graph, now: int) -> None:
+        """Compare with what is missing now. What two members named in their data is lost; other gaps may be only late."""
+        if not graph.lacking and not self._open:
+            return
+        before = {(nack.rank, nack.first): request for nack, request in self._open.items()}
+        self._open = {}
+        for rank, first, last in graph.missing():
+            request = before.get((rank, first)) or _Request(now + self._nack_us, self._nack_us)
+            if not request.tries and last <= graph.confirmed[rank]:
+                request.due = min(request.due, now)
+            self._open[Nack(rank, first, last)] = request
+
+    def due_at(self) -> int:
+        return min((request.due for request in self._open.values()), default=NEVER)
+
+    def take_due(self, now: int) -> tuple[Nack, ...]:
+        """What to ask for now, the lowest of the lowest rank first; each waits half as long again for its next turn."""
+        due = [nack for nack, request in self._open.items() if request.due <= now][:NACK_RANGES_MAX]
+        for nack in due:
+            request = self._open[nack]
+            request.tries += 1
+            request.due = now + request.pause_us
+            request.pause_us = min(request.pause_us + (request.pause_us >> 1), PATIENCE_MAX * self._nack_us)
+        return tuple(Nack(rank, first, min(last, first + NACK_COUNT_MAX - 1)) for rank, first, last in due)
+
+
+class Answer(NamedTuple):
+    at: int
+    rank: int
+    first: int
+    last: int
+
+
+class Answers:
+    """What I am going to send again, and what was sent again just now."""
+
+    def __init__(self, nack_us: int, budget: int) -> None:
+        self._nack_us = nack_us
+        self._budget = budget
+        self._waiting: list[Answer] = []
+        self._given: list[Answer] = []
+        """`at` is when each may be asked for again."""
+        self._spent = 0
+        self._period_ends = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def schedule(self, asked: Nack, at: int, now: int) -> None:
+        """Answer then, except for what waits already or was sent within the last moment: many miss the same."""
+        self._given = [given for given in self._given if given.at > now]
+        covered = [answer for answer in (*self._waiting, *self._given) if answer.rank == asked.rank]
+        for first, last in _without(asked.first, asked.last, covered):
+            self._waiting.append(Answer(at, asked.rank, first, last))
+
+    def seen(self, rank: int, first: int, last: int) -> int:
+        """Somebody sent these: nobody needs them from me. How many I was going to send."""
+        cancelled = 0
+        kept: list[Answer] = []
+        for answer in self._waiting:
+            if answer.rank != rank or answer.last < first or last < answer.first:
+                kept.append(answer)
+                continue
+            cancelled += min(last, answer.last) - max(first, answer.first) + 1
+            kept += (
+                Answer(answer.at, rank, *part) for part in _without(answer.first, answer.last, [Answer(0, rank, first, last)])
+            )
+        self._waiting = kept
+        return cancelled
+
+    def due_at(self) -> int:
+        return min((answer.at for answer in self._waiting), default=NEVER)
+
+    def take_due(self, now: int) -> list[Answer]:
+        """What to send again now, in the order of turns, as far as the budget of this moment goes."""
+        if now >= self._period_ends:
+            self._spent, self._period_ends = 0, now + self._nack_us
+        due: list[Answer] = []
+        kept: list[Answer] = []
+        for answer in sorted(self._waiting):
+            if answer.at > now:
+                kept.append(answer)
+                continue
+            allowed = min(answer.last - answer.first + 1, self._budget - self._spent)
+            self._spent += allowed
+            if allowed:
+                due.append(answer._replace(last=answer.first + allowed - 1))
+            if answer.first + allowed <= answer.last:
+                kept.append(answer._replace(at=self._period_ends, first=answer.first + allowed))
+        self._waiting = kept
+        self._given += (answer._replace(at=now + self._nack_us) for answer in due)
+        return due
+
+
+def _without(first: int, last: int, covered: Iterable[Answer]) -> Iterator[tuple[int, int]]:
+    """What is left of first..last when ranges are taken out."""
+    for hole in sorted(covered, key=lambda answer: answer.first):
+        if hole.last < first or hole.first > last:
+            continue
+        if first < hole.first:
+            yield first, hole.first - 1
+        first = hole.last + 1
+    if first <= last:
+        yield first, last

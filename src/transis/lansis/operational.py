@@ -1,0 +1,64 @@
+"""The installed view at work: what every packet, every submit and the send timer lead to.
+
+The same packets while views change lead to less: data enters the DAG, losses are asked for and answered, but nothing
+is delivered in order, collected, or sent anew (L7).
+"""
+
+from __future__ import annotations
+
+from transis.lansis.core import Core
+from transis.lansis.delivery import Delivery
+from transis.lansis.receiving import Receiving
+from transis.lansis.repair import Repair
+from transis.lansis.sending import Sending
+from transis.lansis.traps import Trap
+from transis.wire.alive import Alive
+from transis.wire.burst import Burst
+
+
+class Operational:
+    def __init__(self, core: Core, receiving: Receiving, sending: Sending, delivery: Delivery, repair: Repair) -> None:
+        self._core = core
+        self._receiving = receiving
+        self._sending = sending
+        self._delivery = delivery
+        self._repair = repair
+
+    def data_in_view(self, burst: Burst) -> None:
+        self._receiving.accept(burst)
+        self._repair.look()
+        self._settle()
+
+    def alive_in_view(self, alive: Alive) -> None:
+        self._receiving.hear(alive)
+        self._repair.look()
+        self._settle()
+
+    def data_while_frozen(self, burst: Burst) -> None:
+        if self._receiving.accept(burst):
+            self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)
+        self._repair.look()
+
+    def alive_while_frozen(self, alive: Alive) -> None:
+        self._receiving.hear(alive)
+        self._repair.look()
+
+    def send_due(self) -> None:
+        self._settle()
+
+    def submitted(self) -> None:
+        """There is new work, or a lane was opened."""
+        if self._core.may_send:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Deliver, forget, send; what was sent may itself be delivered, alone in a view or where all have promised."""
+        self._deliver()
+        if self._sending.try_to_send():
+            self._deliver()
+
+    def _deliver(self) -> None:
+        core, view = self._core, self._core.view
+        self._delivery.run()
+        if core.frozen is None and view.graph.collect(view.stability.stable):
+            view.pressure.stable(view.stability.stable[view.rank], core.counter)

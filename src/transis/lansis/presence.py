@@ -1,0 +1,135 @@
+"""Presence, the paper's Stage 0: views that cannot hear each other's data find each other, and healthy views are left in peace.
+
+As on the ring (D24), every member beacons, the representative every T_merge and the others at a fifth of that; a beacon carries
+whom its sender heard since its view was installed, which ends a quarantine early (W7).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transis.lansis.agreeing import Agreeing
+from transis.lansis.core import Core
+from transis.lansis.install import FOREIGN_VIEW
+from transis.lansis.statements import Verdict
+from transis.lansis.states import Event
+from transis.lansis.traps import Trap
+from transis.model.ids import NodeId
+from transis.model.limits import MEMBERS_MAX
+from transis.model.view import Cause
+from transis.ordering.quarantine import Mercy, Quarantine
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.lansis_packets import Statement
+from transis.wire.packets import Beacon
+
+BEACONS_OF_OTHERS: Final = 5
+HEARD_BEACONS: Final = 12
+"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
+
+
+class Presence:
+    def __init__(self, core: Core, agreeing: Agreeing, quarantine: Quarantine) -> None:
+        self._core = core
+        self._agreeing = agreeing
+        self._quarantine = quarantine
+
+    def send_beacon(self) -> None:
+        core, view = self._core, self._core.view
+        lately = core.now - HEARD_BEACONS * core.config.timing.beacon_us
+        core.heard_at = {node: at for node, at in core.heard_at.items() if at >= lately}
+        core.broadcast(
+            Beacon(
+                core.me,
+                core.config.address,
+                view.id,
+                frozenset(view.members),
+                frozenset(core.heard_at),
+                core.clock,
+                core.digest,
+                (WIRE_VERSION_MIN, WIRE_VERSION),
+            )
+        )
+        factor = 1 if view.i_represent else BEACONS_OF_OTHERS
+        core.arm(Event.BEACON_SEND, factor * core.config.timing.beacon_us)
+
+    # --- beacons and attempts ---------------------------------------------------------------------------------------
+
+    def beacon_in_operational(self, beacon: Beacon) -> None:
+        if self._is_member(beacon.sender):
+            self.beacon_of_member(beacon)
+            return
+        mutual = self._ccs <= beacon.heard and self._hear_all(beacon.members)
+        self._meet_stranger(beacon.sender, beacon.members, Mercy.HEARING if mutual else None)
+
+    def beacon_of_member(self, beacon: Beacon) -> None:
+        """One of us that is in another view is behind me, or gone."""
+        if self._is_member(beacon.sender):
+            self._agreeing.is_current(beacon.sender, beacon.ring)
+
+    def attempt_in_operational(self, said: Statement) -> None:
+        if not self._is_member(said.sender):
+            self._meet_stranger(said.sender, said.j, None)
+        elif self._agreeing.is_current(said.sender, said.view):
+            self._agreeing.gather(said.cause, said.j)
+
+    def _meet_stranger(self, sender: NodeId, members: frozenset[NodeId], evidence: Mercy | None) -> None:
+        """Gather, unless it is an old life, in quarantine, or nobody more can be added."""
+        core = self._core
+        if self._replaces_a_member(sender) or self._was_superseded(sender) or self._is_full(members):
+            return
+        if not self._quarantine.holds(sender, core.now, evidence):
+            self._agreeing.gather(Cause(FOREIGN_VIEW, sender), members | {sender})
+
+    # --- statements while all is well -------------------------------------------------------------------------------
+
+    def statement_in_operational(self, said: Statement) -> None:
+        """Somebody has stopped for a change: a member takes me with it; a stranger does if it names me and accuses none of us."""
+        core, agreeing = self._core, self._agreeing
+        is_member = self._is_member(said.sender)
+        if not is_member and self._is_noise(said):
+            return
+        verdict = agreeing.take(said)
+        if verdict is Verdict.BROKEN:
+            what = "leave" if said.leaving else "accused"
+            agreeing.begin(Cause(what, said.sender, (said.sender,)) if said.leaving else Cause(what, core.me, (said.sender,)))
+        elif verdict is not Verdict.DROPPED:
+            agreeing.begin(said.cause if is_member else Cause("foreign join", said.sender))
+
+    def _is_noise(self, said: Statement) -> bool:
+        """Statements of strangers that must not end a healthy view: they finish their own change first and meet us by their
+        beacon (trap 17)."""
+        if self._core.me not in said.accept or not said.f.isdisjoint(self._ccs) or self._was_superseded(said.sender):
+            return True
+        if self._replaces_a_member(said.sender):
+            return True
+        mutual = self._ccs <= said.accept and self._hear_all(said.accept)
+        return self._quarantine.holds(said.sender, self._core.now, Mercy.ANSWER if mutual else None)
+
+    # --- who is who -------------------------------------------------------------------------------------------------
+
+    @property
+    def _ccs(self) -> frozenset[NodeId]:
+        return self._agreeing.change.ccs
+
+    def _is_member(self, node: NodeId) -> bool:
+        return self._core.view.rank_of(node) is not None
+
+    def _is_full(self, others: frozenset[NodeId]) -> bool:
+        """Nobody can be added to a full view: agreement would end with the same two views, again and again."""
+        return max(len(self._core.view), len(others)) >= MEMBERS_MAX
+
+    def _hear_all(self, nodes: frozenset[NodeId]) -> bool:
+        """Have I heard all of these since my view was installed? Whom I heard before, I may not hear any more."""
+        return nodes <= self._core.heard_at.keys() | self._ccs
+
+    def _replaces_a_member(self, node: NodeId) -> bool:
+        """A later life of a member: the member is dead, and the view must know that before its successor can join."""
+        dead = tuple(old for old in self._core.view.members if old.name == node.name and old.incarnation < node.incarnation)
+        if not dead:
+            return False
+        self._core.trap(Trap.REBORN_MEMBER)
+        self._agreeing.break_with(dead, Cause("born again", node, dead))
+        return True
+
+    def _was_superseded(self, node: NodeId) -> bool:
+        return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.view.members)

@@ -1,0 +1,94 @@
+"""From a packet to the DAG and to all who must know: delivery, stability, losses and the debt of an acknowledgement."""
+
+from __future__ import annotations
+
+from transis.lansis.alive import Heartbeat
+from transis.lansis.core import Core
+from transis.lansis.delivery import Delivery
+from transis.lansis.node import Node
+from transis.lansis.repair import Repair
+from transis.lansis.traps import Trap
+from transis.model.service import DatagramClass
+from transis.wire.alive import Alive
+from transis.wire.burst import Burst
+
+
+class Receiving:
+    def __init__(self, core: Core, delivery: Delivery, repair: Repair, heartbeat: Heartbeat) -> None:
+        self._core = core
+        self._delivery = delivery
+        self._repair = repair
+        self._heartbeat = heartbeat
+        self.bursts_inserted = 0
+        self.alives_heard = 0
+
+    def accept(self, burst: Burst) -> bool:
+        """Data of my view from the network; whether anything of it was new.
+
+        Data that is higher than all before is a sign of life of its sender. Anybody may send old data again.
+        """
+        core, view = self._core, self._core.view
+        rank = burst.header.sender
+        highest = view.graph.stores[rank].highest
+        self._repair.seen(burst)
+        fresh = view.graph.receive(burst)
+        if burst.last_seq > highest and fresh:
+            view.heard_at[rank] = core.now
+        self._take(burst, fresh)
+        return bool(fresh)
+
+    def accept_own(self, burst: Burst) -> None:
+        """What I have just sent is in my DAG at once."""
+        self._take(burst, self._core.view.graph.receive(burst, own=True))
+
+    def _take(self, burst: Burst, fresh: list[Burst]) -> None:
+        graph = self._core.view.graph
+        if burst.klass is DatagramClass.BASIC:
+            self._delivery.on_receipt(fresh)
+        if fresh:
+            for node in graph.insert_ready():
+                self._inserted(node)
+        self._repair.asked(graph.take_asked())
+        for rank, why in graph.take_broken():
+            self._core.note("broken data", node=str(self._core.view.node(rank)), why=why)
+
+    def _inserted(self, node: Node) -> None:
+        core, view = self._core, self._core.view
+        self.bursts_inserted += 1
+        core.observe(node.ts)
+        view.stability.inserted(node, core.now)
+        view.order.inserted(node)
+        if node.klass is DatagramClass.BASIC:
+            node.delivered = True
+        else:
+            view.waiting.inserted(node)
+            if node.klass is DatagramClass.CAUSAL and node.dep > view.order.frontier:
+                core.trap(Trap.CAUSAL_WAITED)
+        if node.rank != view.rank:
+            self._heartbeat.owe(node)
+
+    def hear(self, alive: Alive) -> None:
+        """An ALIVE of another member of my view."""
+        core, view = self._core, self._core.view
+        member, graph = alive.sender, view.graph
+        if member == view.rank or len(alive.recv) != len(view):
+            return
+        self.alives_heard += 1
+        view.heard_at[member] = core.now
+        graph.name(member, alive.sent)
+        for rank, counter in enumerate(alive.recv):
+            if counter > graph.named[rank]:
+                graph.name(rank, counter)
+        if not view.stability.is_closed(member):
+            view.stability.heard(member, alive.recv, core.now)
+            view.order.heard_alive(member, alive.sent, alive.clock)
+        self._repair.asked(alive.nacks)
+
+    def figures(self) -> dict[str, int]:
+        graph = self._core.view.graph
+        return {
+            "bursts_inserted": self.bursts_inserted,
+            "alives_heard": self.alives_heard,
+            "leaves": len(graph.leaves),
+            "parked": graph.parked,
+        }

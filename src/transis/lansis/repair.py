@@ -1,0 +1,116 @@
+"""Losses at work: requests that leave with the next burst or ALIVE, and answers to those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transis.lansis.core import Core
+from transis.lansis.states import Event
+from transis.lansis.traps import Trap
+from transis.model.contract import NEVER
+from transis.ordering.origination import multicast
+from transis.wire.acks import Nack
+from transis.wire.burst import Burst
+
+
+class Repair:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.nacks_sent = 0
+        self.requested = 0
+        """Datagrams asked for; one that is asked for several times counts each time."""
+        self.retransmitted = 0
+        self.answers_cancelled = 0
+        """Datagrams that another member sent again before my turn came."""
+
+    # --- what I miss ------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """After anything that may open or close a gap."""
+        core, view = self._core, self._core.view
+        if view.graph.lacking or view.requests:
+            view.requests.look(view.graph, core.now)
+            self._arm(Event.NACK_DUE, view.requests.due_at())
+
+    def take_nacks(self) -> tuple[Nack, ...]:
+        """What to ask for in the packet that leaves now."""
+        core, view = self._core, self._core.view
+        if not view.requests:
+            return ()
+        nacks = view.requests.take_due(core.now)
+        self._arm(Event.NACK_DUE, view.requests.due_at())
+        for rank, first, last in nacks:
+            self.nacks_sent += 1
+            self.requested += last - first + 1
+            if last == view.graph.named[rank] > view.graph.stores[rank].highest:
+                core.trap(Trap.TAIL_LOST)
+        return nacks
+
+    # --- what others miss -------------------------------------------------------------------------------------------
+
+    def asked(self, nacks: Sequence[Nack]) -> None:
+        """Somebody misses something. What was collected nobody can miss: a request for it is late (trap 11)."""
+        if not nacks:
+            return
+        core, view = self._core, self._core.view
+        for nack in nacks:
+            wanted = self._of_use(nack)
+            if wanted is not None:
+                if nack.rank == view.rank:
+                    view.pressure.lost(wanted.last, core.counter)
+                view.answers.schedule(wanted, core.now + self._turn_us(nack.rank), core.now)
+        if view.answers:
+            self.answer_due()
+
+    def _of_use(self, nack: Nack) -> Nack | None:
+        """What of a request I may have and somebody may lack."""
+        view = self._core.view
+        if nack.rank >= len(view):
+            return None
+        store = view.graph.stores[nack.rank]
+        first, last = max(nack.first, store.discarded + 1), min(nack.last, store.highest)
+        return Nack(nack.rank, first, last) if first <= last else None
+
+    def _turn_us(self, sender: int) -> int:
+        """The sender answers at once, then each member after it in turn; for who is gone the next one does at once."""
+        view = self._core.view
+        count = len(view)
+        between = sum((sender + step) % count not in view.gone for step in range(1, (view.rank - sender) % count))
+        first_turn = 0 if sender in view.gone else 1
+        return 0 if sender == view.rank else self._core.config.pulse.nack_us * (first_turn + between)
+
+    def seen(self, burst: Burst) -> None:
+        """Data came, new or not: who waited for its turn to send it again need not."""
+        answers = self._core.view.answers
+        if answers:
+            self.answers_cancelled += answers.seen(burst.sender, burst.first_seq, burst.last_seq)
+            self._arm(Event.ANSWER_DUE, answers.due_at())
+
+    def answer_due(self) -> None:
+        """Send again what is due, byte for byte as it was."""
+        core, view = self._core, self._core.view
+        count = 0
+        for _, rank, first, last in view.answers.take_due(core.now):
+            held = list(view.graph.get(rank, first, last))
+            multicast(core, held)
+            count += sum(map(len, held))
+            if held and rank in view.gone:
+                core.trap(Trap.ANSWERED_FOR_THE_DEAD)
+        if count:
+            self.retransmitted += count
+            core.note("retransmitted", count=count)
+        self._arm(Event.ANSWER_DUE, view.answers.due_at())
+
+    def _arm(self, event: Event, at: int) -> None:
+        if at < NEVER:
+            self._core.timers.arm(event, max(at, self._core.now))
+        else:
+            self._core.timers.cancel(event)
+
+    def figures(self) -> dict[str, int]:
+        return {
+            "nacks_sent": self.nacks_sent,
+            "requested": self.requested,
+            "retransmitted": self.retransmitted,
+            "answers_cancelled": self.answers_cancelled,
+        }

@@ -1,0 +1,135 @@
+"""Agreed delivery by ToTo: early, by the votes of a majority (toto-1993 sections 4 and 5).
+
+Words of the paper. *Pending*: ordered and not delivered. A *candidate* is a pending node that follows no other pending
+one, so each member has at most one. The first node of a member that follows any candidate is that member's vote, for
+all candidates that it follows, and it never changes. *Tail* of a candidate: who has sent something that follows it. *Sources* are
+the candidates that no other can beat any more. They leave together, by rank, when every other candidate is beaten already
+(internal stability) and nothing that may still come changes it (external stability). Then others become candidates.
+
+The paper's vector VT(m)[q] is a node, infinity, or `*` for who has not voted. A finite entry is the same for all
+candidates, so "VT(a)[q] < VT(b)[q]" says that q votes for a and not for b, and "VT(b)[q] <= VT(a)[q]" that q has voted and
+does not. `*` compares with nothing: who has not voted is counted by neither. The threshold is half of the members, and
+counts are doubled to be compared with it, so an odd number of members needs no rounding.
+
+The order is not born with the bursts: two parts of a divided view may finish it differently (F9b). Those who go on together
+finish it alike, from the nodes that they have agreed on and nothing else. Deviation: to the rule, whoever has not voted
+when the view ends is a crashed machine, even if it goes on. Nobody votes in an ended view: statements are no nodes of the DAG.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from transis.lansis.node import Node
+
+Vote = frozenset[int] | None
+"""The ranks of the candidates that a member votes for; None is the paper's `*`: it has not voted."""
+
+
+class ToTo:
+    def __init__(self, members: int) -> None:
+        self.frontier = 0
+        """How many nodes left: votes do not follow keys, so the order has no other name for a position."""
+        self._pending: list[deque[Node]] = [deque() for _ in range(members)]
+        self._cast: list[deque[Node]] = [deque() for _ in range(members)]
+        """By rank: nodes of every class from the one on that may be its vote."""
+        self._decided: deque[Node] = deque()
+        """Sources whose turn has come. A safe one may keep the others waiting; what comes meanwhile changes nothing."""
+        self._has_news = False
+        self._is_over = False
+
+    def inserted(self, node: Node) -> None:
+        self._cast[node.rank].append(node)
+        if node.is_ordered:
+            self._pending[node.rank].append(node)
+        self._has_news = True
+
+    def heard_alive(self, member: int, sent: int, clock: int) -> None:
+        """An ALIVE is no node of the DAG, so it is no vote."""
+
+    def next(self) -> Node | None:
+        if not self._decided and self._has_news:
+            self._activate()
+        return self._decided[0] if self._decided else None
+
+    def took(self, node: Node) -> None:
+        assert self._decided[0] is node, "sources leave by rank"
+        self._decided.popleft()
+        self.frontier += 1
+        self._has_news = True  # What followed only this one may be a candidate now.
+
+    # --- the end of the view ----------------------------------------------------------------------------------------
+
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterator[Node]:
+        """Everybody who goes on has the same `pre`, and comes through here with the same nodes and no others."""
+        self._forget_above(pre)
+        while (upto is None or self.frontier < upto) and (node := self.next()) is not None:
+            yield node
+        if upto is None:
+            self._is_over = self._has_news = True
+            while (node := self.next()) is not None:
+                yield node
+            assert not any(self._pending), "when all have voted, some candidate is a source"
+
+    def _forget_above(self, pre: Sequence[int]) -> None:
+        """What is above `pre` dies with the view."""
+        for nodes in (*self._pending, *self._cast):
+            while nodes and nodes[-1].last > pre[nodes[-1].rank]:
+                nodes.pop()
+        self._has_news = True
+
+    # --- one activation ---------------------------------------------------------------------------------------------
+
+    def _activate(self) -> None:
+        self._has_news = False
+        candidates = self._candidates()
+        ranks = [node.rank for node in candidates]
+        tails = {node.rank: self._tail(node) for node in candidates}
+        sources = elect(ranks, self._votes(candidates), tails)
+        self._decided.extend(self._pending[rank].popleft() for rank in sources)
+
+    def _candidates(self) -> list[Node]:
+        """By rank. Whoever follows any pending node of a member follows the first pending one of it."""
+        heads = [nodes[0] for nodes in self._pending if nodes]
+        return [node for node in heads if not any(node.follows(other) for other in heads if other is not node)]
+
+    def _votes(self, candidates: Sequence[Node]) -> list[Vote]:
+        """What follows no candidate now follows none later: later ones follow one of these, or were not there to be followed."""
+        silent: Vote = frozenset() if self._is_over else None
+        votes: list[Vote] = []
+        for cast in self._cast:
+            while cast and not any(cast[0].follows(node) for node in candidates):
+                cast.popleft()
+            votes.append(frozenset(node.rank for node in candidates if cast[0].follows(node)) if cast else silent)
+        return votes
+
+    def _tail(self, node: Node) -> int:
+        """How many members have sent something that follows it."""
+        return sum(bool(cast) and cast[-1].follows(node) for cast in self._cast)
+
+
+def elect(candidates: Sequence[int], votes: Sequence[Vote], tails: Mapping[int, int]) -> list[int]:
+    """The candidates that leave now, or none yet. Candidates are named by rank; `tails` has the size of the tail of each."""
+    members = len(votes)
+    cast = [vote for vote in votes if vote is not None]
+
+    def wins(one: int, other: int) -> int:
+        return sum(one in vote and other not in vote for vote in cast)
+
+    def beats(one: int, other: int) -> bool:
+        return 2 * wins(one, other) > members
+
+    def may_beat(one: int, other: int) -> bool:
+        return 2 * (len(cast) - wins(one, other)) < members
+
+    def loses(one: int) -> bool:
+        return any(beats(other, one) for other in candidates if other != one)
+
+    sources = [one for one in candidates if not any(may_beat(other, one) for other in candidates if other != one)]
+    if not all(loses(one) for one in candidates if one not in sources):
+        return []
+    if len(cast) == members:
+        return sources
+    has_winner = any(2 * sum(one in vote for vote in cast) > members for one in sources)
+    return sources if has_winner and all(2 * tails[one] >= members for one in sources) else []

@@ -1,0 +1,138 @@
+"""Sending: when the window permits, what waits in the Outbox leaves as one burst, which is one node of the DAG.
+
+A burst begins with all that its sender has to say about others' bursts, so acknowledgements cost no packets of their own while
+there is data (lansis-1992 3.1). It is stamped, multicast, and in its sender's own DAG in one step.
+
+Under ToTo an *ack burst*, which has nothing else to say, is the vote of who has nothing to send. It waits for no window (L8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import gt
+
+from transis.lansis import window
+from transis.lansis.alive import Heartbeat
+from transis.lansis.core import Core
+from transis.lansis.keys import order_key, place_seq
+from transis.lansis.receiving import Receiving
+from transis.lansis.repair import Repair
+from transis.lansis.states import Event
+from transis.lansis.traps import Trap
+from transis.model.contract import NEVER
+from transis.model.service import DatagramClass
+from transis.ordering.origination import Stamp, multicast, originate
+from transis.wire.acks import encode_acks
+from transis.wire.header import body_max
+from transis.wire.visit import Filled, VisitWriter
+
+
+class Sending:
+    def __init__(self, core: Core, receiving: Receiving, repair: Repair, heartbeat: Heartbeat) -> None:
+        self._core = core
+        self._receiving = receiving
+        self._repair = repair
+        self._heartbeat = heartbeat
+        self.renew: Callable[[], None] | None = None
+        """What to do when a view runs out of timestamps: who changes views says so."""
+        self._next_at = 0
+        self._is_full = False
+        self.bursts_sent = 0
+        self.acks_sent = 0
+        self.delay_us = 0
+
+    def try_to_send(self) -> bool:
+        """Send what may be sent now; whether anything was."""
+        core = self._core
+        before = self.bursts_sent
+        while core.outbox.has_work():
+            if core.clock >= core.view.renewal_at:
+                self._renew()
+                break
+            if core.now < self._next_at:
+                core.timers.arm(Event.SEND_DUE, self._next_at)
+                break
+            load = self._load()
+            permit = window.permit(core.config.window, load)
+            if permit == 0 or window.is_crumb(core.config.window, load, permit):
+                self._wait_for_room(permit)
+                break
+            if not self._send_burst(permit, load):
+                break
+        self._vote_in_time()
+        if self.bursts_sent > before:
+            core.announce_room()
+        return self.bursts_sent > before
+
+    def _renew(self) -> None:
+        if self.renew is not None:
+            self.renew()
+
+    def _wait_for_room(self, permit: int) -> None:
+        """Stability or a change of membership will wake me."""
+        if permit == 0 and not self._is_full:
+            self._is_full = True
+            self._core.trap(Trap.WINDOW_FULL)
+
+    def _load(self) -> window.Load:
+        view = self._core.view
+        named, stable = view.graph.named, view.stability.stable
+        own = named[view.rank] - stable[view.rank]
+        active = sum(map(gt, named, stable)) + (own == 0)
+        return window.Load(len(view), sum(named) - sum(stable), own, active)
+
+    def _send_burst(self, permit: int, load: window.Load) -> bool:
+        core, view = self._core, self._core.view
+        acks = view.graph.acks()
+        filled = core.outbox.fill_burst(permit, encode_acks(view.order.frontier, acks, self._repair.take_nacks()))
+        if filled is None:
+            return False
+        self._multicast(filled, len(acks))
+        self._is_full = False
+        after = load._replace(unstable=load.unstable + len(filled.datagrams))
+        calm_us = window.delay_us(core.config.window, after, core.config.pulse.prompt_us)
+        self.delay_us = max(calm_us, view.pressure.extra_us)
+        self._next_at = core.now + self.delay_us
+        return True
+
+    def _vote_in_time(self) -> None:
+        """Nobody need wait for my vote longer than this, whatever I have to send and when I may."""
+        core, by = self._core, self._heartbeat.vote_by
+        if not core.may_send:
+            return  # The view was to be renewed: my statement is out.
+        if by <= core.now:
+            self._send_acks()
+        elif by < NEVER and (by < self._next_at or not core.timers.armed(Event.SEND_DUE)):
+            core.timers.arm(Event.SEND_DUE, by)
+
+    def _send_acks(self) -> None:
+        core, view = self._core, self._core.view
+        acks, room = view.graph.acks(), body_max(core.config.datagram)
+        prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
+        self._multicast(VisitWriter(room, -(-len(prefix) // room), prefix).burst(DatagramClass.CAUSAL), len(acks))
+
+    def _multicast(self, filled: Filled, acks: int) -> None:
+        core, view = self._core, self._core.view
+        self.bursts_sent += 1
+        self.acks_sent += acks
+        timestamp = core.tick()
+        stamp = Stamp(view.view_id, view.tag, view.rank, 0, timestamp)
+        first_place = place_seq(order_key(timestamp - view.base, view.rank), 0)
+        burst = originate(core, stamp, core.counter + 1, first_place, filled.datagrams)
+        core.counter = burst.last_seq
+        if not view.is_singleton:
+            multicast(core, [burst])
+        self._receiving.accept_own(burst)
+        self._heartbeat.paid()
+
+    def figures(self) -> dict[str, int]:
+        load, most = self._load(), self._core.config.window.window
+        return {
+            "bursts_sent": self.bursts_sent,
+            "acks_sent": self.acks_sent,
+            "unsafe_datagrams": load.unstable,
+            "unsafe_bytes": self._core.view.graph.held_bytes,
+            "window": most,
+            "window_used_permille": 1000 * load.unstable // most,
+            "send_delay_us": self.delay_us,
+        }

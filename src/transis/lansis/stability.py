@@ -1,0 +1,82 @@
+"""Who has what: the matrix of acknowledgements, and what is stable by it (lansis-1992 3.1; protocols 4.3).
+
+`ack[q][s]` is the last counter of s that q is known to have in its DAG: by a burst of q that follows it, or by an ALIVE. A
+burst is stable when every member of the view has it; nobody can ask for it then.
+
+The row of a member that has made a statement about the next view is closed: what it acknowledges later, nobody may rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import lt
+
+from transis.lansis.node import Node
+
+
+class Stability:
+    def __init__(self, me: int, expected: Sequence[int], now: int) -> None:
+        starts = [first - 1 for first in expected]
+        self._me = me
+        self.ack = [list(starts) for _ in starts]
+        self.stable = list(starts)
+        """The least of each column; it only grows."""
+        self.progress_at = [now] * len(starts)
+        """When each member's acknowledgements last grew."""
+        self._lowest = [len(starts)] * len(starts)
+        """How many rows are at the least of each column: it is looked for again only when none is left."""
+        self._closed: set[int] = set()
+        self._is_checked = False
+
+    def inserted(self, node: Node, now: int) -> None:
+        """I have it; and its sender has all that it follows."""
+        self._raise(self._me, node.rank, node.last)
+        if node.rank != self._me:
+            self.heard(node.rank, node.past, now)
+
+    def heard(self, member: int, recv: Sequence[int], now: int) -> None:
+        """A member says how far it is."""
+        row = self.ack[member]
+        if member in self._closed or member == self._me:
+            return
+        for sender, (old, new) in enumerate(zip(row, recv, strict=True)):
+            if new > old:
+                self._raise(member, sender, new)
+                self.progress_at[member] = now
+
+    def _raise(self, member: int, sender: int, counter: int) -> None:
+        row = self.ack[member]
+        at_least = row[sender] == self.stable[sender]
+        row[sender] = counter
+        self._is_checked = False
+        if at_least:
+            self._lowest[sender] -= 1
+            if not self._lowest[sender]:
+                column = [acks[sender] for acks in self.ack]
+                least = self.stable[sender] = min(column)
+                self._lowest[sender] = column.count(least)
+
+    def close(self, member: int) -> None:
+        self._closed.add(member)
+
+    def is_closed(self, member: int) -> bool:
+        return member in self._closed
+
+    def is_behind(self, member: int) -> bool:
+        """Is there something in my DAG that this member is not known to have?"""
+        return any(map(lt, self.ack[member], self.ack[self._me]))
+
+    def is_stable(self, node: Node) -> bool:
+        return self.stable[node.rank] >= node.last
+
+    def holders(self, node: Node) -> int:
+        """How many members are known to have it: the paper's index of synchrony."""
+        return sum(row[node.rank] >= node.last for row in self.ack)
+
+    def check(self) -> None:
+        if self._is_checked:
+            return
+        self._is_checked = True
+        columns = list(zip(*self.ack, strict=True))
+        assert self.stable == [min(column) for column in columns], "stable is what the slowest has"
+        assert self._lowest == [column.count(stable) for column, stable in zip(columns, self.stable, strict=True)]

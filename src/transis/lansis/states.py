@@ -1,0 +1,142 @@
+"""The state machine of Lansis as a table (membership-1992 figures 3 to 7; the rules of the table are those of ordering/table.py).
+
+Faults and Stage 2 are one piece of code under two names: in Faults everybody comes from my view, in Stage 2 strangers join.
+Both have stopped to send and to deliver. Deviations: (M9) Flush, between agreement and installation; (M10) foreign *data* never
+starts anything, because a rank names nobody: Beacons and statements introduce; (M11) a fault that shows in Stage 1 goes to
+Stage 2, with the accused in Fb, and never back to Faults.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from transis.ordering.table import IGNORED
+
+
+class State(Enum):
+    __hash__ = object.__hash__  # Members are singletons; Enum's own hash runs Python for every look-up in the table.
+
+    OPERATIONAL = "Operational"
+    STAGE_1 = "Stage 1"
+    STAGE_2 = "Stage 2"
+    FAULTS = "Faults"
+    FLUSH = "Flush"
+    STOPPED = "Stopped"
+
+
+class Event(Enum):
+    __hash__ = object.__hash__
+
+    DATA = "data of the view"
+    FOREIGN_DATA = "foreign data"
+    ALIVE = "alive"
+    AJ = "attempt to join"
+    JOIN = "join"
+    FA = "faults"
+    FLUSHED = "flushed"
+    BEACON = "beacon"
+    QUERY = "query"
+    SEND_DUE = "send timer"
+    ALIVE_DUE = "alive timer"
+    NACK_DUE = "nack timer"
+    ANSWER_DUE = "answer timer"
+    WATCH = "watch timer"
+    ALPHA = "alpha timer"
+    STATEMENT_SEND = "statement coalescing timer"
+    STATEMENT_REPEAT = "statement timer"
+    AGREE = "agree timer"
+    FLUSH_REPEAT = "flush timer"
+    FLUSH_LATE = "flush late timer"
+    BEACON_SEND = "beacon timer"
+    LEAVE = "leave timer"
+
+
+AGREEING: Final = (State.FAULTS, State.STAGE_2, State.FLUSH)
+"""My statement is out: nothing new is sent, nothing is delivered, and what I acknowledge stands still."""
+
+_OPERATIONAL: Final = {
+    Event.DATA: "data_in_view",
+    Event.FOREIGN_DATA: IGNORED,
+    Event.ALIVE: "alive_in_view",
+    Event.AJ: "attempt_in_operational",
+    Event.JOIN: "statement_in_operational",
+    Event.FA: "statement_in_operational",
+    Event.FLUSHED: "flushed_in_view",
+    Event.BEACON: "beacon_in_operational",
+    Event.QUERY: "query",
+    Event.SEND_DUE: "send_due",
+    Event.ALIVE_DUE: "alive_due",
+    Event.NACK_DUE: "nack_due",
+    Event.ANSWER_DUE: "answer_due",
+    Event.WATCH: "watch",
+    Event.ALPHA: IGNORED,
+    Event.STATEMENT_SEND: IGNORED,
+    Event.STATEMENT_REPEAT: IGNORED,
+    Event.AGREE: IGNORED,
+    Event.FLUSH_REPEAT: IGNORED,
+    Event.FLUSH_LATE: IGNORED,
+    Event.BEACON_SEND: "send_beacon",
+    Event.LEAVE: "leave_now",
+}
+
+_STAGE_1: Final = _OPERATIONAL | {
+    Event.AJ: "attempt_in_stage_1",
+    Event.JOIN: "statement_in_stage_1",
+    Event.FA: "statement_in_stage_1",
+    Event.BEACON: "beacon_of_member",
+    Event.ALPHA: "alpha",
+    Event.STATEMENT_REPEAT: "repeat_attempt",
+}
+
+_STAGE_2: Final = {
+    Event.DATA: "data_while_frozen",
+    Event.FOREIGN_DATA: IGNORED,
+    Event.ALIVE: "alive_while_frozen",
+    Event.AJ: IGNORED,
+    Event.JOIN: "statement_while_agreeing",
+    Event.FA: "statement_while_agreeing",
+    Event.FLUSHED: "flushed_while_agreeing",
+    Event.BEACON: "beacon_of_member",
+    Event.QUERY: "query",
+    Event.SEND_DUE: IGNORED,
+    Event.ALIVE_DUE: "alive_due",
+    Event.NACK_DUE: "nack_due",
+    Event.ANSWER_DUE: "answer_due",
+    Event.WATCH: IGNORED,
+    Event.ALPHA: IGNORED,
+    Event.STATEMENT_SEND: "send_statement",
+    Event.STATEMENT_REPEAT: "repeat_statement",
+    Event.AGREE: "agree_expired",
+    Event.FLUSH_REPEAT: IGNORED,
+    Event.FLUSH_LATE: IGNORED,
+    Event.BEACON_SEND: IGNORED,
+    Event.LEAVE: "leave_now",
+}
+
+_FLUSH: Final = _STAGE_2 | {
+    Event.DATA: "data_in_flush",
+    Event.ALIVE: "alive_in_flush",
+    Event.AGREE: IGNORED,
+    Event.FLUSH_REPEAT: "repeat_flushed",
+    Event.FLUSH_LATE: "flush_late",
+}
+
+TABLE: Final[dict[State, dict[Event, str]]] = {
+    State.OPERATIONAL: _OPERATIONAL,
+    State.STAGE_1: _STAGE_1,
+    State.STAGE_2: _STAGE_2,
+    State.FAULTS: dict(_STAGE_2),
+    State.FLUSH: _FLUSH,
+    State.STOPPED: dict.fromkeys(Event, IGNORED),
+}
+
+TRANSITIONS: Final = {
+    State.OPERATIONAL: (State.STAGE_1, State.STAGE_2, State.FAULTS, State.STOPPED),
+    State.STAGE_1: (State.STAGE_2, State.STOPPED),
+    State.STAGE_2: (State.FLUSH, State.OPERATIONAL, State.STOPPED),
+    State.FAULTS: (State.STAGE_2, State.FLUSH, State.OPERATIONAL, State.STOPPED),
+    State.FLUSH: (State.OPERATIONAL, State.FAULTS, State.STAGE_2, State.STOPPED),
+    State.STOPPED: (),
+}
+"""From Faults and Stage 2 straight to Operational: somebody was heard in a view that was flushed before."""

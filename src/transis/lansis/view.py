@@ -1,0 +1,79 @@
+"""One view as one of its members sees it: the paper's CCS, the current configuration set, and all that lives and dies with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transis.lansis.graph import Graph
+from transis.lansis.keys import RENEWAL_ROOM
+from transis.lansis.losses import Answers, Requests
+from transis.lansis.rules.allack import AllAck
+from transis.lansis.rules.causal import Waiting
+from transis.lansis.rules.order import Order
+from transis.lansis.rules.toto import ToTo
+from transis.lansis.stability import Stability
+from transis.lansis.window import Pressure
+from transis.model.config import Config
+from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
+
+
+class BroadcastView:
+    """`members` are sorted; the rank of a member is its index. `expected` has the first counter of each in this view."""
+
+    def __init__(
+        self,
+        view_id: RingId,
+        tag: RingTag,
+        members: tuple[NodeId, ...],
+        me: NodeId,
+        base: int,
+        expected: Sequence[int],
+        config: Config,
+        now: int,
+    ) -> None:
+        assert tuple(sorted(set(members))) == members, "members are sorted"
+        assert len(expected) == len(members)
+        self.id = view_id
+        self.tag = tag
+        self.members = members
+        self.rank = members.index(me)
+        self.base = base
+        """The timestamp of the view: all its bursts are stamped above it."""
+        self.expected = tuple(expected)
+        self.view_id = ViewId(ViewKind.REGULAR, view_id.seq, view_id.rep)
+        self.renewal_at = base + RENEWAL_ROOM
+        """With timestamps from here on the view has to be renewed."""
+        self.graph = Graph(self.rank, expected, base)
+        self.stability = Stability(self.rank, expected, now)
+        self.order: Order = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
+        self.waiting = Waiting(len(members))
+        self.requests = Requests(config.pulse.nack_us)
+        self.answers = Answers(config.pulse.nack_us, config.window.window)
+        self.pressure = Pressure(config.pulse.prompt_us)
+        self.heard_at = [now] * len(members)
+        """When each member last gave a sign of life of its own: a retransmission of old data is none."""
+        self.gone: set[int] = set()
+        """Ranks of members that do not answer for their data any more."""
+        self._ranks = {node: rank for rank, node in enumerate(members)}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def node(self, rank: int) -> NodeId:
+        return self.members[rank]
+
+    def rank_of(self, node: NodeId) -> int | None:
+        return self._ranks.get(node)
+
+    @property
+    def is_singleton(self) -> bool:
+        return len(self.members) == 1
+
+    @property
+    def i_represent(self) -> bool:
+        return self.rank == 0
+
+    def check(self) -> None:
+        self.graph.check()
+        self.stability.check()
+        assert self.stability.ack[self.rank] == self.graph.inserted, "my row is what I have"

@@ -1,0 +1,102 @@
+"""What the organs of any engine share: identity, time, outputs, timers, acquaintances and the Outbox."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from transis.model.config import Config
+from transis.model.contract import Audience, Note, Output, Port, Refused, Room, RunIds, Send
+from transis.model.ids import NodeId
+from transis.model.limits import PROC_SET_MAX
+from transis.model.view import Cause
+from transis.ordering.timers import Timers
+from transis.wire.control import ControlPacket, config_digest, encode_control
+from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
+from transis.wire.header import COUNTER_MAX, body_max
+from transis.wire.outbox import Outbox
+from transis.wire.parts import split
+
+TIMESTAMP_TAKEN_MAX: Final = COUNTER_MAX >> 1
+"""Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
+
+E = TypeVar("E", bound=Enum)
+
+
+class BaseCore(Generic[E]):
+    """`E` is the enumeration of the engine's events, some of which are timers."""
+
+    def __init__(self, config: Config, me: NodeId, events: type[E]) -> None:
+        self.config = config
+        self.me = me
+        self.now = 0
+        self.out: list[Output] = []
+        self.timers = Timers(events)
+        self.outbox = Outbox(body_max(config.datagram), config.window.outbox_bytes)
+        self.digest = config_digest(config.digest_fields())
+        self.coverage: Counter[tuple[str, str]] = Counter()
+        self.clock = 0
+        self.cause = Cause("start")
+        self.heard_at: dict[NodeId, int] = {}
+        self.addresses: dict[NodeId, str] = {me: config.address}
+        self._packet_id = 0
+
+    def emit(self, output: Output) -> None:
+        self.out.append(output)
+
+    def note(self, what: str, **detail: str | int) -> None:
+        self.out.append(Note(what, tuple(detail.items())))
+
+    def trap(self, trap: Enum) -> None:
+        """One of the engine's Trap enumeration was met; its value is the text that coverage counts."""
+        self.out.append(Note("trap", (("number", trap.value),)))
+
+    def tick(self) -> int:
+        """Advance the Lamport clock for something originated here."""
+        self.clock += 1
+        return self.clock
+
+    def observe(self, timestamp: int) -> None:
+        """Whatever a peer claims, the clock stays where everybody still reads it."""
+        self.clock = max(self.clock, min(timestamp, TIMESTAMP_TAKEN_MAX))
+
+    def arm(self, event: E, after_us: int) -> None:
+        self.timers.arm(event, self.now + after_us)
+
+    def packet(self, packet: ControlPacket) -> list[bytes]:
+        """Encode a control packet, in parts if it is large. Who sends it again sends these very bytes (D25)."""
+        return self.in_parts(encode_control(packet))
+
+    def in_parts(self, encoded: bytes) -> list[bytes]:
+        """What fits no datagram travels in several; each packet has a number of its own by which they are put together."""
+        self._packet_id += 1
+        return split(self._packet_id, encoded, self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
+
+    def broadcast(self, packet: ControlPacket) -> None:
+        self.emit(Send(Audience.WORLD, Port.CONTROL, self.packet(packet)))
+
+    def meet(self, node: NodeId, address: str) -> None:
+        """Somebody introduced itself. A crowd larger than one change of membership can name is not remembered."""
+        if node in self.addresses or len(self.addresses) < PROC_SET_MAX:
+            self.heard_at[node] = self.now
+            self.addresses[node] = address
+
+    def forget_strangers(self, members: Iterable[NodeId]) -> None:
+        """After an installation only the members' addresses matter; others introduce themselves again.
+
+        Hearing starts afresh too: who was heard before the change may be out of reach by it.
+        """
+        self.heard_at.clear()
+        self.addresses = {node: self.addresses.get(node, "") for node in members}
+
+    def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
+        for ids in dropped:
+            self.emit(Refused(ids, why))
+        self.announce_room()
+
+    def announce_room(self) -> None:
+        """Tell who was cut short that its lane takes messages again."""
+        for lane in self.outbox.take_room():
+            self.emit(Room(lane))

@@ -1,0 +1,167 @@
+"""Peers cannot raise: whatever a well-formed packet claims, an engine answers with outputs or with nothing.
+
+Every packet here passes the decoders of the wire room. Some claims no honest member makes; a member that is broken,
+or whose key was stolen, might.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.lansis.hand import brought_to, node_id
+from tests.lansis.speech import DIGEST, said
+from transis.lansis.engine import Engine
+from transis.lansis.states import State
+from transis.model.ids import NodeId, RingId, RingTag
+from transis.model.limits import PROC_SET_MAX
+from transis.model.service import DatagramClass
+from transis.model.view import Cause
+from transis.ordering.engine import Packet
+from transis.wire.acks import Nack
+from transis.wire.alive import Alive
+from transis.wire.burst import Burst
+from transis.wire.control import decode_control, encode_control
+from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
+from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement
+from transis.wire.packets import Beacon
+
+RUNNING = [state for state in State if state is not State.STOPPED]
+NODES = [*(node_id(name) for name in "bcxyz"), NodeId("c", 2, 7), NodeId("c", 1, 7), NodeId("b", 0, 7), NodeId("a", 2, 7)]
+nodes = st.sampled_from(NODES)
+node_sets = st.frozensets(st.sampled_from([*NODES, node_id("a")]))
+numbers = st.one_of(st.integers(0, 30), st.integers(0, 1 << 30), st.just(COUNTER_MAX))
+CAUSES = st.builds(Cause, st.just("?"), st.none() | nodes, st.lists(nodes, max_size=3).map(tuple))
+
+
+def views(engine: Engine) -> st.SearchStrategy[RingId]:
+    view = engine.ring_id
+    later = [RingId(view.seq + 4, node_id(name)) for name in "ab"]
+    return st.sampled_from([view, *later, RingId(0, node_id("x"))])
+
+
+def tags(engine: Engine) -> st.SearchStrategy[RingTag]:
+    core = engine._core
+    flushed = engine._agreeing.barrier.flushed
+    return st.sampled_from([core.view.tag, core.view.id.tag, flushed.tag if flushed is not None else RingTag(0, 0)])
+
+
+@st.composite
+def statements(draw: st.DrawFn, engine: Engine) -> Statement:
+    """Half of them name me, as those do that lead on."""
+    kind = draw(st.sampled_from((Attempt, Joining, Faults)))
+    j = draw(node_sets) | (engine._agreeing.change.j if draw(st.booleans()) else frozenset())
+    recv = tuple((node, draw(numbers)) for node in sorted(draw(node_sets)))
+    f_before, f_after = draw(node_sets), draw(node_sets)
+    if draw(st.booleans()):
+        f_before, f_after = frozenset(), frozenset()
+    counters = [draw(numbers) for _ in range(4)]
+    return kind(
+        draw(nodes), "", b"", counters[0], draw(views(engine)), counters[1], j, f_before, f_after, recv, counters[2],
+        counters[3], draw(CAUSES), draw(st.booleans()), DIGEST, (1, 1),
+    )  # fmt: skip
+
+
+def bursts(engine: Engine) -> st.SearchStrategy[Burst]:
+    """One datagram of any class: bodies are junk or half sense."""
+    ranks, seqs = st.integers(0, 3), st.integers(1, 40) | st.integers(1, COUNTER_MAX)
+    headers = st.builds(
+        DataHeader, st.sampled_from(DatagramClass), tags(engine), ranks, seqs, st.just(0), numbers, numbers, st.integers(0, 3),
+        st.booleans(), st.booleans(),
+    )  # fmt: skip
+    return st.builds(lambda header, body: Burst(header, [encode_data(header, body)]), headers, st.binary(max_size=60))
+
+
+@st.composite
+def alives(draw: st.DrawFn, engine: Engine) -> Alive:
+    recv = tuple(draw(st.lists(numbers, min_size=1, max_size=4)))
+    nacks = st.builds(lambda rank, first, more: Nack(rank, first, first + more), st.integers(0, 3), numbers, st.integers(0, 99))
+    sender = draw(st.integers(0, len(recv) - 1))
+    asked = tuple(draw(st.lists(nacks, max_size=3)))
+    return Alive(draw(tags(engine)), sender, draw(st.booleans()), draw(numbers), draw(numbers), recv, asked)
+
+
+def packets(engine: Engine) -> st.SearchStrategy[Packet]:
+    digests = st.binary(min_size=16, max_size=16)
+    if engine._agreeing.barrier.assented is not None:
+        digests |= st.just(engine._agreeing.barrier.assented.digest)
+    flushed = st.builds(Flushed, nodes, st.just(""), views(engine), digests, views(engine))
+    queries = st.builds(Query, nodes, st.just(""), tags(engine), st.booleans())
+    beacons = st.builds(
+        Beacon, nodes, st.just(""), views(engine), node_sets, node_sets, numbers, st.just(DIGEST), st.just((1, 1))
+    )
+    return st.one_of(statements(engine), bursts(engine), alives(engine), flushed, queries, beacons)
+
+
+@pytest.mark.parametrize("state", RUNNING)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, data: st.DataObject) -> None:
+    table = brought_to(state)
+    engine = table["a"].engine
+    for _ in range(6):
+        table.hand("a", data.draw(packets(engine)))
+        table.now += data.draw(st.sampled_from((0, 2_000, 50_000, 400_000)))
+        engine.wake(table.now)
+        table.carry("a")
+
+
+def travelled(packet: Statement) -> Statement:
+    """As it would arrive: what no decoder lets pass is no claim."""
+    arrived = decode_control(encode_control(packet))
+    assert isinstance(arrived, Statement)
+    return arrived
+
+
+def test_a_reason_that_names_a_crowd_is_cut_to_whom_i_know() -> None:
+    crowd = tuple(NodeId(f"n{number:03}", 1, number) for number in range(PROC_SET_MAX - 4))
+    table = brought_to(State.OPERATIONAL)
+    view = table["a"].engine.ring_id
+    table.hand("a", travelled(said("b", f="c", view=view)._replace(cause=Cause("crowd", node_id("b"), crowd))))
+    assert table["a"].engine.state is State.FLUSH
+    assert table["a"].engine._core.cause == Cause("crowd", node_id("b"), ())
+
+
+def test_strangers_that_name_more_and_more_nodes() -> None:
+    table = brought_to(State.OPERATIONAL)
+    crowd = [NodeId(f"n{number:03}", 1, number) for number in range(600)]
+    for start in range(0, 600, 100):
+        named = frozenset(crowd[start : start + 100])
+        statement = said("x", j="abcx", view=RingId(0, node_id("x")), kind=Joining)
+        table.hand("a", travelled(statement._replace(sender=crowd[start], j=statement.j | named, version=start + 1)))
+        table.run(3_000)
+    assert len(table["a"].engine._agreeing.change.accept) <= 128
+
+
+def test_recv_of_what_nobody_ever_sent_is_waited_for_and_given_up() -> None:
+    """b claims to hold a million datagrams of c: nobody can flush them, so b is what is given up."""
+    table = brought_to(State.FAULTS)
+    version = 1 << 20
+    claim = said("b", f="c", view=table["a"].engine.ring_id, version=version, recv="a0 b0 c1000000")
+    table.hand("a", travelled(claim))
+    assert table["a"].engine.state is State.FLUSH
+    table.run_until(lambda: table.all_in("a"))
+
+
+def test_a_number_beyond_all_views_is_taken_from_nobody() -> None:
+    table = brought_to(State.FAULTS)
+    view = table["a"].engine.ring_id
+    for claim in ({"view_seq": COUNTER_MAX}, {"clock": COUNTER_MAX}):
+        table.hand("a", travelled(said("b", f="c", view=view, version=1 << 20, **claim)))  # type: ignore[arg-type]
+    assert table["a"].engine.state is State.FAULTS
+
+
+def test_a_crowd_of_speakers_leaves_nothing_behind() -> None:
+    """Trap 34: who is not in J is not remembered."""
+    table = brought_to(State.FAULTS)
+    for number in range(1000):
+        stranger = NodeId("s", number, number)
+        table.hand(
+            "a",
+            said("x", j="x", version=number)._replace(sender=stranger),
+            Flushed(stranger, "", RingId(0, stranger), bytes(16), RingId(4, stranger)),
+        )
+    agreeing = table["a"].engine._agreeing
+    assert len(agreeing.heard_at) <= 3
+    assert len(agreeing.barrier._said) <= 3

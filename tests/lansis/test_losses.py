@@ -1,0 +1,180 @@
+"""Losses: when a gap is asked for and by how much later again; who answers when, and when nobody needs to."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.lansis.bursts import BASE, enter, said
+from transis.lansis.graph import Graph
+from transis.lansis.losses import PATIENCE_MAX, Answers, Requests
+from transis.model.contract import NEVER
+from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
+
+NACK_US = 2000
+
+
+def lacking(*bursts: tuple[int, int]) -> Graph:
+    """A graph to which some members named counters of rank 0 in their data."""
+    graph = Graph(-1, [1] * 4, BASE)
+    enter(graph, *(said(rank, 1, 50, (0, counter)) for rank, counter in bursts))
+    return graph
+
+
+def test_a_gap_may_be_only_late_and_is_asked_for_after_a_while() -> None:
+    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    requests.look(graph, 100)
+    assert requests.take_due(100 + NACK_US - 1) == ()
+    assert requests.due_at() == 100 + NACK_US
+    assert requests.take_due(100 + NACK_US) == (Nack(0, 1, 3),)
+
+
+def test_what_two_members_name_in_their_data_is_asked_for_at_once() -> None:
+    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    requests.look(graph, 100)
+    enter(graph, said(2, 1, 50, (0, 3)))
+    requests.look(graph, 200)
+    assert requests.take_due(200) == (Nack(0, 1, 3),)
+
+
+def test_a_gap_that_reaches_beyond_what_two_members_named_waits() -> None:
+    graph, requests = lacking((1, 3), (2, 2)), Requests(NACK_US)
+    requests.look(graph, 100)
+    assert requests.take_due(100) == ()
+
+
+def test_requests_come_half_as_late_again_each_time_up_to_a_bound() -> None:
+    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    requests.look(graph, 0)
+    asked = []
+    for _ in range(10):
+        now = requests.due_at()
+        assert requests.take_due(now) == (Nack(0, 1, 3),)
+        asked.append(now)
+    pauses = [after - before for before, after in pairwise(asked)]
+    assert pauses[:3] == [2000, 3000, 4500]
+    assert pauses[-1] == PATIENCE_MAX * NACK_US
+    assert pauses == sorted(pauses)
+
+
+def test_looking_again_changes_no_turn_and_what_came_is_asked_for_no_more() -> None:
+    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    requests.look(graph, 0)
+    requests.take_due(NACK_US)
+    requests.look(graph, NACK_US + 5)
+    assert requests.due_at() == 2 * NACK_US
+    enter(graph, said(0, 1, 1), said(0, 2, 2), said(0, 3, 3))
+    requests.look(graph, NACK_US + 6)
+    assert requests.due_at() == NEVER
+    assert len(requests) == 0
+
+
+def test_the_end_of_what_is_named_is_not_asked_for_while_data_keeps_coming() -> None:
+    """An ALIVE travels apart from data and overtakes it; every datagram that comes gives the next one time."""
+    graph, requests = Graph(-1, [1, 1], BASE), Requests(NACK_US)
+    graph.name(0, 5)
+    for number in range(1, 5):
+        requests.look(graph, number * 1500)
+        assert requests.take_due(number * 1500) == ()
+        enter(graph, said(0, number, number))
+    requests.look(graph, 6500)
+    assert requests.due_at() == 6500 + NACK_US
+
+
+def test_the_lowest_gaps_of_the_lowest_ranks_go_first_and_no_packet_has_too_many() -> None:
+    graph, requests = Graph(-1, [1] * 3, BASE), Requests(NACK_US)
+    for rank in (1, 0):
+        for counter in range(2, 61, 2):
+            enter(graph, said(rank, counter, counter))
+    requests.look(graph, 0)
+    due = requests.take_due(NACK_US)
+    assert len(due) == NACK_RANGES_MAX
+    assert list(due) == sorted(due)
+    assert len(requests.take_due(NACK_US)) == 60 - NACK_RANGES_MAX
+
+
+def test_a_gap_larger_than_a_request_can_say_is_cut() -> None:
+    graph, requests = lacking((1, 1 << 20)), Requests(NACK_US)
+    requests.look(graph, 0)
+    assert requests.take_due(NACK_US) == (Nack(0, 1, NACK_COUNT_MAX),)
+
+
+def ranges(answers: Answers, now: int) -> list[tuple[int, int, int]]:
+    return [(answer.rank, answer.first, answer.last) for answer in answers.take_due(now)]
+
+
+def test_an_answer_comes_in_its_turn() -> None:
+    answers = Answers(NACK_US, 100)
+    answers.schedule(Nack(0, 3, 5), 50, 0)
+    assert ranges(answers, 49) == []
+    assert answers.due_at() == 50
+    assert ranges(answers, 50) == [(0, 3, 5)]
+    assert answers.due_at() == NEVER
+
+
+def test_what_another_sent_again_is_not_sent_by_me() -> None:
+    answers = Answers(NACK_US, 100)
+    answers.schedule(Nack(0, 1, 9), 50, 0)
+    assert answers.seen(0, 4, 5) == 2
+    assert answers.seen(1, 1, 9) == 0
+    assert ranges(answers, 50) == [(0, 1, 3), (0, 6, 9)]
+
+
+def test_what_many_ask_for_is_sent_once_and_again_only_after_a_while() -> None:
+    answers = Answers(NACK_US, 100)
+    answers.schedule(Nack(0, 1, 4), 0, 0)
+    answers.schedule(Nack(0, 3, 6), 0, 0)
+    assert ranges(answers, 0) == [(0, 1, 4), (0, 5, 6)]
+    answers.schedule(Nack(0, 1, 7), 1, 1)
+    assert ranges(answers, 1) == [(0, 7, 7)]
+    answers.schedule(Nack(0, 1, 4), NACK_US, NACK_US)
+    assert ranges(answers, NACK_US) == [(0, 1, 4)]
+
+
+def test_answers_have_a_budget_and_the_rest_comes_later() -> None:
+    answers = Answers(NACK_US, 10)
+    answers.schedule(Nack(0, 1, 25), 0, 0)
+    assert ranges(answers, 0) == [(0, 1, 10)]
+    assert ranges(answers, NACK_US - 1) == []
+    assert answers.due_at() == NACK_US
+    assert ranges(answers, NACK_US) == [(0, 11, 20)]
+    assert ranges(answers, 2 * NACK_US) == [(0, 21, 25)]
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("ask", "see", "take")), st.integers(0, 2), st.integers(1, 12), st.integers(0, 5), st.integers(0, 3000)
+    ),
+    max_size=40,
+)
+
+
+@given(steps)
+def test_answers_against_sets_of_datagrams(story: list[tuple[str, int, int, int, int]]) -> None:
+    """With a budget that is never reached: a naive twin keeps one turn for each datagram."""
+    answers = Answers(NACK_US, 1 << 30)
+    waiting: dict[tuple[int, int], int] = {}
+    given_at: dict[tuple[int, int], int] = {}
+    now = 0
+    for what, rank, first, more, later in story:
+        spots = [(rank, seq) for seq in range(first, first + more + 1)]
+        if what == "ask":
+            answers.schedule(Nack(rank, first, first + more), now + later, now)
+            for spot in spots:
+                if spot not in waiting and given_at.get(spot, -NACK_US) + NACK_US <= now:
+                    waiting[spot] = now + later
+        elif what == "see":
+            answers.seen(rank, first, first + more)
+            for spot in spots:
+                waiting.pop(spot, None)
+        else:
+            now += later
+            due = {spot for spot, at in waiting.items() if at <= now}
+            taken = [(each, seq) for each, low, high in ranges(answers, now) for seq in range(low, high + 1)]
+            assert sorted(taken) == sorted(due)
+            for spot in due:
+                del waiting[spot]
+                given_at[spot] = now
+        assert answers.due_at() == min(waiting.values(), default=NEVER)

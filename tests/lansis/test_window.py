@@ -1,0 +1,118 @@
+"""The network sliding window: nobody starves, the sum is bounded, and fuller means slower."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transis.lansis.window import PRESSURE_MAX, Load, Pressure, delay_us, is_crumb, permit, quota
+from transis.model.config import Window
+from transis.model.limits import BURST_DATAGRAMS_MAX
+
+WINDOW = Window()
+windows = st.builds(Window, st.integers(1, 1000), st.just(1), st.integers(2000, 4000))
+
+
+@given(windows, st.integers(1, 128), st.data())
+def test_permits_taken_together_stay_within_window_and_quotas(window: Window, members: int, data: st.DataObject) -> None:
+    """However often members send one after the other without anything becoming stable, as each sees the same."""
+    unstable = [0] * members
+    for rank in data.draw(st.lists(st.integers(0, members - 1), max_size=60)):
+        active = sum(count > 0 for count in unstable) + (unstable[rank] == 0)
+        unstable[rank] += permit(window, Load(members, sum(unstable), unstable[rank], active))
+        assert sum(unstable) <= window.window + members * quota(window, members)
+
+
+@given(windows, st.integers(1, 128), st.integers(0, 5000))
+def test_who_has_nothing_on_its_way_may_always_send(window: Window, members: int, unstable: int) -> None:
+    load = Load(members, unstable, 0, members)
+    allowed = permit(window, load)
+    assert 1 <= allowed <= BURST_DATAGRAMS_MAX
+    assert not is_crumb(window, load, allowed)
+
+
+def test_a_full_store_stops_everybody_who_has_something_on_its_way() -> None:
+    assert permit(WINDOW, Load(4, WINDOW.gap_max, 1, 4)) == 0
+    assert permit(WINDOW, Load(4, WINDOW.gap_max, 0, 4)) == 1
+
+
+@pytest.mark.parametrize("greedy", [1, 2, 7])
+def test_a_slow_sender_beside_saturated_ones_always_gets_its_turn(greedy: int) -> None:
+    """Ten thousand rounds in which the others take all they may and little becomes stable (W4)."""
+    random = Random(greedy)
+    members = greedy + 1
+    unstable = [0] * members
+    turns = 0
+    for _ in range(10_000):
+        for rank in range(1, members):
+            load = Load(members, sum(unstable), unstable[rank], sum(map(bool, unstable)) + (not unstable[rank]))
+            unstable[rank] += permit(WINDOW, load)
+        load = Load(members, sum(unstable), unstable[0], sum(map(bool, unstable)) + (not unstable[0]))
+        if permit(WINDOW, load):
+            unstable[0] += 1
+            turns += 1
+        for rank in range(members):
+            unstable[rank] -= min(unstable[rank], random.choice((0, 1, 1)))
+    assert turns >= 6_000, "as many as became stable in its name"
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.integers(1, 10_000))
+def test_fuller_is_slower(one: int, other: int, longest_us: int) -> None:
+    waits = [delay_us(WINDOW, Load(4, unstable, 0, 4), longest_us) for unstable in sorted((one, other))]
+    assert waits == sorted(waits)
+    assert max(waits) <= longest_us
+
+
+def test_a_calm_window_does_not_wait_and_a_full_one_waits_longest() -> None:
+    assert delay_us(WINDOW, Load(4, 75, 0, 4), 300) == 0
+    assert delay_us(WINDOW, Load(4, 187, 0, 4), 300) == 300 * 112 * 112 // 225**2
+    assert delay_us(WINDOW, Load(4, 300, 0, 4), 300) == 300
+    assert delay_us(WINDOW, Load(4, 3000, 0, 4), 300) == 300
+
+
+def test_nothing_is_infinite_but_a_full_window_for_who_used_its_quota() -> None:
+    assert permit(WINDOW, Load(4, 300, 37, 4)) == 0
+    assert permit(WINDOW, Load(4, 300, 36, 4)) == 1
+
+
+def test_each_of_those_who_send_has_an_equal_share() -> None:
+    """Though half of the window is free: the other may be taking it at this moment."""
+    assert permit(WINDOW, Load(4, 150, 149, 2)) == 1
+    assert permit(WINDOW, Load(4, 150, 150, 2)) == 0
+    assert permit(WINDOW, Load(4, 150, 150, 1)) == BURST_DATAGRAMS_MAX
+
+
+def test_no_burst_is_larger_than_a_quarter_of_the_window() -> None:
+    assert permit(Window(window=40, visit_max=40), Load(4, 0, 0, 1)) == 10
+
+
+def test_crumbs_are_not_sent_while_something_is_on_its_way() -> None:
+    assert quota(WINDOW, 4) == 37
+    assert is_crumb(WINDOW, Load(4, 299, 30, 4), 17)
+    assert not is_crumb(WINDOW, Load(4, 299, 30, 4), 18)
+
+
+def test_pressure_doubles_once_for_a_loss_and_goes_away() -> None:
+    pressure = Pressure(300)
+    pressure.lost(5, 10)
+    assert pressure.extra_us == 300
+    pressure.lost(9, 20)
+    assert pressure.extra_us == 300, "it was on its way already"
+    pressure.lost(11, 20)
+    assert pressure.extra_us == 600
+    pressure.stable(19, 40)
+    assert pressure.extra_us == 600
+    pressure.stable(20, 40)
+    assert pressure.extra_us == 300
+    pressure.stable(40, 60)
+    assert pressure.extra_us == 0
+
+
+def test_pressure_has_an_end() -> None:
+    pressure = Pressure(300)
+    for counter in range(1, 20):
+        pressure.lost(counter, counter)
+    assert pressure.extra_us == PRESSURE_MAX * 300

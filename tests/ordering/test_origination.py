@@ -1,0 +1,59 @@
+"""From filled datagrams to a burst: what is written is what receivers read, and places are told before anything is sent."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from tests.totem.hand import node_id
+from transis.model.config import Config
+from transis.model.contract import Audience, Lane, Originated, OutboundRun, Phase, Port, Send
+from transis.model.ids import RingTag, ViewId, ViewKind
+from transis.model.service import DatagramClass, Service
+from transis.ordering.core import BaseCore
+from transis.ordering.origination import Stamp, multicast, originate
+from transis.wire.burst import read_bursts
+from transis.wire.stream import Assembler
+
+
+class Event(Enum):
+    NOTHING = "nothing"
+
+
+A = node_id("a")
+VIEW = ViewId(ViewKind.REGULAR, 8, A)
+TAG = RingTag(8, A.boot)
+
+
+def test_a_burst_is_read_as_it_was_written_and_its_places_are_those_told() -> None:
+    core: BaseCore[Event] = BaseCore(Config("a", plaintext=True), A, Event)
+    core.now = 55
+    core.outbox.submit(Lane.APPLICATION, OutboundRun(3, b"g", Service.SAFE, 1, [bytes(900)] * 4), None)
+    filled = core.outbox.fill(8)
+    burst = originate(core, Stamp(VIEW, TAG, 2, 6, core.tick()), 100, 4000, filled)
+    burst.check()
+    assert (burst.first_seq, burst.last_seq, burst.sender, burst.ring) == (100, 99 + len(filled), 2, TAG)
+    header = burst.header
+    assert (header.klass, header.round, header.timestamp, header.time_us) == (DatagramClass.SAFE, 6, 1, 55)
+    told = core.out
+    core.out = []
+    multicast(core, [burst])
+    (send,) = core.out
+    assert isinstance(send, Send)
+    assert (send.to, send.port) == (Audience.RING, Port.DATA)
+    (received,), _ = read_bursts(send.datagrams)
+    delivered = Assembler().feed(received, A, VIEW, Phase.REGULAR, False, 4000)
+    originated = [(one.ids.first_counter, one.ids.count, one.place) for one in told if isinstance(one, Originated)]
+    assert [(one.first_counter, len(one.payloads), one.place) for one in delivered] == originated
+    assert originated[0][2].seq >= 4000
+
+
+def test_a_stretch_that_was_sent_is_sent_again_byte_for_byte() -> None:
+    core: BaseCore[Event] = BaseCore(Config("a", plaintext=True), A, Event)
+    core.outbox.submit(Lane.APPLICATION, OutboundRun(3, b"g", Service.AGREED, 1, [bytes(1100)] * 4), None)
+    burst = originate(core, Stamp(VIEW, TAG, 0, 0, 1), 1, 1, core.outbox.fill(8))
+    core.out = []
+    multicast(core, [burst, burst.slice(2, 3)])
+    whole, part = core.out
+    assert isinstance(whole, Send)
+    assert isinstance(part, Send)
+    assert list(part.datagrams) == list(whole.datagrams)[1:3]
