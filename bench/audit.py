@@ -3,9 +3,10 @@
     python -m bench.audit [--deliveries 1000000 10000000 50000000 100000000] [--repeat 5] [--directory DIR] [--json]
 
 Each audit is a process of its own, as a user would start it, with everything that it starts: memory is the highest sum over the
-whole tree, looked at five times a second, and what two processes share counts twice. Every guarantee must be held. Traces are
-generated (bench.traces) and kept if a directory is named. The growth of a size is how much longer it takes than the size before
-it, beside how much larger it is.
+whole tree, looked at five times a second, and what two processes share counts twice; so is the time that it took of processors,
+which says the same on a machine that has other work, too. Every guarantee must be held. Traces are generated (bench.traces) and
+kept if a directory is named. The growth of a size is how much more time it takes than the size before it, beside how much larger
+it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,6 +32,7 @@ from transis.model.guarantees import HELD
 LOOK_S: Final = 0.2
 GIB: Final = 1 << 30
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Trace(NamedTuple):
@@ -47,7 +50,15 @@ class Watched(NamedTuple):
     code: int
     output: str
     seconds: float
+    cpu_s: float
     peak_bytes: int
+
+
+class Usage(NamedTuple):
+    """Of one process, up to now."""
+
+    bytes: int
+    ticks: int
 
 
 @contextmanager
@@ -63,9 +74,10 @@ def workplace(directory: Path | None) -> Iterator[Path]:
 
 def generated(place: Path, deliveries: int) -> Trace:
     """The trace of this size; one that is there already is used again. The note about it is written last: a trace without one
-    is not whole."""
+    is not whole, and made anew."""
     directory, note = place / f"trace-{deliveries}", place / f"trace-{deliveries}.json"
     if not note.exists():
+        shutil.rmtree(directory, ignore_errors=True)
         written = write_trace(directory, Shape(deliveries), os.cpu_count() or 1)
         note.write_text(json.dumps(written._asdict()))
     written = Written(**json.loads(note.read_text()))
@@ -73,48 +85,44 @@ def generated(place: Path, deliveries: int) -> Trace:
 
 
 def watch(command: Sequence[str]) -> Watched:
-    """Run a command to its end, with an eye on the memory of all that it starts."""
+    """Run a command to its end, with an eye on the memory and the processor time of all that it starts."""
     started, peak = perf_counter(), 0
+    ticks: dict[int, int] = {}
     with TemporaryFile("w+") as output:
         child = subprocess.Popen(command, stdout=output)
         while child.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(LOOK_S)
-            peak = max(peak, tree_bytes(child.pid))
+            now = tree_usage(child.pid)
+            peak = max(peak, sum(one.bytes for one in now.values()))
+            ticks |= {process: one.ticks for process, one in now.items()}
         seconds = perf_counter() - started
         output.seek(0)
-        return Watched(child.returncode, output.read(), seconds, peak)
+        return Watched(child.returncode, output.read(), seconds, sum(ticks.values()) / TICKS_PER_S, peak)
 
 
-def tree_bytes(root: int) -> int:
-    """Resident memory of a process and everything below it."""
+def tree_usage(root: int) -> dict[int, Usage]:
+    """A process and everything below it; those that end meanwhile are left out."""
+    stats = {int(entry.name): stat for entry in Path("/proc").iterdir() if entry.name.isdigit() and (stat := _stat(entry))}
     children: dict[int, list[int]] = {}
-    for process, parent in _parents():
-        children.setdefault(parent, []).append(process)
-    total, waiting = 0, [root]
+    for process, stat in stats.items():
+        children.setdefault(int(stat[1]), []).append(process)
+    found: dict[int, Usage] = {}
+    waiting = [root] if root in stats else []
     while waiting:
         process = waiting.pop()
-        total += _resident_bytes(process)
+        stat = stats[process]
+        found[process] = Usage(int(stat[21]) * PAGE, int(stat[11]) + int(stat[12]))
         waiting += children.get(process, [])
-    return total
+    return found
 
 
-def _parents() -> Iterator[tuple[int, int]]:
-    """Every process with its parent; those that end meanwhile are left out."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                after_name = (entry / "stat").read_text().rpartition(")")[2]
-            except OSError:
-                continue
-            yield int(entry.name), int(after_name.split()[1])
-
-
-def _resident_bytes(process: int) -> int:
+def _stat(entry: Path) -> list[str]:
+    """What the kernel says of a process, from its state on: the name before it may have blanks in it."""
     try:
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
+        return (entry / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return 0
+        return []
 
 
 def require_held(watched: Watched) -> dict[str, Any]:
@@ -141,6 +149,7 @@ def measure(trace: Trace, repeat: int) -> dict[str, Any]:
         "properties": len(found[0]["properties"]),
         "audit_s": round(seconds, 1),
         "audits_s": [round(run.seconds, 1) for run in runs],
+        "cpu_s": round(median(run.cpu_s for run in runs), 1),
         "deliveries_per_s": round(trace.deliveries / seconds),
         "peak_gib": round(max(run.peak_bytes for run in runs) / GIB, 2),
         "steps_s": median_steps(found),
@@ -162,6 +171,7 @@ def with_growth(figures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for before, one in zip(figures, grown[1:], strict=False):
         one["times_larger"] = round(one["deliveries"] / before["deliveries"], 2)
         one["times_slower"] = round(one["audit_s"] / before["audit_s"], 2)
+        one["times_cpu"] = round(one["cpu_s"] / before["cpu_s"], 2)
     return grown
 
 
@@ -172,10 +182,12 @@ def show(figures: Sequence[dict[str, Any]]) -> None:
         "mib",
         "properties",
         "audit_s",
+        "cpu_s",
         "deliveries_per_s",
         "peak_gib",
         "times_larger",
         "times_slower",
+        "times_cpu",
     ]
     print("".join(f"{name:>18}" for name in columns))
     for one in figures:
@@ -199,7 +211,9 @@ def main() -> int:
             trace = generated(place, deliveries)
             generate_s = round(perf_counter() - started, 1)
             figures.append({**measure(trace, given.repeat), "generate_s": generate_s})
-            print(f"{deliveries} deliveries: {figures[-1]['audits_s']} s", file=sys.stderr)
+            print(
+                f"{deliveries} deliveries: {figures[-1]['audits_s']} s, {figures[-1]['cpu_s']} s of processors", file=sys.stderr
+            )
     if given.json:
         print(json.dumps(with_growth(figures)))
     else:

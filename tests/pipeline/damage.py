@@ -12,6 +12,7 @@ import msgspec
 
 from tests.console.running import environment
 from tests.daemon.running import Lines
+from tests.pipeline.contents import wounded
 from tests.pipeline.written import longest
 from transis.console.runs import write_trace
 from transis.sim.abstract import good_history
@@ -114,10 +115,15 @@ def evil(directory: Path, run: str) -> None:
 CASES = (good, cut_off, damaged, foreign, with_a_letter, mixed, without_a_node, killed, evil)
 """Each is a run of its own, in a directory of its own, both named after it."""
 
+WOUNDED = wounded(HISTORY, "swapped_deliveries")
+WOUNDED_RUN = "wounded"
+"""The one whose evidence is whole: a guarantee is broken in it."""
+
 
 def write_all(root: Path) -> None:
     for case in CASES:
         case(root / case.__name__, case.__name__)
+    write_trace(WOUNDED, root / WOUNDED_RUN, WOUNDED_RUN)
 
 
 def add_what_comes_late(root: Path) -> None:

@@ -32,6 +32,17 @@ except subprocess.TimeoutExpired:
     child.communicate(b"enough")
 """
 
+PARENT_OF_A_BUSY_CHILD = """
+import subprocess, sys
+busy = "import time\\nwhile time.process_time() < 1.5: pass\\nprint(flush=True); input()"
+child = subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()
+try:
+    child.wait(1)
+except subprocess.TimeoutExpired:
+    child.communicate(b"enough")
+"""
+
 
 def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None:
     runs = [SMALL, SMALL._replace(seed=2, broken="swap"), SMALL._replace(seed=3, broken="creation")]
@@ -52,8 +63,16 @@ def test_the_memory_of_children_counts() -> None:
     assert 300 << 20 < watched.peak_bytes < GIB
 
 
-def test_a_trace_is_generated_once(tmp_path: Path) -> None:
+def test_the_processor_time_of_children_counts() -> None:
+    assert 1.5 <= watch([sys.executable, "-c", PARENT_OF_A_BUSY_CHILD]).cpu_s < 6
+
+
+def test_a_trace_is_generated_once_and_what_was_left_of_half_a_one_is_not_used(tmp_path: Path) -> None:
+    half = tmp_path / "trace-5000" / "half.trace"
+    half.parent.mkdir()
+    half.touch()
     first = generated(tmp_path, 5_000)
+    assert not half.exists()
     made = {path: path.stat().st_mtime_ns for path in first.directory.iterdir()}
     assert generated(tmp_path, 5_000) == first
     assert {path: path.stat().st_mtime_ns for path in first.directory.iterdir()} == made
@@ -65,10 +84,10 @@ def test_a_trace_is_generated_once(tmp_path: Path) -> None:
 def test_an_audit_that_did_not_find_everything_held_is_no_measurement(verdict: str, not_exercised: list[str], code: int) -> None:
     output = json.dumps({"properties": {"safe_7_1": {"verdict": verdict}}, "not_exercised": not_exercised})
     with pytest.raises(SystemExit):
-        require_held(Watched(code, output, 1.0, 1))
+        require_held(Watched(code, output, 1.0, 1.0, 1))
 
 
 def test_growth_is_told_against_the_size_before() -> None:
-    grown = with_growth([{"deliveries": 100, "audit_s": 2.0}, {"deliveries": 1000, "audit_s": 10.0}])
+    grown = with_growth([{"deliveries": 100, "audit_s": 2.0, "cpu_s": 3.0}, {"deliveries": 1000, "audit_s": 10.0, "cpu_s": 9.0}])
     assert "times_larger" not in grown[0]
-    assert (grown[1]["times_larger"], grown[1]["times_slower"]) == (10, 5)
+    assert (grown[1]["times_larger"], grown[1]["times_slower"], grown[1]["times_cpu"]) == (10, 5, 3)

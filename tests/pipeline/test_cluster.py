@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.pipeline.cluster import SPARK_SUBMIT, spark_environment
 from tests.pipeline.contents import wounded
 from tests.pipeline.programs import left_behind, program_environment, run_program
 from tests.pipeline.written import write_traces
-from transis.pipeline.jobs import BAD, Wish, audit
+from transis.pipeline.jobs import BAD
 from transis.pipeline.packaging import package_job
-from transis.pipeline.report.as_json import as_dict
-from transis.pipeline.steps import Steps
 from transis.sim.abstract import good_history
+from transis.sim.checkers import check
+from transis.trace.events import History
 
 pytestmark = pytest.mark.slow
 
 AUDIT_S = 900
 """Longer than an audit on two small workers takes, even on a machine that does a lot besides."""
+
+ONLY = ("total_order_6_1", "safe_7_1", "every_submit_accounted", "group_order")
+"""One of each kind, for every one of them takes a cluster as long as it takes one machine."""
 
 JOB = """
 import os
@@ -61,35 +63,51 @@ def test_a_job_runs_on_the_workers_with_our_package(standalone_cluster: str, tmp
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def history() -> History:
     """Small and broken, so that violations can be compared, too."""
+    return wounded(good_history(5, steps=100), "swapped_deliveries")
+
+
+@pytest.fixture(scope="module")
+def traces(history: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("traces")
-    write_traces(directory, wounded(good_history(5, steps=100), "swapped_deliveries"))
+    write_traces(directory, history)
     return directory
 
 
 @pytest.fixture(scope="module")
-def said_here(spark: SparkSession, traces: Path) -> dict[str, Any]:
-    return _without_times(as_dict(audit(Wish((str(traces),)), Steps())))
-
-
-def test_an_audit_on_the_cluster_says_what_it_says_here(
-    standalone_cluster: str, traces: Path, said_here: dict[str, Any], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "transis", "audit", str(traces), "--master", standalone_cluster, "--json"]
-    code, said, errors = _ended(command, program_environment(tmp_path), tmp_path)
+def said(standalone_cluster: str, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By the command, on the cluster."""
+    place = tmp_path_factory.mktemp("there")
+    command = [sys.executable, "-m", "transis", "audit", str(traces), "--master", standalone_cluster, "--json", *_only()]
+    code, said, errors = _ended(command, program_environment(place), place)
     assert (code, errors) == (BAD, "")
-    assert said == said_here
-    assert said["violations"]
-    assert [path.name for path in (tmp_path / "tmp").iterdir()] == []
+    assert [path.name for path in (place / "tmp").iterdir()] == []
+    return said
 
 
-def test_the_packaged_job_says_it_too(standalone_cluster: str, traces: Path, said_here: dict[str, Any], tmp_path: Path) -> None:
+def test_an_audit_on_the_cluster_says_what_the_checkers_say(history: History, said: dict[str, Any]) -> None:
+    """As audits here do, which test_messages.py and its like compare with them."""
+    checkers = {name: verdict for name, verdict in check(history).verdicts.items() if name in ONLY}
+    judged = {name: one for name, one in said["properties"].items() if name in checkers}
+    assert {name: one["verdict"] for name, one in judged.items()} == {name: checkers[name].verdict for name in judged}
+    assert {name for name in ONLY if not name.startswith("group_")} <= judged.keys()
+    broken = {name for name, verdict in checkers.items() if verdict.count}
+    assert broken
+    assert {name for name, one in judged.items() if one["violations"]} == broken
+    assert {one["property"] for one in said["violations"]} & judged.keys() == broken
+
+
+def test_the_packaged_job_says_it_too(standalone_cluster: str, traces: Path, said: dict[str, Any], tmp_path: Path) -> None:
     archive, entry = package_job(tmp_path / "job")
-    command = [str(SPARK_SUBMIT), "--master", standalone_cluster, "--py-files", str(archive), str(entry), str(traces)]
-    code, said, _ = _ended(command, spark_environment() | {"TMPDIR": str(tmp_path)}, tmp_path)
+    command = [str(SPARK_SUBMIT), "--master", standalone_cluster, "--py-files", str(archive), str(entry), str(traces), *_only()]
+    code, said_too, _ = _ended(command, spark_environment() | {"TMPDIR": str(tmp_path)}, tmp_path)
     assert code == BAD
-    assert said == said_here
+    assert said_too == said
+
+
+def _only() -> list[str]:
+    return [word for name in ONLY for word in ("--only", name)]
 
 
 def _ended(command: list[str], env: dict[str, str], directory: Path) -> tuple[int, dict[str, Any], str]:

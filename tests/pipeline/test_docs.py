@@ -17,6 +17,7 @@ from transis.model.guarantees import EVIDENCE_MEANINGS
 from transis.pipeline.audit.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.pipeline.judged import JUDGED, TABLE
 from transis.pipeline.measure import schemas
+from transis.pipeline.past import CUTS, PAST, PAST_CUTS, PAST_RINGS, RINGS
 from transis.pipeline.report.as_json import as_dict
 from transis.pipeline.report.content import Verdict
 from transis.pipeline.schemas import EVENTS, KINDS, VIOLATIONS
@@ -77,7 +78,8 @@ def test_every_table_has_its_columns() -> None:
     told = columns_of("table", "a row is", "columns")
     verdicts = [field.name for field in fields(Verdict) if field.name != "inputs"]
     kept = {"verdicts": verdicts, "violations": [*VIOLATIONS.names, "rank"], TABLE: JUDGED.names}
-    assert told == {name: schema.names for name, schema in MEASURES.items()} | kept
+    past = {PAST: [], CUTS: PAST_CUTS.names, RINGS: PAST_RINGS.names}  # The first has the columns of events, told above.
+    assert told == {name: schema.names for name, schema in MEASURES.items()} | kept | past
 
 
 def test_every_schema_of_measures_is_a_table() -> None:

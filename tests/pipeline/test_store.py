@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.model.errors import PipelineError, TraceError, UsageError
 from transis.pipeline.ingest import decode, find_segments
+from transis.pipeline.keeping import require_shared
 from transis.pipeline.ledger import Dropped, Entry, KeptFile, Ledger, Published
 from transis.pipeline.store import Store
 from transis.sim.abstract import good_history
@@ -32,6 +33,14 @@ def counted(store: Store) -> int:
     [(total,)] = store.events().where("kind = 'segments'").selectExpr("coalesce(sum(events), 0)").collect()
     assert rows == total
     return rows
+
+
+def test_files_that_workers_wrote_on_disks_of_their_own_are_told(tmp_path: Path) -> None:
+    (tmp_path / "kind=ends").mkdir()
+    (tmp_path / "kind=ends" / "part-1.parquet").touch()
+    require_shared(tmp_path, ["kind=ends/part-1.parquet"])
+    with pytest.raises(PipelineError, match=r"wrote 1 files below .* name a directory that all of them share, by --store"):
+        require_shared(tmp_path, ["kind=ends/part-1.parquet", "kind=ends/part-2.parquet"])
 
 
 def test_a_sealed_segment_is_read_once_and_a_late_one_when_it_comes(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ transis audit traces/ --json | jq .properties
 
 transis audit hdfs://host/traces --store kept/ [dim]# tables stay there; what was read once is not read again[/dim]
 
+transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# two of them, sooner[/dim]
+
 transis audit traces/ --master spark://host:7077
 
 transis simulate --seeds 0:20 --trace runs && transis audit runs
@@ -35,6 +37,10 @@ MasterOption = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] unless told, or spark://host:port.")
 ]
 UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on loopback, while it works.")]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="Judge this guarantee, and the evidence; may be repeated. Nothing is kept."),
+]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Pending counts as broken: exit code 1.")]
 
 
@@ -45,13 +51,14 @@ def audit(
     store: StoreOption = None,
     master: MasterOption = None,
     ui: UiOption = False,
+    only: OnlyOption = None,
     strict: StrictOption = False,
 ) -> None:
     """Judge every guarantee from the traces of a cluster's nodes.
 
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
     """
-    content = judged("audit", tuple(inputs), store, master, ui, report)
+    content = judged("audit", tuple(inputs), store, master, ui, report, tuple(only or ()))
     from transis.pipeline.jobs import exit_code
 
     if as_json:
@@ -68,7 +75,13 @@ def audit(
 
 
 def judged(
-    command: str, inputs: tuple[str, ...], store: str | None, master: str | None, ui: bool, report: Path | None
+    command: str,
+    inputs: tuple[str, ...],
+    store: str | None,
+    master: str | None,
+    ui: bool,
+    report: Path | None,
+    only: tuple[str, ...] = (),
 ) -> Content:
     """The audit, with measures and the page if a report is wanted; what goes wrong is one sentence, and exit code 2."""
     try:
@@ -80,7 +93,7 @@ def judged(
         from transis.pipeline.report.page import write_report
         from transis.pipeline.steps import Steps
 
-        content = audited(Wish(inputs, store, master, ui, measure=report is not None), Steps())
+        content = audited(Wish(inputs, store, master, ui, measure=report is not None, only=only), Steps())
         if report is not None:
             write_report(content, report)
     except TransisError as error:

@@ -37,24 +37,25 @@ def inputs_of_runs(segments: DataFrame) -> DataFrame:
 class Before:
     """What a store has of earlier audits, and which runs are as they were then."""
 
-    def __init__(self, store: Store, tables: Tables, results: Iterable[str]) -> None:
+    def __init__(self, store: Store, tables: Tables, results: Iterable[str], forgotten: bool = False) -> None:
+        """If it is `forgotten`, everything must be judged again."""
         self._store = store
         self._segments = tables["segments"]
         self.now = {row.run: row.asDict() for row in inputs_of_runs(self._segments).collect()}
         wanted = {TABLE, *results}
-        known = store.table(TABLE).collect() if wanted <= set(store.tables()) else []
+        known = store.table(TABLE).collect() if wanted <= set(store.tables()) and not forgotten else []
         self.unchanged = sorted(row.run for row in known if self.now.get(row.run) == row.asDict())
         self.changed = sorted(set(self.now) - set(self.unchanged))
+        self.is_all = bool(self.unchanged) and not self.changed
+        """Nothing must be judged."""
 
-    def of_changed(self, events: DataFrame) -> DataFrame:
-        """Events of the runs that must be judged, and the files beside them that nobody can read."""
-        if not self.unchanged:
-            return events
-        return events.where(F.col("run").isin(self.changed) | (F.col("run").isNull() & F.col("file").isin(self._strays())))
+    def of(self, runs: list[int], events: DataFrame) -> DataFrame:
+        """Events of some runs, and the files beside them that nobody can read."""
+        return events.where(F.col("run").isin(runs) | (F.col("run").isNull() & F.col("file").isin(self._strays(runs))))
 
-    def _strays(self) -> list[str]:
-        """Files of no run that count for those that changed; by others they are known already."""
-        files = files_of_runs(self._segments).where(F.col("run").isin(self.changed) & F.col("node").isNull())
+    def _strays(self, runs: list[int]) -> list[str]:
+        """Files of no run that count for these."""
+        files = files_of_runs(self._segments).where(F.col("run").isin(runs) & F.col("node").isNull())
         return [row.file for row in files.select("file").distinct().collect()]
 
     def completed(self, fresh: Mapping[str, DataFrame]) -> dict[str, DataFrame]:

@@ -6,7 +6,7 @@ way, which takes several times as long as decoding. Workers must see the directo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from transis.model.errors import PipelineError
 from transis.pipeline.ingest import SegmentFile, batches_of_files, sources
 from transis.pipeline.wide import NARROW
 
@@ -36,9 +37,20 @@ def decode_into(spark: SparkSession, files: Sequence[SegmentFile], directory: Pa
     written: set[str] = set()
     for source in sources(spark, files):
         written |= {row.path for row in source.mapInArrow(partial(write_files, str(directory)), _WRITTEN).collect()}
+    require_shared(directory, written)
     for path in directory.glob("kind=*/*"):
         if str(path.relative_to(directory)) not in written:
             path.unlink()  # Of a task that was started twice or failed once.
+
+
+def require_shared(directory: Path, written: Iterable[str]) -> None:
+    """Raises PipelineError if what the workers wrote is not here: then they wrote it on disks of their own."""
+    missing = sum(not (directory / path).exists() for path in written)
+    if missing:
+        raise PipelineError(
+            f"the workers of the cluster wrote {missing} files below {directory} that are not there on this machine; name a "
+            "directory that all of them share, by --store"
+        )
 
 
 def write_files(directory: str, sources: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

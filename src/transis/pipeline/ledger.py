@@ -70,6 +70,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Batches whose rows are all in the new one."""
     tables: dict[str, Published] = {}
     withdrawn: list[str] = []
+    past: list[int] | None = None
+    """All batches that are past now (past.py): they are made one among themselves only. None if that did not change."""
 
 
 class State:
@@ -81,6 +83,7 @@ class State:
         self.files: dict[str, KeptFile] = {}
         self.dropped: list[Dropped] = []
         self.tables: dict[str, Published] = {}
+        self.past: set[int] = set()
         self.highest = 0
 
     def apply(self, entry: Entry) -> None:
@@ -94,6 +97,10 @@ class State:
             self.files |= {file.path: msgspec.structs.replace(file, batch=entry.batch) for file in moved}
         self.files |= {file.path: file for file in entry.files}
         self.tables = {name: one for name, one in self.tables.items() if name not in entry.withdrawn} | entry.tables
+        if entry.past is not None:
+            self.past = set(entry.past)
+        if entry.batch is not None and merged and merged <= self.past:
+            self.past = self.past - merged | {entry.batch}
         used = [entry.batch or 0, *(one.version for one in entry.tables.values())]
         self.highest = max(self.highest, *used)
 

@@ -182,6 +182,10 @@ KINDS: Final[dict[str, list[str]]] = {
 """The columns of each kind. Names (nodes, processes, views, addresses) repeat in every segment that uses them."""
 
 
+LARGE: Final = ("submits", "refusals", "sends", "deliveries", "client_deliveries")
+"""Kinds that grow with every message; the others grow with what happens to nodes and groups."""
+
+
 def schema_of(kind: str) -> StructType:
     return StructType([EVENTS[name] for name in KINDS[kind]])
 

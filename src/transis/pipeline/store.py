@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from tempfile import mkdtemp
@@ -85,6 +85,19 @@ class Store:
         """All events that are kept, and those of the segments that were open at the last `add`."""
         return self._all(self._ledger.state()).drop("batch")
 
+    def events_above(self, cuts: DataFrame) -> DataFrame:
+        """Events of segments behind `cuts` (node, upto), and of nodes that are not there; batches without any are not read."""
+        state = self._ledger.state()
+        segments = above(self._all(state).where("kind = 'segments'"), cuts)
+        wanted = {row.batch for row in segments.select("batch").distinct().collect()}
+        return above(self._all(state, wanted).drop("batch"), cuts)
+
+    def batches_below(self, cuts: DataFrame) -> list[int]:
+        """Batches of which all segments lie below `cuts`."""
+        state = self._ledger.state()
+        segments = above(self._kept(state).where("kind = 'segments'"), cuts)
+        return sorted(set(state.batches) - {row.batch for row in segments.select("batch").distinct().collect()})
+
     def require_readable(self) -> None:
         """Raises TraceError if not one file could be read, for then there is no run that a verdict could be about."""
         segments = self._all(self._ledger.state()).where("kind = 'segments'")
@@ -98,18 +111,19 @@ class Store:
         return segments.select("file", "run", "node", "segment", "content_digest", "batch")
 
     def compact(self) -> None:
-        """Make all batches one."""
-        with self._ledger.writing() as writing:
-            state = writing.state
-            if len(state.batches) < 2:
-                return
-            staged = writing.stage()
-            for kind, part in self._parts(state).items():
-                self._kept(state).where(F.col("kind") == kind).select(*KINDS[kind]).coalesce(part).write.parquet(
-                    _uri(staged / f"kind={kind}")
-                )
-            entry = Entry(batch=writing.number, merged=state.batches)
-            writing.publish({staged: self._ledger.batch_path(writing.number)}, entry)
+        """Make all batches one; those that are past apart from the others, so that they need not be read."""
+        for is_past in (True, False):
+            with self._ledger.writing() as writing:
+                self._merge(writing, [batch for batch in writing.state.batches if (batch in writing.state.past) == is_past])
+
+    def _merge(self, writing: Writing, batches: list[int]) -> None:
+        if len(batches) < 2:
+            return
+        staged, rows = writing.stage(), self._kept(writing.state, set(batches))
+        for kind, part in self._parts(batches).items():
+            rows.where(F.col("kind") == kind).select(*KINDS[kind]).coalesce(part).write.parquet(_uri(staged / f"kind={kind}"))
+        entry = Entry(batch=writing.number, merged=batches)
+        writing.publish({staged: self._ledger.batch_path(writing.number)}, entry)
 
     def _take_in(self, writing: Writing, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
         """One change: a segment that was open and is sealed now is seen once, whoever looks."""
@@ -133,10 +147,10 @@ class Store:
         decode_into(self._spark, files, staged)
         return staged
 
-    def _parts(self, state: State) -> dict[str, int]:
+    def _parts(self, batches: Sequence[int]) -> dict[str, int]:
         """How many files each kind shall have that is there."""
         sizes: dict[str, int] = {}
-        for batch in state.batches:
+        for batch in batches:
             for path in self._ledger.batch_path(batch).glob("kind=*/*.parquet"):
                 kind = path.parent.name.removeprefix("kind=")
                 sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
@@ -149,16 +163,18 @@ class Store:
         known = self._kept(state).where("kind = 'segments'").where(F.col("file").isin(paths))
         return [Dropped(*row) for row in known.select("batch", "file", "node", "segment").collect()]
 
-    def _all(self, state: State) -> DataFrame:
+    def _all(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+        """Of all batches, or of those that are wanted."""
         if OPEN not in state.tables:
-            return self._kept(state)
-        return self._kept(state).unionByName(self.table(OPEN).withColumn("batch", F.lit(None).cast(INT)))
+            return self._kept(state, wanted)
+        return self._kept(state, wanted).unionByName(self.table(OPEN).withColumn("batch", F.lit(None).cast(INT)))
 
-    def _kept(self, state: State) -> DataFrame:
-        if not state.batches:
+    def _kept(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+        batches = [batch for batch in state.batches if wanted is None or batch in wanted]
+        if not batches:
             return self._spark.createDataFrame([], KEPT_EVENTS)
         reader = self._spark.read.schema(KEPT_EVENTS).option("basePath", _uri(self.path / EVENTS_PART))
-        rows = reader.parquet(*(literally(_uri(self._ledger.batch_path(batch))) for batch in state.batches))
+        rows = reader.parquet(*(literally(_uri(self._ledger.batch_path(batch))) for batch in batches))
         rows = rows.select(*KEPT_EVENTS.fieldNames())
         return _without(rows, self._dropped(state)) if state.dropped else rows
 
@@ -172,8 +188,8 @@ class Store:
         """Publish a table, in place of what it was before."""
         self.replace_all({table: rows})
 
-    def replace_all(self, tables: dict[str, DataFrame]) -> None:
-        """Publish several tables as one change: a reader sees all of them, or none."""
+    def replace_all(self, tables: dict[str, DataFrame], past: list[int] | None = None) -> None:
+        """Publish several tables as one change: a reader sees all of them, or none. `past` are the batches that are past now."""
         for name in tables:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == OPEN:
                 raise UsageError(f"a table of a store cannot have the name {name!r}: small letters, digits and _ only")
@@ -183,7 +199,7 @@ class Store:
                 rows.write.parquet(_uri(staged[name]))
             moves = {path: self._ledger.table_path(name, writing.number) for name, path in staged.items()}
             published = {name: Published(writing.number, rows.schema.json()) for name, rows in tables.items()}
-            writing.publish(moves, Entry(tables=published))
+            writing.publish(moves, Entry(tables=published, past=past))
 
     def tables(self) -> list[str]:
         """The names of all tables that were published."""
@@ -218,6 +234,11 @@ def _each_once(files: Mapping[SegmentFile, str], state: State) -> dict[SegmentFi
 def _uri(path: Path) -> str:
     """As Hadoop wants it: nothing in it is quoted."""
     return f"file://{path}"
+
+
+def above(rows: DataFrame, cuts: DataFrame) -> DataFrame:
+    """Rows of segments behind the cut (node, upto) of their life, and of lives that have none."""
+    return rows.join(F.broadcast(cuts), "node", "left").where("upto is null or segment > upto").drop("upto")
 
 
 def _without(rows: DataFrame, dropped: DataFrame) -> DataFrame:

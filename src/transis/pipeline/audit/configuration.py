@@ -26,8 +26,8 @@ def check(laid: Laid) -> Found:
     sent = laid.sends.where("stay_no > 0")
     amounts = [
         checked(laid.confs, NAME),
-        checked(placed, NAME),
-        checked(sent, NAME),
+        checked(placed, NAME, "count"),
+        checked(sent, NAME, "count"),
         checked(laid.stays, NAME, "0", "int(not whole)"),
     ]
     parts = [_strangers(laid), _deliveries(laid, placed), _sends(laid, sent), _homeless(laid, homeless), _afterwards(laid)]

@@ -38,7 +38,7 @@ def check(crowd: Clients) -> Found:
     handings = _handings(crowd, runs, events).join(expected, KEY, "left")
     doubts = keep(_doubts(crowd, handings, marks, events))
     handed = before_gaps(crowd, crowd.got.where("run_lseq is not null"))
-    looked_at = [checked(handed, NAME, "count"), checked(doubts, NAME, "0", "int(event is null and fate = 'open')")]
+    looked_at = [checked(handed, NAME, "count"), checked(doubts, NAME, "0", "if(event is null and fate = 'open', count, 0)")]
     wrong = [_unexpected(crowd, doubts), _missed(crowd, doubts), _late(doubts)]
     return found(looked_at, [*wrong, *_wrong_waiting(crowd, waited.join(expected, KEY, "left"))])
 

@@ -24,7 +24,7 @@ def check(crowd: Clients) -> Found:
     what = F.coalesce("view_label", words("messages of place {place_seq}.{place_index} of ring {ring_seq}"))
     sentence = words("{process_name} got ", what, " behind something of a later place")
     rows = broken(named, NAME, sentence, [("node", "lseq_before"), ("node", "lseq")], nodes=["node"], position="lseq")
-    return found([checked(stream, NAME)], [rows])
+    return found([checked(stream, NAME, "coalesce(count, 1)")], [rows])
 
 
 def _stream(crowd: Clients) -> DataFrame:

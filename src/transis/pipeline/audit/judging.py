@@ -6,16 +6,18 @@ than to run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import reduce
 from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from transis.model.errors import UsageError
 from transis.model.guarantees import UNPROMISED
 from transis.pipeline.audit import quality
 from transis.pipeline.audit.clients import lay_clients
@@ -27,6 +29,7 @@ from transis.pipeline.audit.verdicts import kept, verdicts
 
 Told = Callable[[str], AbstractContextManager[None]]
 Laying = TypeVar("Laying")
+Check = TypeVar("Check")
 
 AT_ONCE: Final = 2
 """Properties that are computed at a time. More took more of both cores' time, and no less of ours."""
@@ -41,26 +44,51 @@ class Judged:
     """run, property, verdict, checked, violations, pending: one row each."""
     violations: DataFrame
     """The shortest few violations of each, with their rank."""
+    rings: DataFrame
+    """How far the order of each ring is proven (tail.Sequence.rings)."""
 
 
-def judge(laid: Laid, settle: Settle, told: Told) -> Judged:
-    """`told` is asked for a context around each part of the work, for people who wait."""
-    whole = audited(laid, settle, told)
-    return Judged(settle(verdicts(expected(laid), whole.checked, whole.broken)), settle(kept(whole.broken)))
+def judge(laid: Laid, settle: Settle, told: Told, only: Collection[str] = ()) -> Judged:
+    """`told` is asked for a context around each part of the work, for people who wait. If some properties are named only they are
+    judged, and the evidence, without which no verdict is worth anything."""
+    whole, rings = _audited(laid, settle, told, only)
+    wanted = expected(laid) if not only else expected(laid).where(F.col("property").isin(*only, *names({**OF_EVIDENCE})))
+    return Judged(settle(verdicts(wanted, whole.checked, whole.broken)), settle(kept(whole.broken)), rings)
 
 
 def audited(laid: Laid, settle: Settle, told: Told) -> Found:
     """What all properties found, settled."""
+    return _audited(laid, settle, told, ())[0]
+
+
+def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> tuple[Found, DataFrame]:
+    """With the rings, for whoever shortens what is proven."""
     parts: list[Found] = []
     with told("looking at the evidence and the configurations"):
-        parts += together({**OF_EVIDENCE, **OF_VIEWS}, laid, settle)
+        parts += together({**OF_EVIDENCE, **chosen(OF_VIEWS, only)}, laid, settle)
     with told("bringing all deliveries into one sequence"):
         ordered = sequence(laid, settle)
     with told("judging the order of messages"):
-        parts += together(OF_ORDER, ordered, settle)
-    with told("judging groups"):
-        parts += together(OF_GROUPS, lay_clients(laid, settle), settle)
-    return found([part.checked for part in parts], [part.broken for part in parts])
+        parts += together(chosen(OF_ORDER, only), ordered, settle)
+    if of_groups := chosen(OF_GROUPS, only):
+        with told("judging groups"):
+            parts += together(of_groups, lay_clients(laid, settle), settle)
+    return found([part.checked for part in parts], [part.broken for part in parts]), ordered.rings
+
+
+def chosen(properties: Mapping[tuple[str, ...], Check], only: Collection[str]) -> dict[tuple[str, ...], Check]:
+    return {several: check for several, check in properties.items() if not only or not set(only).isdisjoint(several)}
+
+
+def require_known(only: Collection[str]) -> None:
+    """Raises UsageError for a name that no property has."""
+    known = names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+    for name in only:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            raise UsageError(
+                f"there is no property {name!r}{f', but {near[0]}' if near else ''}; all of them: {', '.join(known)}"
+            )
 
 
 def together(properties: Mapping[tuple[str, ...], Callable[[Laying], Found]], laid: Laying, settle: Settle) -> list[Found]:

@@ -46,7 +46,7 @@ def check(sequence: Sequence) -> Found:
     sends = sequence.laid.sends.where("stay_no > 0")
     totals = [ordered_total(sequence, TOTAL), reliable_total(sequence, PARTIAL)]
     totals += [checked(confs, name) for name in (TOTAL, PARTIAL)]
-    return found([*totals, checked(sends, PARTIAL)], [cycles])
+    return found([*totals, checked(sends, PARTIAL, "count")], [cycles])
 
 
 def uncertified(sequence: Sequence) -> DataFrame:
