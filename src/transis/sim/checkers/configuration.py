@@ -33,7 +33,7 @@ def _member(life: Life, conf: Conf, findings: Findings) -> None:
 
 
 def _claims(stay: Stay, findings: Findings) -> None:
-    findings.checked += len(stay.runs) + len(stay.origins)
+    findings.checked += sum(run.count for run in stay.runs) + sum(origin.sent.count for origin in stay.origins)
     if not stay.whole:
         findings.pending += 1
         return
