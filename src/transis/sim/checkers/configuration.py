@@ -34,7 +34,7 @@ def _member(life: Life, conf: Conf, findings: Findings) -> None:
 
 def _claims(stay: Stay, findings: Findings) -> None:
     line = stay.all
-    findings.checked += len(line.runs) + len(stay.origins)
+    findings.checked += sum(run.count for run in line.runs) + sum(origin.sent.count for origin in stay.origins)
     if not stay.whole:
         findings.pending += 1
         return
