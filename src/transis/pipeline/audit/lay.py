@@ -72,8 +72,7 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     lives = settle(life_facts(tables, segments, gaps, confs, node_names))
     stretches = settle(stretch_stays(segments, confs))
     stays = settle(stay_facts(confs, gaps, lives, runs, stay_extents(tables, stretches)))
-    deliveries = in_their_stays(tables["deliveries"], stretches)
-    sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
+    deliveries, sends = placed_messages(tables, stretches)
     names = (node_names, process_names, view_names)
     return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names)
 
@@ -240,6 +239,12 @@ def _gapped_stays(confs: DataFrame, gaps: DataFrame) -> DataFrame:
 
 
 # -- large tables ----------------------------------------------------------------------------------------------------
+
+
+def placed_messages(tables: Tables, stretches: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Deliveries and sends, as `Laid` has them."""
+    sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches)
+    return in_their_stays(tables["deliveries"], stretches), sends.withColumn("sender", F.col("node"))
 
 
 def in_their_stays(rows: DataFrame, stretches: DataFrame) -> DataFrame:
