@@ -85,10 +85,11 @@ class Engine:
             self._dispatch(packet)
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken. None after leave or stop."""
+        """Queue messages; how many were taken. None after a stop, and none of the application after a leave: what it said
+        before may wait for an exchange that the stack has to end first."""
         core = self._core
         core.now = now
-        if core.state is State.STOPPED or self._operational.is_leaving:
+        if core.state is State.STOPPED or (self._operational.is_leaving and lane is Lane.APPLICATION):
             return 0
         taken = core.outbox.submit(lane, run, bound_to)
         if core.state is not State.OPERATIONAL:
