@@ -37,7 +37,7 @@ types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
 unit: setup ## pytest on JOBS cores (2 unless told)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations 10
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator

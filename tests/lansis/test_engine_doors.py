@@ -154,6 +154,22 @@ def test_nothing_is_taken_while_leaving_and_what_was_taken_goes_out_first() -> N
     assert table.texts("a") == table.texts("b") == ["last"]
 
 
+def test_a_leave_waits_for_what_a_young_view_still_holds_back() -> None:
+    """Seen on the ring: who left before the groups' exchange of a new view was over took its last words with it."""
+    table = formed("ab")
+    engine = table["a"].engine
+    engine.hold(Lane.APPLICATION)
+    table.submit("a", Service.SAFE, "farewell")
+    table.leave("a")
+    assert table.submit("a", Service.AGREED, "the exchange", lane=Lane.CONTROL) == 1
+    table.run_until(lambda: table.texts("a") == ["the exchange"])
+    assert engine.state is State.OPERATIONAL
+    engine.open(table.now, Lane.APPLICATION)
+    table.carry("a")
+    table.run_until(lambda: engine.state is State.STOPPED)
+    assert table.texts("b") == ["the exchange", "farewell"]
+
+
 def test_a_leave_does_not_wait_for_ever() -> None:
     table = formed("ab")
     table.submit("a", Service.SAFE, "nobody takes it")

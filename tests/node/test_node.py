@@ -20,10 +20,21 @@ RUNS = ("thread", "process")
 pytestmark = pytest.mark.parametrize("run", RUNS)
 
 
+EARLIER: set[int] = set()
+"""Processes that other tests started before, Spark for one: they are not ours."""
+
+
+@pytest.fixture(autouse=True)
+def told_apart() -> None:
+    EARLIER.clear()
+    EARLIER.update(own_children())
+
+
 def own_children() -> list[int]:
-    """The processes that this one started, of whichever thread."""
+    """The processes that this test started, in whichever thread."""
     tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
-    return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
+    return [pid for pid in children if pid not in EARLIER]
 
 
 def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str, engine: str) -> None:

@@ -21,10 +21,9 @@ from transis.pipeline.tables import Tables
 
 SMALL = Shape(6_000, nodes=4, views=5, run_length=2)
 
-PARENT_OF_A_LARGE_CHILD = """
+PARENT = """
 import subprocess, sys
-large = "content = bytearray(300 << 20); print('large', flush=True); input()"
-child = subprocess.Popen([sys.executable, "-c", large], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 child.stdout.readline()
 try:
     child.wait(1)
@@ -32,16 +31,9 @@ except subprocess.TimeoutExpired:
     child.communicate(b"enough")
 """
 
-PARENT_OF_A_BUSY_CHILD = """
-import subprocess, sys
-busy = "import time\\nwhile time.process_time() < 1.5: pass\\nprint(flush=True); input()"
-child = subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-child.stdout.readline()
-try:
-    child.wait(1)
-except subprocess.TimeoutExpired:
-    child.communicate(b"enough")
-"""
+LARGE_CHILD = "content = bytearray(300 << 20); print('large', flush=True); input()"
+BUSY_CHILD = "import time\nwhile time.process_time() < 1.5: pass\nprint('busy', flush=True); input()"
+"""Each says so when it is, and waits."""
 
 
 def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None:
@@ -58,13 +50,13 @@ def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_the_memory_of_children_counts() -> None:
-    watched = watch([sys.executable, "-c", PARENT_OF_A_LARGE_CHILD])
+    watched = watch([sys.executable, "-c", PARENT, LARGE_CHILD])
     assert watched.code == 0
     assert 300 << 20 < watched.peak_bytes < GIB
 
 
 def test_the_processor_time_of_children_counts() -> None:
-    assert 1.5 <= watch([sys.executable, "-c", PARENT_OF_A_BUSY_CHILD]).cpu_s < 6
+    assert 1.5 <= watch([sys.executable, "-c", PARENT, BUSY_CHILD]).cpu_s < 6
 
 
 def test_a_trace_is_generated_once_and_what_was_left_of_half_a_one_is_not_used(tmp_path: Path) -> None:

@@ -175,14 +175,28 @@ def test_two_that_start_at_once_agree_who_goes_on() -> None:
         (EARLIER, ANN, ANN),
     ):
         first, second = probing(one), probing(other)
-        first.inspect(Probe(other, "there"))
-        second.inspect(Probe(one, "there"))
+        _, to_other = first.inspect(Probe(other, "there"))
+        _, to_one = second.inspect(Probe(one, "there"))
+        assert (to_other is None) == (one != winner)
+        assert (to_one is None) == (other != winner)
+        for asked, answer in ((first, to_one), (second, to_other)):
+            if answer is not None:
+                asked.inspect(answer)
         stages = {one: first.stage, other: second.stage}
         assert stages.pop(winner) is Stage.PROBING
         assert list(stages.values()) == [Stage.REFUSED]
 
 
 # --- what must do no harm -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recorded", [COPY_LOW, LATER])
+def test_a_question_that_somebody_recorded_and_plays_again_stops_nobody_who_starts(recorded: NodeId) -> None:
+    """Seen in CI: a refused copy had asked as bob/2, and its question, replayed, kept the true bob/2 from starting."""
+    identity = probing(ANN)
+    for _ in range(PROBES):
+        assert identity.inspect(Probe(recorded, "there")) == (False, None)
+    assert identity.stage is Stage.PROBING
 
 
 def test_delayed_packets_of_my_own_earlier_lives_do_no_harm() -> None:

@@ -259,6 +259,24 @@ def test_a_graceful_leave_drains_tells_the_others_and_stops() -> None:
         assert table[name].history[-2:] == ["transitional ac", "regular ac"]
 
 
+def test_a_leave_waits_for_what_a_young_view_still_holds_back() -> None:
+    """Seen in CI: who left before the groups' exchange of a new view was over took its last words with it."""
+    table = Table("abc")
+    table.form("abc")
+    engine = table["b"].engine
+    engine.hold(Lane.APPLICATION)
+    table.submit("b", Service.SAFE, "farewell")
+    table.leave("b")
+    assert table.submit("b", Service.AGREED, "the exchange", lane=Lane.CONTROL) == 1
+    table.run_until(lambda: table.texts("b") == ["the exchange"])
+    assert engine.state is State.OPERATIONAL
+    engine.open(table.now, Lane.APPLICATION)
+    table.carry("b")
+    table.run_until(lambda: table.all_in("ac"))
+    for name in "ac":
+        assert table.texts(name) == ["the exchange", "farewell"]
+
+
 def test_the_representative_may_leave_too() -> None:
     table = Table("abc")
     table.form("abc")

@@ -128,16 +128,14 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     except MissingExtra as error:
         say(console, f"No audit and no report of it: {error}", "yellow")
         return False
+    from transis.console.audit import judged
     from transis.console.audit_words import tell_audit
-    from transis.pipeline.jobs import BAD, Wish, audit, exit_code
-    from transis.pipeline.report.page import write_report
-    from transis.pipeline.steps import Steps
+    from transis.pipeline.jobs import BAD, exit_code
 
     console.print()
     say(console, "Now the audit on Spark: the same traces, judged a second time by code that no daemon runs.", "bold")
-    content = audit(Wish((str(traces),), measure=True), Steps())
+    content = judged("demo", (str(traces),), store=None, master=None, ui=False, report=file)
     tell_audit(console, content)
-    write_report(content, file)
     say(console, f"The report, with timeline, latencies and incidents: {file} (open it in a browser).")
     return exit_code(content) == BAD
 

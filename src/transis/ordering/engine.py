@@ -33,7 +33,8 @@ class Engine(Protocol):
         """Packets that the wire room has checked. Never fires a timer."""
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken. None after leave or stop."""
+        """Queue messages; how many were taken. None after a stop, and none of the application after a leave: what it said
+        before may wait for an exchange that the stack has to end first."""
 
     def open(self, now: int, lane: Lane) -> None:
         """The stack has nothing to exchange in this view (any more): application messages may flow."""

@@ -13,12 +13,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.pipeline.audit.group_recipients import in_spans
+from transis.pipeline.audit.clients import handed_runs
+from transis.pipeline.audit.group_recipients import CHANGES, in_spans
 from transis.pipeline.audit.lay import Laid, Settle
 from transis.pipeline.schemas import HANDED, KINDS, WAITED
-
-BARRIERS: Final = ("group_views", "client_leaves", "clients")
-"""Events at which the recipients of messages may change; configurations are the others."""
 
 BLOCK: Final = 1 << 16
 """Events of a node whose runs are handed over by one: an array should not become long."""
@@ -44,16 +42,15 @@ class Handings:
 def handings_of(laid: Laid, events: DataFrame, cuts: DataFrame, settle: Settle) -> Handings:
     """`events` are CDELIVERs that become past, `cuts` as in shortened.py."""
     tables, ends = laid.tables, F.broadcast(cuts.select("node", "upto"))
-    places = [tables[kind].select("node", "segment", "lseq") for kind in (*BARRIERS, "confs")]
+    places = [tables[kind].select("node", "segment", "lseq") for kind in (*CHANGES, "confs")]
     marks = settle(reduce(DataFrame.unionByName, places).join(ends, "node").where("segment <= upto").select("node", "lseq"))
-    handed = events.select("run", "node", "lseq", F.explode("handed").alias("one"))
-    handed = handed.select("run", "node", "lseq", "one.groups", "one.processes", F.explode("one.runs").alias("run_lseq"))
+    handed = handed_runs(events)
     entry = F.array_sort(F.collect_list(F.struct("groups", "processes")))
     ways = handed.groupBy("node", "run_lseq").agg(F.xxhash64(entry).alias("way"), F.countDistinct("lseq").alias("events"))
     ways = settle(ways)
     waited = events.select("node", F.explode("waited").alias("one"))
     waited = waited.select("node", F.col("one.sender").alias("process"), "one.first", F.lit(True).alias("named")).distinct()
-    crowd = reduce(DataFrame.unionByName, [tables[kind].select("node") for kind in (*BARRIERS, "client_deliveries")]).distinct()
+    crowd = reduce(DataFrame.unionByName, [tables[kind].select("node") for kind in (*CHANGES, "client_deliveries")]).distinct()
     crowd = settle(crowd.join(ends, "node").select("node"))
     gapped = laid.lives.where("gapped").select("node").join(crowd, "node")
     pieces = ways.where("events > 1").select("node").unionByName(gapped).distinct().withColumn("in_pieces", F.lit(True))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from transis import __version__
 from transis.pipeline.audit.judging import Judged
-from transis.pipeline.audit.lay import Laid, in_their_stays, with_before
+from transis.pipeline.audit.lay import Laid, placed_messages
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.schemas import EVENTS, INT, LARGE, LONG, TEXT, columns
 from transis.pipeline.shortened import shortened
@@ -103,6 +103,5 @@ def cut_digests(segments: DataFrame, cuts: DataFrame) -> DataFrame:
 
 def over_raw_rows(laid: Laid, tables: Tables) -> Laid:
     """The same lives and stays over other rows of messages: measures want every single one."""
-    deliveries = in_their_stays(tables["deliveries"], laid.stretches)
-    sends = with_before(in_their_stays(tables["sends"], laid.stretches), tables, laid.stretches)
-    return replace(laid, tables=tables, deliveries=deliveries, sends=sends.withColumn("sender", F.col("node")))
+    deliveries, sends = placed_messages(tables, laid.stretches, laid.runs, laid.causal_apart)
+    return replace(laid, tables=tables, deliveries=deliveries, sends=sends)

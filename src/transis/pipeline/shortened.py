@@ -19,11 +19,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.pipeline.audit.group_recipients import in_spans
+from transis.pipeline.audit.group_recipients import CHANGES, in_spans
 from transis.pipeline.audit.lay import STRETCH, Laid, Settle, in_their_stays
 from transis.pipeline.audit.moments import latest
 from transis.pipeline.audit.spine import CHUNK, INDEX_BITS, place
-from transis.pipeline.handings import BARRIERS, Handings, handings_of, short_events
+from transis.pipeline.handings import Handings, handings_of, short_events
 from transis.pipeline.schemas import EVENTS, KINDS, LARGE
 
 STAY: Final = ["node", "stay_no"]
@@ -138,7 +138,7 @@ def cut_positions(laid: Laid, deliveries: DataFrame, region: DataFrame, handings
     """ring, position: where something stands at any node that runs must not be moved across. The last run that a node handed
     over is one, too: by it everybody sees how far handing has come."""
     tables = laid.tables
-    marks = reduce(DataFrame.unionByName, [tables[kind].select("run", *STRETCH, "lseq") for kind in BARRIERS])
+    marks = reduce(DataFrame.unionByName, [tables[kind].select("run", *STRETCH, "lseq") for kind in CHANGES])
     placed = in_their_stays(marks, laid.stretches)
     inside = placed.join(F.broadcast(region.select(*STAY).distinct()), STAY, "left_semi")
     there = F.broadcast(inside.select(*STAY).distinct())

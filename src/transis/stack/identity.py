@@ -1,7 +1,9 @@
 """Who may run under a name (protocols C4): probing at start, and supersession while running.
 
 1. The incarnation is durable before any packet carries it.
-2. At start a node asks "who is NAME" for gather_min; a live holder answers, and the newcomer stops.
+2. At start a node asks "who is NAME" for gather_min; a live holder answers, and the newcomer stops. Of two that ask at once,
+   the later life answers the other, and of two copies the one with the lower boot id. Only an answer stops a newcomer, never a
+   question: an answer names the boot id that asked, so it is of this moment, while a question may be an old one played again.
 3. Later the newer incarnation wins and an older one that hears it stops.
 4. Same incarnation with another boot id: a copied state directory. Before it ran, the newcomer stops; when both run
    already (a partition hid them), the one with the higher boot id stops.
@@ -105,22 +107,14 @@ class Identity:
     def _judge_namesake(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
         copied = sender.incarnation == self.me.incarnation
         if probing:
-            if self.stage is Stage.PROBING:
-                self._between_probers(sender)
-                return None
+            if self.stage is Stage.PROBING and not _outranks(self.me, sender):
+                return None  # If it lives, it answers our own question; a recorded question, thrown at us later, does not.
             return ProbeAnswer(sender, self.me, "copied" if copied else "taken", self.me.incarnation)
         if sender.incarnation > self.me.incarnation:
             self._refuse(f"superseded by {sender}, a later life of this name")
         elif copied and sender.boot < self.me.boot:
             self._refuse(_REMEDY["copied"])
         return None
-
-    def _between_probers(self, sender: NodeId) -> None:
-        """Two start at once: the newer incarnation goes on; of two copies, the one with the lower boot id."""
-        if sender.incarnation > self.me.incarnation:
-            self._refuse(_REMEDY["taken"])
-        elif sender.incarnation == self.me.incarnation and sender.boot < self.me.boot:
-            self._refuse(_REMEDY["copied"])
 
     def _answered(self, answer: ProbeAnswer) -> None:
         if answer.about != self.me or self.stage not in (Stage.PROBING, Stage.RUNNING):

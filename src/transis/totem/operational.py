@@ -124,8 +124,9 @@ class Operational:
         return self._leaving
 
     def _try_to_leave(self) -> None:
+        """A held lane counts too: its messages were taken, and a young view has not opened it yet."""
         ring = self._core.ring
-        if not self._core.outbox.has_work() and ring.high_delivered >= ring.own_seq and ring.safe_upto >= ring.own_seq:
+        if not self._core.outbox.queued() and ring.high_delivered >= ring.own_seq and ring.safe_upto >= ring.own_seq:
             self.leave_now()
 
     def leave_now(self) -> None:

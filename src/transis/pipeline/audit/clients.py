@@ -66,7 +66,7 @@ def lay_clients(laid: Laid, keep: Keep = as_it_is) -> Clients:
     people = keep(ordered_processes(laid))
     views = keep(placed_views(laid, people, gaps))
     seats = keep(all_seats(views, tables))
-    handed = handed_runs(tables)
+    handed = handed_runs(tables["client_deliveries"])
     got = keep(handed_to_processes(handed, tables).unionByName(waited_for(tables), allowMissingColumns=True))
     lives, changes = keep(lives_with_clients(laid, gaps)), keep(all_changes(views, seats, gaps))
     return Clients(laid, lives, people, changes, seats, handed, got, keep)
@@ -172,8 +172,9 @@ def or_never(lseq: str) -> Column:
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
-def handed_runs(tables: Tables) -> DataFrame:
-    entries = tables["client_deliveries"].select("run", "node", "lseq", F.explode("handed").alias("one"))
+def handed_runs(events: DataFrame) -> DataFrame:
+    """Of CDELIVER events, a row per run and entry."""
+    entries = events.select("run", "node", "lseq", F.explode("handed").alias("one"))
     return entries.select("run", "node", "lseq", "one.groups", "one.processes", F.explode("one.runs").alias("run_lseq"))
 
 

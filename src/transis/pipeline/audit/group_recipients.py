@@ -6,11 +6,17 @@ one address have the same, so they are worked out once for a span and an address
 
 from __future__ import annotations
 
+from functools import reduce
+from typing import Final
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.pipeline.audit.clients import NEVER, Clients, or_never
 from transis.pipeline.audit.moments import latest
+
+CHANGES: Final = ("group_views", "client_leaves", "clients")
+"""Kinds of events at which recipients may change; configurations are the other one."""
 
 KEY = ["node", "span", "address"]
 """A node, the last barrier, and an address."""
@@ -24,11 +30,8 @@ def before_gaps(crowd: Clients, rows: DataFrame) -> DataFrame:
 
 def barriers(crowd: Clients) -> DataFrame:
     tables = crowd.laid.tables
-    kinds = ("group_views", "client_leaves", "clients", "confs")
-    first, *others = (tables[kind].select("node", "lseq") for kind in kinds)
-    for rows in others:
-        first = first.unionByName(rows)
-    return before_gaps(crowd, first)
+    marks = [tables[kind].select("node", "lseq") for kind in (*CHANGES, "confs")]
+    return before_gaps(crowd, reduce(DataFrame.unionByName, marks))
 
 
 def in_spans(rows: DataFrame, marks: DataFrame) -> DataFrame:

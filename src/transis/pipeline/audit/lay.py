@@ -79,9 +79,7 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     stretches = settle(stretch_stays(segments, confs))
     stays = settle(stay_facts(confs, gaps, lives, runs, stay_extents(tables, stretches)))
     causal_apart = not runs.where(CAUSAL_APART).isEmpty()
-    deliveries = with_order(in_their_stays(tables["deliveries"], stretches), runs, causal_apart)
-    sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
-    sends = with_order(sends, runs, causal_apart)
+    deliveries, sends = placed_messages(tables, stretches, runs, causal_apart)
     names = (node_names, process_names, view_names)
     return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names, causal_apart)
 
@@ -248,6 +246,13 @@ def _gapped_stays(confs: DataFrame, gaps: DataFrame) -> DataFrame:
 
 
 # -- large tables ----------------------------------------------------------------------------------------------------
+
+
+def placed_messages(tables: Tables, stretches: DataFrame, runs: DataFrame, causal_apart: bool) -> tuple[DataFrame, DataFrame]:
+    """Deliveries and sends, as `Laid` has them."""
+    deliveries = in_their_stays(tables["deliveries"], stretches)
+    sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
+    return with_order(deliveries, runs, causal_apart), with_order(sends, runs, causal_apart)
 
 
 def in_their_stays(rows: DataFrame, stretches: DataFrame) -> DataFrame:
