@@ -125,18 +125,30 @@ def test_the_service_manager_is_told(site: Site) -> None:
         assert ann.ended()[0] == 0
 
 
-def test_metrics_are_served_under_their_names(site: Site) -> None:
+AFTER_TRAFFIC = {"transis_synchrony_agreed_milli", "transis_synchrony_safe_milli"}
+"""What is told only once there was a message."""
+
+
+def served(site: Site, name: str, engine: str) -> str:
+    """What Prometheus gets from a daemon that is alone."""
     port = free_port()
-    site.start(
-        "ann", metrics=f'listen = "{port}"\n', node='quorum = ["ann"]\n', trace=f'directory = "{site.directory}/t"\n'
-    ).ready()
+    node, trace = f'quorum = ["{name}"]\nengine = "{engine}"\n', f'directory = "{site.directory}/t"\n'
+    daemon = site.start(name, metrics=f'listen = "{port}"\n', node=node, trace=trace).ready()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        text = answer.read().decode()
-    names = set(re.findall(r"^# TYPE (\w+) ", text, flags=re.MULTILINE))
+        text: str = answer.read().decode()
+    daemon.signal(signal.SIGTERM)
+    assert daemon.ended()[0] == 0
+    assert re.search(rf'^transis_members\{{cluster="transis",node="{name}"\}} 1\.0$', text, flags=re.MULTILINE)
+    return text
+
+
+def test_metrics_are_served_under_their_names(site: Site) -> None:
+    """Some are of one engine only, none is of no engine."""
+    ring, dag = served(site, "ann", "totem"), served(site, "bob", "lansis")
+    names = set(re.findall(r"^# TYPE (\w+) ", ring + dag, flags=re.MULTILINE))
     wanted = {f"transis_{name}_total" for name in (*COUNTERS, *LABELLED)} | {f"transis_{name}" for name in GAUGES}
-    assert names == wanted
-    assert re.search(r'^transis_members\{cluster="transis",node="ann"\} 1\.0$', text, flags=re.MULTILINE)
-    assert re.search(r'^transis_tokens_lost_total\{.*state="operational"\} 0\.0$', text, flags=re.MULTILINE)
+    assert names == wanted - AFTER_TRAFFIC
+    assert re.search(r'^transis_tokens_lost_total\{.*state="operational"\} 0\.0$', ring, flags=re.MULTILINE)
 
 
 def test_json_lines_are_json(site: Site) -> None:
