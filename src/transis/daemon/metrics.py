@@ -49,8 +49,8 @@ GAUGES: Final = {
     "send_delay_us": "Microseconds that this node waits after a burst because the window fills (lansis)",
     "held_last_us": "Microseconds for which the last change of the view held up messages (lansis)",
     "held_max_us": "Microseconds for which the longest change of the view held up messages (lansis)",
-    "synchrony_agreed_milli": "Members that have an agreed message when it is delivered, in thousandths; absent before one (lansis)",
-    "synchrony_safe_milli": "Members that have a safe message when it is delivered, in thousandths; absent before one (lansis)",
+    "synchrony_agreed_milli": "Members that have an agreed message at its delivery, in thousandths; absent before one (lansis)",
+    "synchrony_safe_milli": "Members that have a safe message at its delivery, in thousandths; absent before one (lansis)",
     "session_queue_bytes": "Bytes that wait for clients that are behind",
     "trace_bytes": "Bytes of kept trace segments",
 }
