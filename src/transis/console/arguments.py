@@ -12,7 +12,7 @@ import typer
 from transis.model.config import ENGINES, MODES, ORDERS
 from transis.model.limits import MEMBERS_MAX
 from transis.sim.broken import DEFECTS, defects_of
-from transis.sim.plan import TOTEM, Tried
+from transis.sim.plan import JUDGES, TOTEM, Tried
 
 SEED_MAX: Final = (1 << 63) - 1
 SUFFIXES: Final = (".html", ".svg")
@@ -25,10 +25,14 @@ def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
     return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
 
 
-def tried_of(engine: str, order: str, mode: str, partitions: bool) -> Tried:
+def tried_of(engine: str, order: str, mode: str, partitions: bool, judge: str) -> Tried:
     """The engine and what it is asked to do; only Lansis has a choice there."""
     tried = Tried(
-        one_of("--engine", engine, ENGINES), one_of("--order", order, ORDERS), one_of("--mode", mode, MODES), partitions
+        one_of("--engine", engine, ENGINES),
+        one_of("--order", order, ORDERS),
+        one_of("--mode", mode, MODES),
+        partitions,
+        one_of("--judge", judge, JUDGES),
     )
     if engine != "lansis" and (order, mode) != (TOTEM.order, TOTEM.mode):
         option, given = ("--order", order) if order != TOTEM.order else ("--mode", mode)
@@ -120,6 +124,10 @@ def complete_order(incomplete: str) -> list[str]:
 
 def complete_mode(incomplete: str) -> list[str]:
     return [name for name in MODES if name.startswith(incomplete)]
+
+
+def complete_judge(incomplete: str) -> list[str]:
+    return [name for name in JUDGES if name.startswith(incomplete)]
 
 
 def complete_broken(incomplete: str) -> list[tuple[str, str]]:

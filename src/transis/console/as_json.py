@@ -10,6 +10,7 @@ from transis.console.expected import expected_of
 from transis.console.runs import Failure, Tally, Wish
 from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
 from transis.model.view import View
+from transis.sim.plan import TOTEM
 from transis.sim.run import Outcome
 from transis.sim.sweep import Property
 from transis.trace.events import Conf, End
@@ -25,6 +26,7 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
         "engine": wish.engine,
         **({} if wish.engine == "totem" else {"order": wish.tried.order, "mode": wish.tried.mode}),
         **({} if wish.tried.partitions else {"partitions": False}),
+        **({} if wish.tried.judge == TOTEM.judge else {"judge": wish.tried.judge}),
         "groups": wish.groups,
         "seeds": {"first": wish.seeds[0], "last": wish.seeds[-1], "count": len(wish.seeds)},
         "broken_engine": wish.broken or None,

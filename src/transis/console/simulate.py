@@ -18,6 +18,7 @@ from transis.console.words import witness_lines
 from transis.model.errors import TransisError
 from transis.sim.broken import GROUP_DEFECTS
 from transis.sim.plan import TOTEM, plan_text
+from transis.sim.promises import beyond_promise
 from transis.sim.run import Outcome
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.shrink import Shrunk
@@ -42,6 +43,8 @@ transis simulate --engine lansis --seeds 0:2000
 
 transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
 
+transis simulate --engine lansis --order toto --judge evs --seed 75 [dim]# why toto is not evs[/dim]
+
 transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
 """
 
@@ -59,12 +62,21 @@ Partitions = Annotated[
     bool, typer.Option(" /--no-partitions", help="Let nodes crash, but cut no living node off: toto then promises one order.")
 ]
 
+Judge = Annotated[
+    str,
+    typer.Option(
+        help="Hold runs to what is promised, or to evs: finds runs in which toto has two orders.",
+        autocompletion=arguments.complete_judge,
+    ),
+]
+
 
 def simulate(
     engine: Engine = TOTEM.engine,
     order: Order = TOTEM.order,
     mode: Mode = TOTEM.mode,
     partitions: Partitions = True,
+    judge: Judge = TOTEM.judge,
     groups: Annotated[
         bool, typer.Option("--groups", help="Nodes with process groups: client processes join, leave, go and send.")
     ] = False,
@@ -91,7 +103,7 @@ def simulate(
 
     The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
-    tried = arguments.tried_of(engine, order, mode, partitions)
+    tried = arguments.tried_of(engine, order, mode, partitions, judge)
     wish = Wish(
         tried=tried,
         seeds=arguments.seeds_of(seed, seeds),
@@ -195,6 +207,9 @@ def _tell_failures(out: Console, tally: Tally) -> None:
     if tally.outcome is not None:
         for line in witness_lines(tally.outcome.history, tally.outcome.violations):
             say(out, line)
+        beyond = beyond_promise(tally.outcome.plan, tally.failures[0].properties)
+        if beyond:
+            say(out, beyond)
         say(out, f"replay: {tally.failures[0].replay}")
         return
     for failure in tally.failures[:TOLD_MAX]:

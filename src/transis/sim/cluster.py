@@ -20,7 +20,7 @@ from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
-from transis.sim.promises import history_of
+from transis.sim.promises import held_to_evs, history_of
 from transis.sim.run import build_world
 from transis.sim.sniff import KINDS, Caught, Filter, Tally
 from transis.stack.node import Node
@@ -149,8 +149,8 @@ class Cluster:
         """What was recorded so far; closed if the cluster is at rest."""
         return history_of(self.plan, self.lives(), closed=not unrest(self.world))
 
-    def check(self) -> Report:
-        return check(self.history())
+    def check(self, by_evs: bool = False) -> Report:
+        return check(held_to_evs(self.history()) if by_evs else self.history())
 
     def states(self) -> str:
         lines = [(show_node(life.id), life.node.state) for life in judged(self.world)]

@@ -58,20 +58,28 @@ class ClientPlan:
     """The first so many names are those of which a primary configuration has a majority."""
 
 
+PROMISED: Final = "promised"
+JUDGES: Final = (PROMISED, "evs")
+"""What a run is held to: what its engine promises, or extended virtual synchrony, whether that is promised or not."""
+
+
 class Tried(NamedTuple):
-    """What a run tries: which engine, ordering how and promising what, and whether components may be cut off from each other."""
+    """What a run tries: which engine, ordering how and promising what, whether components may be cut off from each other, and
+    what it is held to: what it promises, or all of extended virtual synchrony."""
 
     engine: str = "totem"
     order: str = "all-ack"
     mode: str = "evs"
     partitions: bool = True
+    judge: str = PROMISED
 
     @property
     def options(self) -> str:
         """As the command line has them; what is usual is not said."""
         order = f" --order {self.order}" if self.order != TOTEM.order else ""
         mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
-        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}"
+        judge = f" --judge {self.judge}" if self.judge != TOTEM.judge else ""
+        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}{judge}"
 
 
 TOTEM: Final = Tried()
@@ -106,6 +114,7 @@ class Plan:
     """A node of another cluster talks on the same network."""
     one_component: bool = False
     """Nothing in the schedule cuts living nodes off from each other: then ToTo promises one order."""
+    judge: str = PROMISED
 
     def __post_init__(self) -> None:
         assert self.names, "a plan needs a node"
@@ -120,7 +129,7 @@ class Plan:
 
     @property
     def tried(self) -> Tried:
-        return Tried(self.config.engine, self.config.order, self.config.mode, not self.one_component)
+        return Tried(self.config.engine, self.config.order, self.config.mode, not self.one_component, self.judge)
 
 
 def plan_text(plan: Plan) -> str:

@@ -2,25 +2,50 @@
 
 ToTo promises one order as long as the living members of a view stay together. A plan without partitions sees to that as far as
 a plan can; where a member was suspected wrongly and left out all the same, its run is judged as any run of ToTo is.
+
+Who asks for the judge `evs` gets all of extended virtual synchrony checked, promised or not: so the runs are found that show why
+ToTo does not promise it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from transis.model.guarantees import UNPROMISED
 from transis.model.ids import ViewId
 from transis.sim.life import Life
 from transis.sim.plan import Plan
 from transis.trace.events import Conf, History, NodeTrace
+
+ONE_ORDER: Final = "toto one component"
+"""What ToTo keeps where a view does not part."""
 
 
 def history_of(plan: Plan, lives: Iterable[Life], closed: bool) -> History:
     """The traces of these lives, and what they are held to."""
     traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
     history = History(traces, closed, plan.config.guarantees, plan.config.engine)
+    if plan.judge == "evs":
+        return held_to_evs(history)
     if plan.one_component and history.promises == "toto" and not splits(history):
-        return history._replace(promises="toto one component")
+        return history._replace(promises=ONE_ORDER)
     return history
+
+
+def held_to_evs(history: History) -> History:
+    """The same traces, judged by all of EVS. Places that are known at sending are not part of it, and ToTo has none."""
+    return history._replace(promises=ONE_ORDER if history.promises in ("toto", ONE_ORDER) else "evs")
+
+
+def beyond_promise(plan: Plan, broken: Sequence[str]) -> str:
+    """A sentence for runs that are held to more than their views promise; empty if what broke was promised."""
+    beyond = [name for name in broken if plan.judge == "evs" and name in UNPROMISED[plan.config.guarantees]]
+    if not beyond:
+        return ""
+    return (
+        f"Views with the guarantees {plan.config.guarantees!r} do not promise {', '.join(beyond)}; this is a run that shows why."
+    )
 
 
 def splits(history: History) -> int:

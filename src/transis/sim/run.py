@@ -22,7 +22,7 @@ from transis.sim.group_workload import GroupWorkload, everybody
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.plan import TOTEM, Plan, Tried, plan_text
-from transis.sim.promises import history_of, splits
+from transis.sim.promises import beyond_promise, history_of, splits
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
@@ -227,5 +227,7 @@ def describe(outcome: Outcome) -> str:
     """A violated run in words: what broke, how to replay it, and under which plan it ran."""
     lines = [f"seed {outcome.seed}: " + (", ".join(outcome.report.broken) or "every guarantee held")]
     lines += [f"  {violation.property}: {violation.explanation}" for violation in outcome.violations]
+    beyond = beyond_promise(outcome.plan, outcome.report.broken)
+    lines += [f"  {beyond}"] if beyond else []
     lines += [f"replay: {outcome.replay}", plan_text(outcome.plan)]
     return "\n".join(lines)

@@ -74,6 +74,7 @@ def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
         sealed=sealed,
         foreign=stream.chance(50),
         one_component=not tried.partitions,
+        judge=tried.judge,
     )
 
 
