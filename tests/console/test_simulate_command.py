@@ -53,6 +53,7 @@ def test_help_has_an_example(command: str) -> None:
         (["--engine", "lansis", "--broken", "floor_before_minimum"], "--broken", "a defect of totem; lansis has"),
         (["--engine", "lansis", "--broken", "toto_at_least"], "--broken", "give --order toto too"),
         (["--engine", "paxos"], "--engine", "must be one of totem, lansis"),
+        (["--judge", "nobody"], "--judge", "must be one of promised, evs"),
         (["--nodes", "0"], "--nodes", "must be 1 to"),
         (["--jobs", "0"], "--jobs", "at least 1"),
         (["--broken", "everything"], "--broken", "must be one of"),
@@ -76,6 +77,15 @@ def test_lansis_is_simulated_as_the_ring_is() -> None:
     assert (found["engine"], found["order"], found["mode"], found["partitions"]) == ("lansis", "toto", "evs", False)
     assert found["not_promised"] == ["places"]
     assert any(pair.startswith("Operational x alive") for pair in found["coverage"]["events"])
+
+
+def test_who_asks_for_evs_has_the_total_order_looked_at_across_partitions() -> None:
+    asked = ("--engine", "lansis", "--order", "toto", "--seed", "6")
+    assert "total_order_6_1" in parsed(*asked)["not_promised"]
+    found = parsed(*asked, "--judge", "evs")
+    assert found["judge"] == "evs"
+    assert found["properties"]["total_order_6_1"]["checked"] > 0
+    assert found["not_promised"] == ["places"]
 
 
 def test_json_has_what_a_machine_needs_and_nothing_else_is_printed() -> None:

@@ -18,6 +18,8 @@ class Change(NamedTuple):
 class Defect(NamedTuple):
     why: str
     changes: tuple[Change, ...]
+    harmless: str = ""
+    """Why it breaks nothing, of a change that looks like a defect and is none."""
 
     @property
     def engines(self) -> tuple[str, ...]:

@@ -29,6 +29,26 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
             ),
         ),
     ),
+    "gc_in_join": Defect(
+        "what is stable is collected also while views change (L7)",
+        (
+            Change(
+                "lansis.operational",
+                "            self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)\n",
+                "            graph = self._core.view.graph\n"
+                "            if graph.collect(self._core.view.stability.stable):\n"
+                '                self._core.note("collected while views change")\n',
+            ),
+            Change(
+                "lansis.operational",
+                "        self._repair.look()\n\n    def send_due",
+                "        self._repair.look()\n"
+                "        if self._core.view.graph.collect(self._core.view.stability.stable):\n"
+                '            self._core.note("collected while views change")\n\n    def send_due',
+            ),
+        ),
+        harmless="what is stable is in every statement of every member, was delivered here, and strangers need no old data",
+    ),
     "acks_after_fa": Defect(
         "who has stated goes on to acknowledge, and is believed (W2)",
         (
