@@ -18,6 +18,7 @@ from transis.pipeline.report.charts import ring_charts
 from transis.pipeline.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
 from transis.pipeline.report.measured import RING_MEASURES, measured
 from transis.pipeline.report.summary import headline, starts_us, sums_of
+from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
 
 NAMES = {7: "a run"}
@@ -29,9 +30,10 @@ def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 
 
 
 def test_json_tells_properties_exactly_as_simulate_does() -> None:
-    tally = run(Wish("totem", range(5, 6), None, 1, "", None))
+    wish = Wish(TOTEM, range(5, 6), None, 1, "", None)
+    tally = run(wish)
     assert tally.outcome is not None
-    expected = simulated_as_dict(Wish("totem", range(5, 6), None, 1, "", None), tally)
+    expected = simulated_as_dict(wish, tally)
     rows = [verdict("r", one.property, one.verdict, one.checked, one.count) for one in tally.outcome.report.verdicts.values()]
     found = as_dict(Content(runs=content_of_seed(5).runs, verdicts=tuple(reversed(rows))))
     for key in ("runs", "properties", "not_exercised", "not_promised"):
