@@ -117,8 +117,10 @@ def node_id(name: str, incarnation: int = 1) -> NodeId:
     return NodeId(name, incarnation, 1000 * incarnation + ord(name[0]))
 
 
-def config(name: str, *, timing: Timing = TIMING, pulse: Pulse = PULSE, window: Window | None = None) -> Config:
-    given = Config(name, address=f"{name}:1", timing=timing, window=window or Window(), engine="lansis", pulse=pulse)
+def config(
+    name: str, *, timing: Timing = TIMING, pulse: Pulse = PULSE, window: Window | None = None, mode: str = "evs"
+) -> Config:
+    given = Config(name, address=f"{name}:1", timing=timing, window=window or Window(), engine="lansis", mode=mode, pulse=pulse)
     return given.validated()
 
 
@@ -178,7 +180,7 @@ class Seat:
 class Table:
     """Engines around one table."""
 
-    def __init__(self, members: str, *, window: Window | None = None, pulse: Pulse = PULSE) -> None:
+    def __init__(self, members: str, *, window: Window | None = None, pulse: Pulse = PULSE, mode: str = "evs") -> None:
         self.now = 0
         self.drops: list[Verdict] = []
         self.copies: list[tuple[Verdict, int]] = []
@@ -191,11 +193,12 @@ class Table:
         self._count = 0
         self._window = window
         self._pulse = pulse
+        self._mode = mode
         self.seats = {name: self._seat(node_id(name)) for name in members}
         self.dead: list[Seat] = []
 
     def _seat(self, me: NodeId) -> Seat:
-        return Seat(me, Engine(config(me.name, window=self._window, pulse=self._pulse), me, 0))
+        return Seat(me, Engine(config(me.name, window=self._window, pulse=self._pulse, mode=self._mode), me, 0))
 
     def __getitem__(self, name: str) -> Seat:
         return self.seats[name]
@@ -355,9 +358,9 @@ def names(view: View) -> str:
     return "".join(node.name for node in view.nodes)
 
 
-def brought_to(state: State) -> Table:
+def brought_to(state: State, mode: str = "evs") -> Table:
     """`a` in the state asked for: because `c` starts beside `a` and `b`, or because it was lost; FLUSHED comes to nobody."""
-    table = Table("abc")
+    table = Table("abc", mode=mode)
     joins = state in (State.STAGE_1, State.STAGE_2)
     table.form("ab" if joins else "abc")
     table.run(100_000)

@@ -277,3 +277,36 @@ def test_a_broken_member_does_not_stop_who_acknowledged_it_from_being_parked() -
     assert enter(graph, said(1, 1, 5, (0, 1))) == []
     assert graph.parked == 2
     graph.check()
+
+
+# --- limbo ----------------------------------------------------------------------------------------------------------
+
+
+def test_in_limbo_a_member_enters_only_as_far_as_others_follow_it() -> None:
+    graph = graph_of(3)
+    enter(graph, said(0, 1, 1))
+    graph.put_in_limbo(0)
+    assert enter(graph, said(0, 2, 2), said(0, 3, 3), said(0, 4, 4)) == []
+    entered = enter(graph, said(1, 1, 5, (0, 3)))
+    assert [(node.rank, node.last) for node in entered] == [(0, 2), (0, 3), (1, 1)]
+    assert graph.inserted == [3, 1, 0]
+    graph.check()
+
+
+def test_what_is_required_of_one_in_limbo_requires_what_it_follows_of_another() -> None:
+    graph = graph_of(3)
+    graph.put_in_limbo(0)
+    graph.put_in_limbo(1)
+    assert enter(graph, said(0, 1, 1), said(1, 1, 2, (0, 1)), said(0, 2, 3), said(1, 2, 4)) == []
+    entered = enter(graph, said(2, 1, 5, (1, 1)))
+    assert [(node.rank, node.last) for node in entered] == [(0, 1), (1, 1), (2, 1)]
+    assert graph.inserted == [1, 1, 1]
+    graph.check()
+
+
+def test_one_in_limbo_requires_nothing_for_itself() -> None:
+    graph = graph_of(2)
+    graph.put_in_limbo(0)
+    graph.put_in_limbo(1)
+    assert enter(graph, said(0, 1, 1), said(1, 1, 2, (0, 1))) == []
+    assert graph.inserted == [0, 0]

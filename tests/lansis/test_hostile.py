@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lansis.hand import brought_to, node_id
-from tests.lansis.speech import DIGEST, said
+from tests.lansis.speech import said
 from transis.lansis.engine import Engine
+from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State
+from transis.model.config import MODES
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.limits import PROC_SET_MAX
 from transis.model.service import DatagramClass
 from transis.model.view import Cause
 from transis.ordering.engine import Packet
-from transis.wire.acks import Nack
+from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.control import decode_control, encode_control
@@ -59,18 +61,32 @@ def statements(draw: st.DrawFn, engine: Engine) -> Statement:
     counters = [draw(numbers) for _ in range(4)]
     return kind(
         draw(nodes), "", b"", counters[0], draw(views(engine)), counters[1], j, f_before, f_after, recv, counters[2],
-        counters[3], draw(CAUSES), draw(st.booleans()), DIGEST, (1, 1),
+        counters[3], draw(CAUSES), draw(st.booleans()), engine._core.digest, (1, 1),
     )  # fmt: skip
 
 
 def bursts(engine: Engine) -> st.SearchStrategy[Burst]:
     """One datagram of any class: bodies are junk or half sense."""
     ranks, seqs = st.integers(0, 3), st.integers(1, 40) | st.integers(1, COUNTER_MAX)
+    rounds = st.builds(round_of, st.sampled_from(Mark), st.integers(0, 3) | st.just(NUMBER_MAX))
+    flows = st.sampled_from([flow_tag(node_id(name)) for name in "abcx"])
     headers = st.builds(
-        DataHeader, st.sampled_from(DatagramClass), tags(engine), ranks, seqs, st.just(0), numbers, numbers, st.integers(0, 3),
-        st.booleans(), st.booleans(),
+        DataHeader, st.sampled_from(DatagramClass), tags(engine) | flows, ranks, seqs, rounds, numbers, numbers,
+        st.integers(0, 3), st.booleans(), st.booleans(),
     )  # fmt: skip
     return st.builds(lambda header, body: Burst(header, [encode_data(header, body)]), headers, st.binary(max_size=60))
+
+
+@st.composite
+def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
+    """The next burst of a member, which says that it is a statement, and may well be one."""
+    view = engine._core.view
+    rank, graph = draw(st.integers(0, len(view) - 1)), view.graph
+    said_by_it = draw(statements(engine))._replace(sender=draw(st.sampled_from([view.node(rank), node_id("x")])))
+    body = draw(st.binary(max_size=60)) if draw(st.booleans()) else encode_control(said_by_it)
+    seq, mark = graph.inserted[rank] + 1, round_of(draw(st.sampled_from((Mark.STATEMENT, Mark.CLAIM))), 1)
+    header = DataHeader(DatagramClass.CAUSAL, view.tag, rank, seq, mark, graph.latest + 1, 0, 0, True, False)
+    return Burst(header, [encode_data(header, encode_acks(0, (), ()) + body)])
 
 
 @st.composite
@@ -89,16 +105,17 @@ def packets(engine: Engine) -> st.SearchStrategy[Packet]:
     flushed = st.builds(Flushed, nodes, st.just(""), views(engine), digests, views(engine))
     queries = st.builds(Query, nodes, st.just(""), tags(engine), st.booleans())
     beacons = st.builds(
-        Beacon, nodes, st.just(""), views(engine), node_sets, node_sets, numbers, st.just(DIGEST), st.just((1, 1))
+        Beacon, nodes, st.just(""), views(engine), node_sets, node_sets, numbers, st.just(engine._core.digest), st.just((1, 1))
     )
-    return st.one_of(statements(engine), bursts(engine), alives(engine), flushed, queries, beacons)
+    return st.one_of(statements(engine), bursts(engine), spoken(engine), alives(engine), flushed, queries, beacons)
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("state", RUNNING)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, data: st.DataObject) -> None:
-    table = brought_to(state)
+def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, mode: str, data: st.DataObject) -> None:
+    table = brought_to(state, mode)
     engine = table["a"].engine
     for _ in range(6):
         table.hand("a", data.draw(packets(engine)))

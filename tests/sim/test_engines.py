@@ -9,16 +9,18 @@ import pytest
 
 from tests.checkers.toy import history
 from tests.wire.samples import ANN, DATA_HEADER, RING
+from transis.model.guarantees import NOT_PROMISED
 from transis.model.service import DatagramClass
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
 from transis.sim.faults import MOMENTS, Ambush, Fault, Heal, parse
 from transis.sim.liveness import budget_us, end_faults
 from transis.sim.plan import TOTEM, Plan, Tried, parse_plan, plan_text
 from transis.sim.promises import splits
-from transis.sim.run import build_world, node_of, replay_of
+from transis.sim.run import build_world, node_of, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.sniff import kinds_of
 from transis.sim.swarm import draw, draw_groups
+from transis.trace.events import NoteEvent
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive, encode_alive
 from transis.wire.control import encode_control
@@ -153,6 +155,19 @@ def test_members_that_went_different_ways_are_counted_by_the_view_they_left() ->
     """
     assert splits(history(together)) == 0
     assert splits(history(apart)) == 1
+
+
+# -- the mode transis ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 4, 5, 8])
+def test_messages_flow_through_changes_and_every_promise_holds(seed: int) -> None:
+    """Seeds in which messages flow and some end in limbo: the swarm has such runs, and they are judged by all other promises."""
+    outcome = simulate(seed, tried=Tried("lansis", mode="transis"))
+    assert outcome.report.violations == ()
+    assert outcome.report.verdicts["delivered_where_sent_1_3"].verdict == NOT_PROMISED
+    told = {event.what for node in outcome.history.nodes for event in node.events if isinstance(event, NoteEvent)}
+    assert told >= {"flowed", "limbo", "held"}
 
 
 # -- packets by name -------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Faults, Stage 1 and Stage 2: machines tell each other whom they want in the next view until they want the same.
 
-Stage 1 only gathers names. With its first statement a machine stops to send and to deliver, and what it acknowledges stands
-still (delivery.freeze), because others may install a view by that very statement. Every statement is repeated until a view is
-installed. Who does not agree in time is accused; who was heard but is of another opinion has two strikes.
+Stage 1 only gathers names. With its first statement a machine stops to send and to deliver in its view, and what it acknowledges
+stands still (delivery.freeze), because others may install a view by that very statement. Every statement is repeated until a view
+is installed. Who does not agree in time is accused; who was heard but is of another opinion has two strikes.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ class Agreeing:
         self.statements_sent = 0
         self.change = Change(core.me, core.view.members)
         self.assented: Callable[[], None] = _not_wired
+        self.statement_out: Callable[[Statement, list[Send]], list[Send]] = self._on_the_control_socket
+        """How a new statement leaves, given what has not left yet of those before it."""
         self._clear()
 
     def _clear(self) -> None:
@@ -54,7 +56,7 @@ class Agreeing:
         self.left: set[NodeId] = set()
         self.proposals = 0
         self._strikes: dict[NodeId, int] = {}
-        self._datagrams: list[bytes] = []
+        self._sends: list[Send] = []
         self._stated_at = 0
 
     def installed(self) -> None:
@@ -189,7 +191,8 @@ class Agreeing:
         self.change.last[core.me] = mine
         self.barrier.assented = None
         view.gone = {rank for rank, node in enumerate(view.members) if node in self.change.f}
-        self._datagrams = core.packet(mine)
+        unsent = self._sends if core.timers.armed(Event.STATEMENT_SEND) else []
+        self._sends = self.statement_out(mine, unsent)
         self._stated_at = core.now
         self._arm_timers()
         self.try_to_assent()
@@ -234,6 +237,10 @@ class Agreeing:
             (WIRE_VERSION_MIN, WIRE_VERSION),
         )
 
+    def _on_the_control_socket(self, mine: Statement, _unsent: list[Send]) -> list[Send]:
+        """To everybody. The newest says all that those before it said (M1)."""
+        return [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
+
     def say_goodbye(self) -> None:
         """A statement that accuses its own sender, twice because nobody repeats it."""
         self._version += 1
@@ -246,7 +253,8 @@ class Agreeing:
         """The same bytes until my sets grow, so that the parts of repetitions add up at who lost some (D25)."""
         self._core.timers.cancel(Event.STATEMENT_SEND)
         self.statements_sent += 1
-        self._core.emit(Send(Audience.WORLD, Port.CONTROL, self._datagrams))
+        for send in self._sends:
+            self._core.emit(send)
 
     def repeat_statement(self) -> None:
         self.send_statement()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 from transis.lansis.states import TRANSITIONS, Event, State
@@ -10,6 +11,7 @@ from transis.model.config import Config
 from transis.model.errors import InternalError
 from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
+from transis.wire.visit import Filled
 
 
 class Frozen(NamedTuple):
@@ -21,7 +23,14 @@ class Frozen(NamedTuple):
     delivered: int
     """How far delivery had got in the order."""
     clock: int
-    since: int
+
+
+class Flow(NamedTuple):
+    """A burst without a place in any order: it was multicast while views change, and its sender places it in the next one."""
+
+    first: int
+    """The number of its first datagram among all that its sender ever let flow."""
+    filled: Filled
 
 
 class Core(BaseCore[Event]):
@@ -31,8 +40,12 @@ class Core(BaseCore[Event]):
         self.view_seq = view_seq
         """The highest sequence of a view that this node ever installed or flushed."""
         self.counter = 0
-        """My last datagram's: dense through my life, whatever the view."""
+        """My last datagram's: dense through my life, whatever the view. In mode `transis` those after the cut are used again."""
         self.frozen: Frozen | None = None
+        self.held_since: int | None = None
+        """Since when something waits that would have been sent if views did not change."""
+        self.flowed: deque[Flow] = deque()
+        """What flowed out and has no place in a view yet, in the order in which it has to get one. Mode `transis` only."""
         base = self.tick()
         first = RingId(view_seq, me)
         self.view = BroadcastView(first, first.tag, (me,), me, base, [1], config, 0)
@@ -45,6 +58,11 @@ class Core(BaseCore[Event]):
         self.state = state
 
     @property
+    def flows(self) -> bool:
+        """The mode `transis`: sends do not wait for the next view."""
+        return self.config.mode == "transis"
+
+    @property
     def may_send(self) -> bool:
-        """Stage 1 only gathers names; from my first statement on nothing new is sent."""
+        """Stage 1 only gathers names; from my first statement on nothing new is sent in this view."""
         return self.state in (State.OPERATIONAL, State.STAGE_1)

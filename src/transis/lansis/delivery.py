@@ -91,13 +91,14 @@ class Delivery:
         """My first statement in this view: from here on delivery stands, and so does what I say that I have."""
         core, view = self._core, self._core.view
         if core.frozen is None:
-            core.frozen = Frozen(tuple(view.graph.inserted), view.order.frontier, core.clock, core.now)
+            core.frozen = Frozen(tuple(view.graph.inserted), view.order.frontier, core.clock)
+            core.held_since = None if core.flows else core.now
 
     def thaw(self) -> None:
         """The next view is installed: tell how long messages were held up for it."""
         core = self._core
         if core.frozen is not None:
-            self._held_last_us = core.now - core.frozen.since
+            self._held_last_us = 0 if core.held_since is None else core.now - core.held_since
             self._held_max_us = max(self._held_max_us, self._held_last_us)
             core.note("held", us=self._held_last_us)
             core.frozen = None

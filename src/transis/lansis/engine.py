@@ -9,6 +9,10 @@ No I/O, no clock, no randomness, as every engine (ordering/engine.py). The organ
     repair      what is missing, here and elsewhere     detector    who is silent or lags
     alive       "I am alive"                            leaving     the way out
 
+and in the mode `transis` only:
+
+    flowing     sends that do not wait for the view     control_nodes   JOIN and FA as nodes of the DAG
+
 Nothing here needs the disk: the representative of a view has flushed it, remembers that within its life, and its incarnation is
 durable already, so a view's id is never used twice (W14).
 """
@@ -20,9 +24,11 @@ from typing import Any, Final
 
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
+from transis.lansis.control_nodes import ControlNodes
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.detector import Detector
+from transis.lansis.flowing import Flowing
 from transis.lansis.flush import Flush
 from transis.lansis.install import Installing
 from transis.lansis.leaving import Leaving
@@ -71,6 +77,12 @@ class Engine:
         installing.work = operational.submitted
         sending.renew = agreeing.renew
         presence = Presence(core, agreeing, quarantine)
+        self._flowing = Flowing(core, agreeing) if core.flows else None
+        self._control = ControlNodes(core, agreeing, receiving) if core.flows else None
+        if self._flowing is not None and self._control is not None:
+            agreeing.statement_out = self._control.statement_out
+            receiving.is_control = self._control.is_control
+            installing.keep_after_install = self._flowing.installed
         organs = (operational, agreeing, flush, presence, detector, heartbeat, repair, leaving)
         self._handlers = bind(TABLE, organs)
 
@@ -96,7 +108,7 @@ class Engine:
         self._core.now = now
         for packet in packets:
             self._dispatch(packet)
-        self._leaving.look()
+        self._end_turn()
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
         """Queue messages; how many were taken (ordering/engine.py says when none are)."""
@@ -108,6 +120,7 @@ class Engine:
         if core.state in AGREEING:
             core.trap(Trap.QUEUED)
         self._operational.submitted()
+        self._flow()
         return taken
 
     def open(self, now: int, lane: Lane) -> None:
@@ -115,6 +128,7 @@ class Engine:
         self._core.now = now
         self._core.outbox.open(lane)
         self._operational.submitted()
+        self._flow()
 
     def hold(self, lane: Lane) -> None:
         self._core.outbox.hold(lane)
@@ -127,7 +141,7 @@ class Engine:
             event, at = due
             if event not in TIMERS_OF_OTHERS or not self._detector.was_away(event, now - at):
                 self._handle(event)
-        self._leaving.look()
+        self._end_turn()
 
     def deadline(self) -> int:
         return self._core.timers.deadline()
@@ -155,6 +169,14 @@ class Engine:
     def address_of(self, node: NodeId) -> str:
         return self._core.addresses.get(node, "")
 
+    def _end_turn(self) -> None:
+        self._flow()
+        self._leaving.look()
+
+    def _flow(self) -> None:
+        if self._flowing is not None:
+            self._flowing.flow()
+
     # --- from a packet to its handler -------------------------------------------------------------------------------
 
     def _dispatch(self, packet: Packet) -> None:
@@ -174,6 +196,19 @@ class Engine:
                 self._handle(Event.QUERY, packet)
 
     def _on_burst(self, burst: Burst) -> None:
+        """In the mode `transis` there is more in bursts than data of a view (marks.py)."""
+        if self._flowing is None or self._control is None:
+            self._on_data(burst)
+        elif not self._flowing.is_flow(burst):
+            self._control.noticed(burst)
+            self._on_data(burst)
+            rest = self._flowing.rest_of(burst)
+            if rest is not None:
+                self._on_data(rest)
+            for said in self._control.take_heard():
+                self._handle(STATEMENTS[type(said)], said)
+
+    def _on_data(self, burst: Burst) -> None:
         core = self._core
         if burst.ring != core.view.tag:
             self._flush.hearsay(burst.ring)
@@ -198,7 +233,11 @@ class Engine:
             core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
             return
         core.meet(packet.sender, packet.address)
-        self._handle(event, packet)
+        if not self._is_said_in_the_graph(packet):
+            self._handle(event, packet)
+
+    def _is_said_in_the_graph(self, packet: Attempt | Joining | Faults | Beacon) -> bool:
+        return self._control is not None and isinstance(packet, Joining | Faults) and self._control.is_in_the_graph(packet)
 
     def _handle(self, event: Event, *arguments: Any) -> None:
         state = self._core.state
@@ -233,7 +272,7 @@ class Engine:
         organs = (self._sending, self._receiving, self._heartbeat, self._repair, self._delivery, self._detector, self._flush)
         for organ in organs:
             figures |= organ.figures()
-        return figures
+        return figures if self._flowing is None else figures | self._flowing.figures()
 
     def check(self) -> None:
         """Assert every invariant; the simulator calls it after each step."""

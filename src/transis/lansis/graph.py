@@ -62,6 +62,8 @@ class Graph:
         self._blocked: list[set[int]] = [set() for _ in starts]
         """For each rank, the ranks whose next node waits for one of it."""
         self._asked: list[Nack] = []
+        self._limbo: dict[int, int] = {}
+        """Rank of a faulty member: the last counter of it that anybody else needs."""
         self._broken: dict[int, str] = {}
         self._news: list[tuple[int, str]] = []
         self._is_checked = False
@@ -160,7 +162,7 @@ class Graph:
     def _next_node(self, rank: int) -> Node | None:
         """The next burst of a member, if all of it is here and it follows only what is in the DAG."""
         first = self.inserted[rank] + 1
-        if first > self.stores[rank].aru or rank in self._broken:
+        if first > self.stores[rank].aru or rank in self._broken or first > self._limbo.get(rank, first):
             return None
         pieces = self._pieces(rank, first)
         if pieces is None:
@@ -210,8 +212,19 @@ class Graph:
         for acked, counter in head.acks:
             if self.inserted[acked] < counter:
                 self._blocked[acked].add(rank)
+                self._require(acked, counter)
                 return True
         return False
+
+    def put_in_limbo(self, rank: int) -> None:
+        """What else comes of a faulty member waits outside the DAG until something in it has to follow that."""
+        self._limbo.setdefault(rank, self.inserted[rank])
+
+    def _require(self, rank: int, counter: int) -> None:
+        """Something that belongs into the DAG follows this."""
+        if counter > self._limbo.get(rank, counter):
+            self._limbo[rank] = counter
+            self._ripe.append(rank)
 
     def _past(self, rank: int, head: Acks) -> list[int] | None:
         """What a node with these acknowledgements follows; None if it names what is no burst's end."""
@@ -260,6 +273,11 @@ class Graph:
         return news
 
     # --- what the others need ---------------------------------------------------------------------------------------
+
+    @property
+    def latest(self) -> int:
+        """The highest timestamp in the DAG."""
+        return max(self._stamped)
 
     @property
     def nodes(self) -> Sequence[Node]:

@@ -45,6 +45,8 @@ class Installing:
         self._quarantine = quarantine
         self.work: Callable[[], None] = _not_wired
         """What was held up while the view changed may go on."""
+        self.keep_after_install: Callable[[], None] | None = None
+        """The mode `transis` sorts out what it keeps of the change that is over."""
 
     def install(self, proposal: Proposal) -> None:
         core = self._core
@@ -72,18 +74,21 @@ class Installing:
         core = self._core
         members, expected = proposal.members, proposal.expected()
         core.view = BroadcastView(proposal.id, proposal.tag, members, core.me, proposal.base, expected, core.config, core.now)
-        assert expected[core.view.rank] == core.counter + 1, "nothing was sent since my statement"
+        assert expected[core.view.rank] == core.counter + 1 or core.flows, "nothing was sent since my statement"
+        core.counter = core.view.expected[core.view.rank] - 1
         core.view_seq = max(core.view_seq, proposal.id.seq)
         core.observe(proposal.base)
         self._delivery.thaw()
         self._agreeing.installed()
+        if self.keep_after_install is not None:
+            self.keep_after_install()
         core.forget_strangers(members)
         core.addresses |= {said.sender: said.address for said in proposal.statements}
 
     def _configure(self, view: View) -> None:
         """Nothing bound to another view may be sent in this one, and the application lane waits for the stack."""
         core = self._core
-        if core.outbox.restart():
+        if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):
             core.trap(Trap.HALF_SENT)
         core.outbox.hold(Lane.APPLICATION)
         core.emit(Configure(view))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.states import Event, State
-from transis.model.contract import Stopped
+from transis.model.contract import RunIds, Stopped
 
 
 class Leaving:
@@ -29,9 +29,15 @@ class Leaving:
 
     def _is_on_its_way(self) -> bool:
         core, view = self._core, self._core.view
-        if core.outbox.queued() or view.stability.stable[view.rank] < core.counter:
+        if core.outbox.queued() or core.flowed or view.stability.stable[view.rank] < core.counter:
             return True
         return any(node.rank == view.rank and not node.delivered for node in view.graph.nodes)
+
+    def _without_place(self) -> list[RunIds]:
+        """Messages that flowed and that no view will have."""
+        flowed = [ids for flow in self._core.flowed for datagram in flow.filled.datagrams for ids in datagram.ended]
+        self._core.flowed.clear()
+        return flowed
 
     def leave_now(self) -> None:
         self._agreeing.say_goodbye()
@@ -41,7 +47,7 @@ class Leaving:
         core = self._core
         if core.state is State.STOPPED:
             return
-        core.refuse(core.outbox.drop_all(), why)
+        core.refuse([*self._without_place(), *core.outbox.drop_all()], why)
         core.timers.cancel_all()
         core.shift(State.STOPPED, why)
         core.emit(Stopped(why))

@@ -15,11 +15,12 @@ from transis.lansis import window
 from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.keys import order_key, place_seq
+from transis.lansis.marks import claim_of, placed
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.model.contract import NEVER
+from transis.model.contract import NEVER, Lane
 from transis.model.service import DatagramClass
 from transis.ordering.origination import Stamp, multicast, originate
 from transis.wire.acks import encode_acks
@@ -45,10 +46,13 @@ class Sending:
         """Send what may be sent now; whether anything was."""
         core = self._core
         before = self.bursts_sent
-        while core.outbox.has_work():
+        while core.outbox.has_work() or self._has_flowed():
             if core.clock >= core.view.renewal_at:
                 self._renew()
                 break
+            if self._has_flowed():
+                self._place_flowed()
+                continue
             if core.now < self._next_at:
                 core.timers.arm(Event.SEND_DUE, self._next_at)
                 break
@@ -67,6 +71,20 @@ class Sending:
     def _renew(self) -> None:
         if self.renew is not None:
             self.renew()
+
+    def _has_flowed(self) -> bool:
+        return bool(self._core.flowed) and self._core.outbox.is_open(Lane.APPLICATION)
+
+    def _place_flowed(self) -> None:
+        """All at once, before anything else of that lane: a message may be half in what flowed and half in the Outbox. What all
+        members let flow together is no more than a window."""
+        core, view = self._core, self._core.view
+        while core.flowed:
+            flow = core.flowed.popleft()
+            acks = view.graph.acks()
+            prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
+            filled = placed(flow, prefix, body_max(core.config.datagram))
+            self._multicast(filled, len(acks), claim_of(flow, filled))
 
     def _wait_for_room(self, permit: int) -> None:
         """Stability or a change of membership will wake me."""
@@ -111,17 +129,18 @@ class Sending:
         prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
         self._multicast(VisitWriter(room, -(-len(prefix) // room), prefix).burst(DatagramClass.CAUSAL), len(acks))
 
-    def _multicast(self, filled: Filled, acks: int) -> None:
+    def _multicast(self, filled: Filled, acks: int, claim: int = 0) -> None:
+        """Of a burst that claims what flowed only the first datagram leaves: the others have the rest."""
         core, view = self._core, self._core.view
         self.bursts_sent += 1
         self.acks_sent += acks
         timestamp = core.tick()
-        stamp = Stamp(view.view_id, view.tag, view.rank, 0, timestamp)
+        stamp = Stamp(view.view_id, view.tag, view.rank, claim, timestamp)
         first_place = place_seq(order_key(timestamp - view.base, view.rank), 0)
         burst = originate(core, stamp, core.counter + 1, first_place, filled.datagrams)
         core.counter = burst.last_seq
         if not view.is_singleton:
-            multicast(core, [burst])
+            multicast(core, [burst.slice(burst.first_seq, burst.first_seq) if claim else burst])
         self._receiving.accept_own(burst)
         self._heartbeat.paid()
 

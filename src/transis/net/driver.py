@@ -120,11 +120,13 @@ class Driver:
             self.node.leave(self._now())
             self._soon()
         patience_s = self._config.timing.leave_us / 1e6 * 2 + LEAVE_MARGIN_S
-        try:
-            await asyncio.wait_for(self._over.wait(), patience_s)
-        except TimeoutError:
-            self.close("did not manage to leave in time")
-            return False
+        while not self._closed:
+            try:
+                await asyncio.wait_for(self._over.wait(), patience_s)
+            except TimeoutError:
+                if not self.node.is_busy:  # What groups have to tell of the last views is work of our own, and ends.
+                    self.close("did not manage to leave in time")
+                    return False
         return self._failure is None
 
     def close(self, why: str = "closed") -> None:

@@ -112,7 +112,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
         (
             Change("stack.node", "            self._assembler.reset()\n", ""),
             Change("totem.recovery", "if core.outbox.restart():", "if False:"),
-            Change("lansis.install", "if core.outbox.restart():", "if False:"),
+            Change("lansis.install", "if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):", "if False:"),
         ),
     ),
 }

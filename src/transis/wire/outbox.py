@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Final
 
@@ -107,8 +107,11 @@ class Outbox:
     def open(self, lane: Lane) -> None:
         self._lanes[lane].held = False
 
-    def _open_lanes(self) -> list[_LaneQueues]:
-        return [queues for _, queues in sorted(self._lanes.items()) if not queues.held]
+    def _open_lanes(self, only: Lane | None = None) -> list[_LaneQueues]:
+        return [queues for lane, queues in sorted(self._lanes.items()) if not queues.held and only in (None, lane)]
+
+    def is_open(self, lane: Lane) -> bool:
+        return not self._lanes[lane].held
 
     def backlog(self) -> int:
         """Bytes that could be sent now."""
@@ -118,8 +121,9 @@ class Outbox:
         """Bytes that wait, those of a held lane too."""
         return sum(queues.bytes for queues in self._lanes.values())
 
-    def has_work(self) -> bool:
-        return any(self._open_lanes())
+    def has_work(self, only: Lane | None = None) -> bool:
+        """Could anything be sent now, of all lanes or of one?"""
+        return any(self._open_lanes(only))
 
     def was_refused(self, lane: Lane) -> bool:
         return self._lanes[lane].cut_short > 0
@@ -168,15 +172,15 @@ class Outbox:
             filled.append(writer.basic())
         return filled
 
-    def fill_burst(self, permit: int, prefix: bytes) -> Filled | None:
-        """One burst of one kind behind the engine's prefix; None if there is nothing to send.
+    def fill_burst(self, permit: int, prefix: bytes, only: Lane | None = None) -> Filled | None:
+        """One burst of one kind behind the engine's prefix, of all open lanes or of one; None if there is nothing to send.
 
         At most `permit` datagrams, but always room for one body of messages beside the prefix: a small permit and a long
         prefix would starve this node otherwise.
         """
         if permit <= 0:
             return None
-        lanes = self._open_lanes()
+        lanes = self._open_lanes(only)
         for _ in _KINDS:
             kind = self._kinds[0]
             self._kinds.rotate(-1)
@@ -212,9 +216,9 @@ class Outbox:
         datagrams = [FilledDatagram(DatagramClass.BASIC, body, index, False, ()) for index, body in enumerate(ahead)]
         return Filled(DatagramClass.BASIC, [*datagrams, writer.basic()._replace(index=len(ahead))])
 
-    def restart(self) -> int:
+    def restart(self, lanes: Collection[Lane] = tuple(Lane)) -> int:
         """A new view: messages that were partly placed start again from their first byte; how many bytes that is."""
-        return sum(queues.ordered.restart() for queues in self._lanes.values())
+        return sum(self._lanes[lane].ordered.restart() for lane in sorted(lanes))
 
     def drop_bound(self, view: ViewId) -> list[RunIds]:
         """Remove messages that only made sense in another view."""

@@ -1,0 +1,154 @@
+"""The mode `transis`: application messages flow while views change, and get their place in the next view.
+
+While this node agrees with others on a view, its messages are multicast as *flows* (marks.py): everybody who may come along
+keeps them aside, strangers too. When a view is installed and its application lane is open, each sender claims what it let flow: a
+claim is a burst of that view of which only the first datagram is sent, and whoever has the flow completes the burst from it. Who
+lacks something of the flow lacks datagrams of the view like any other, and asks for them. So what flowed is ordered,
+acknowledged, flushed and delivered as if it had been sent in the new view, by all who install it, once; but its bytes went out
+while the change ran.
+
+What a machine let flow that is not in the next view stays in limbo, and ends with the installation.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from transis.lansis.agreeing import Agreeing
+from transis.lansis.core import Core, Flow, Frozen
+from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, mark_of, number_of, round_of
+from transis.lansis.states import AGREEING
+from transis.model.contract import Audience, Lane, Port, Send
+from transis.model.ids import NodeId, RingTag
+from transis.model.limits import BURST_DATAGRAMS_MAX
+from transis.wire.burst import Burst
+from transis.wire.header import LAST_OFFSET, DataHeader, encode_data
+from transis.wire.visit import Filled
+
+HEAD_DATAGRAMS_MAX: Final = 8
+"""Kept free in a flow: what its sender has to acknowledge when it claims it takes no more."""
+BURSTS_OF_WINDOW: Final = 4
+"""A flow is at most this part of the window, as every burst."""
+
+
+class Kept(NamedTuple):
+    body: bytes
+    is_last: bool
+
+
+class Flowing:
+    def __init__(self, core: Core, agreeing: Agreeing) -> None:
+        self._core = core
+        self._agreeing = agreeing
+        self._number = 0
+        """Of my last datagram that flowed, ever."""
+        self._begun: Frozen | None = None
+        self._kept: dict[NodeId, dict[int, Kept]] = {}
+        """Flows of others, by number."""
+        self._senders: dict[RingTag, NodeId] = {}
+        self._known: frozenset[NodeId] = frozenset()
+        self.flowed = 0
+        self.completed = 0
+        self.dropped = 0
+
+    # --- my own -----------------------------------------------------------------------------------------------------
+
+    def flow(self) -> None:
+        """At the end of every turn: while views change, what waits goes out, as far as there is room for it."""
+        core = self._core
+        if core.state not in AGREEING or not core.outbox.has_work(Lane.APPLICATION):
+            return
+        self._begin()
+        while core.outbox.has_work(Lane.APPLICATION) and (room := self._room()) > 0:
+            filled = core.outbox.fill_burst(room, b"", only=Lane.APPLICATION)
+            if filled is None:
+                break
+            self._multicast(filled)
+        if core.outbox.has_work(Lane.APPLICATION) and core.held_since is None:
+            core.held_since = core.now
+        core.announce_room()
+
+    def _begin(self) -> None:
+        """What was half sent in the view that ends starts anew: nobody can complete it there."""
+        core = self._core
+        if self._begun is not core.frozen:
+            self._begun = core.frozen
+            if not core.flowed:
+                core.outbox.restart([Lane.APPLICATION])
+
+    def _room(self) -> int:
+        """An equal share of the window for everybody who may come along."""
+        window = self._core.config.window
+        share = max(1, window.window // len(self._agreeing.change.j))
+        out = sum(len(flow.filled.datagrams) for flow in self._core.flowed)
+        largest = min(BURST_DATAGRAMS_MAX - HEAD_DATAGRAMS_MAX, window.visit_max, max(1, window.window // BURSTS_OF_WINDOW))
+        return min(share - out, largest, NUMBER_MAX - self._number)
+
+    def _multicast(self, filled: Filled) -> None:
+        core, count = self._core, len(filled.datagrams)
+        first = self._number + 1
+        self._number += count
+        self.flowed += count
+        core.flowed.append(Flow(first, filled))
+        tag, mark = flow_tag(core.me), round_of(Mark.FLOW)
+        datagrams = [
+            encode_data(
+                DataHeader(part.klass, tag, 0, first + ahead, mark, core.clock, core.now, part.index, part.last, False), part.body
+            )
+            for ahead, part in enumerate(filled.datagrams)
+        ]
+        core.note("flowed", datagrams=count)
+        core.emit(Send(Audience.RING, Port.DATA, datagrams))
+
+    # --- those of others --------------------------------------------------------------------------------------------
+
+    def is_flow(self, burst: Burst) -> bool:
+        """Keep a flow of somebody who may be in the next view, but no more of it than a window."""
+        if mark_of(burst.header) is not Mark.FLOW:
+            return False
+        sender = self._sender(burst.ring)
+        if sender is not None and sender != self._core.me:
+            kept = self._kept.setdefault(sender, {})
+            for seq, body in enumerate(burst.bodies(), burst.first_seq):
+                kept[seq] = Kept(bytes(body), burst.datagram(seq)[LAST_OFFSET] != 0)
+            for seq in sorted(kept)[: -self._core.config.window.window]:
+                del kept[seq]
+        return True
+
+    def _sender(self, tag: RingTag) -> NodeId | None:
+        known = self._agreeing.change.j
+        if known is not self._known:
+            self._known = known
+            self._senders = {flow_tag(node): node for node in sorted(known)}
+        return self._senders.get(tag)
+
+    def rest_of(self, claim: Burst) -> Burst | None:
+        """What a claim of my view is completed with; nothing if something of the flow is missing here."""
+        view, header = self._core.view, claim.header
+        is_claim = claim.ring == view.tag and header.sender < len(view) and mark_of(header) is Mark.CLAIM and header.index == 0
+        parts = self._take(view.node(header.sender), number_of(header)) if is_claim else []
+        if not parts:
+            return None
+        self.completed += len(parts)
+        headers = [header._replace(seq=header.seq + ahead, index=ahead, last=part.is_last) for ahead, part in enumerate(parts, 1)]
+        return Burst(headers[0], [encode_data(head, part.body) for head, part in zip(headers, parts, strict=True)])
+
+    def _take(self, sender: NodeId, number: int) -> list[Kept]:
+        """The flow of this number, if all of it is here, and none of it any more."""
+        kept, parts = self._kept.get(sender, {}), list[Kept]()
+        while len(parts) < BURST_DATAGRAMS_MAX - 1 and (part := kept.pop(number + len(parts), None)) is not None:
+            parts.append(part)
+            if part.is_last:
+                return parts
+        return []
+
+    def installed(self) -> None:
+        """Limbo ends: what others let flow who are not in the view is nobody's."""
+        gone = [node for node in self._kept if self._core.view.rank_of(node) is None]
+        lost = sum(len(self._kept.pop(node)) for node in gone)
+        if lost:
+            self.dropped += lost
+            self._core.note("limbo", datagrams=lost)
+
+    def figures(self) -> dict[str, int]:
+        return {"flowed": self.flowed, "flows_completed": self.completed, "flows_dropped": self.dropped}

@@ -1,0 +1,68 @@
+"""The mode `transis` on real sockets: somebody sends all the time while a third node comes and goes; messages flow through."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import transis
+from tests.node.party import PATIENCE_S, Cluster, together
+from transis.sim.checkers import check
+from transis.trace.reader import read_history
+
+BATCH = 20
+END = b"end"
+
+
+async def both_there(group: transis.Group[bytes]) -> None:
+    async for event in group:
+        if isinstance(event, transis.View) and len(event.members) == 2:
+            return
+
+
+async def come_and_go(cluster: Cluster, ann: transis.Node, bob: transis.Node) -> None:
+    """A third node comes and goes, again until something flowed: a change on loopback may be over before anybody sends."""
+    while not (await ann.statistics())["flowed"]:
+        async with cluster.node("cid", mode="transis") as cid:
+            await together(ann, bob, cid)
+        await together(ann, bob)
+
+
+async def send_through(group: transis.Group[bytes], guest: asyncio.Task[None]) -> list[bytes]:
+    """A batch is always on its way, until nobody comes or goes any more."""
+    sent: list[bytes] = []
+    while not guest.done():
+        batch = [str(len(sent) + number).encode() for number in range(BATCH)]
+        await (await group.send_many(batch))
+        sent += batch
+    await guest
+    await (await group.send(END))
+    return sent
+
+
+async def received(group: transis.Group[bytes]) -> list[bytes]:
+    found: list[bytes] = []
+    async for event in group:
+        if isinstance(event, transis.Message):
+            if event.data == END:
+                break
+            found.append(event.data)
+    return found
+
+
+def test_messages_flow_while_a_third_node_comes_and_goes(tmp_path: Path) -> None:
+    async def story() -> None:
+        cluster = Cluster(tmp_path, "lansis")
+        traced = {"mode": "transis", "trace": tmp_path / "traces"}
+        async with cluster.node("ann", **traced) as ann, cluster.node("bob", **traced) as bob, asyncio.timeout(PATIENCE_S):
+            await together(ann, bob)
+            async with ann.connect() as here, bob.connect() as there, here.join("flow") as out, there.join("flow") as back:
+                await asyncio.gather(both_there(out), both_there(back))
+                guest = asyncio.create_task(come_and_go(cluster, ann, bob))
+                sent, *heard = await asyncio.gather(send_through(out, guest), received(out), received(back))
+                assert heard == [sent, sent]
+
+    asyncio.run(story())
+    history = read_history(tmp_path / "traces")
+    assert history.promises == "transis"
+    assert check(history).violations == ()
