@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.groups.state import Identify
-from transis.model.contract import Configure, Delivered, Phase
+from transis.model.contract import Delivered, Phase
 from transis.model.groups import (
     Address,
     GroupDelivered,
@@ -72,7 +72,6 @@ class Daemon:
         self.open = False
         if view.id.is_regular:
             self.outbox = [message for message in self.outbox if message.bound_to is None]
-        self.recorder.observe(0, Configure(view))
         self.layer.configure(view)
         self._finish()
         self.collect()

@@ -237,6 +237,27 @@ def test_an_exchange_that_ends_in_the_transitional_view_shows_what_the_others_sa
     assert judge(order.history()) == []
 
 
+def test_who_is_lost_before_an_exchange_ends_is_missed_behind_its_view() -> None:
+    """Seen on Lansis (seed 87): a and b were told first that c is lost, and then a view in which they came from one with c."""
+    order, (a, b, c, d) = together("abcd", joined="abc")
+    split(order, "abc", "d")
+    nodes = order.daemons
+    nodes["d"].layer.join(1, "red")
+    order.settle()
+    order.merge("abcd")
+    before = views(nodes["a"], 1)[-1]
+    assert before.members == (a, b, c)
+    for daemon in nodes.values():
+        daemon.order_control()
+    order.reconfigure([Survivors([nodes["a"], nodes["b"]], 1, EVERYTHING)])
+    *_, regular, transitional, last = views(nodes["a"], 1)
+    assert (regular.kind, regular.members) == (ViewKind.REGULAR, (a, b, c, d))
+    assert before.id in [origin.view for origin in regular.merged_from]
+    assert (transitional.kind, transitional.members, transitional.left) == (ViewKind.TRANSITIONAL, (a, b), (c, d))
+    assert last.members == (a, b)
+    assert judge(order.history()) == []
+
+
 def test_trap_24_messages_queued_before_the_view_do_not_overtake_the_exchange() -> None:
     order, _ = together(joined="ab")
     split(order, "ab", "c")

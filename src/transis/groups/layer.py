@@ -33,7 +33,7 @@ from transis.groups.exchange import Dismissed, Exchange, announce, choose_in_for
 from transis.groups.routing import Router
 from transis.groups.state import Group, Identify, Table
 from transis.groups.views import fingerprint, next_regular, next_transitional
-from transis.model.contract import Delivered
+from transis.model.contract import Configure, Delivered
 from transis.model.errors import UsageError
 from transis.model.groups import (
     AT_CONFIGURATION,
@@ -89,7 +89,7 @@ class Settled(NamedTuple):
     view: ViewId
 
 
-LayerOutput = GroupOutput | ControlMessage | Settled
+LayerOutput = GroupOutput | Configure | ControlMessage | Settled
 
 
 class _Waiting(NamedTuple):
@@ -189,6 +189,7 @@ class GroupLayer:
     # --- what the order brings --------------------------------------------------------------------------------------
 
     def configure(self, view: View) -> None:
+        """The configuration itself is among the outputs, between what groups are told before it and after it."""
         self._router.forget()
         if view.id.is_regular:
             self._begin(self._configure_regular(view))
@@ -196,7 +197,9 @@ class GroupLayer:
             assert self._view is not None
             assert view.regular == self._view.id
             self._transitional = view
-            self._begin(self._lose(AT_CONFIGURATION))
+            self._out.append(Configure(view))
+            if self._exchange is None:
+                self._begin(self._lose(AT_CONFIGURATION))
 
     @property
     def is_busy(self) -> bool:
@@ -217,8 +220,11 @@ class GroupLayer:
         """Nothing to exchange if all come from one configuration in which everything was settled: their tables are equal."""
         unfinished = self._exchange is not None
         if unfinished:
+            if self._transitional is not None:
+                yield from self._lose(AT_CONFIGURATION)
             self._give_up_exchange()
         self._view, self._transitional = view, None
+        self._out.append(Configure(view))
         if unfinished or len({member.previous for member in view.members}) > 1:
             self._exchange = Exchange(view, self._identify)
             self._out.extend(ControlMessage(part, view.id) for part in announce(self.table, self.me, view.id))
@@ -392,7 +398,12 @@ class GroupLayer:
     # --- views ------------------------------------------------------------------------------------------------------
 
     def _lose(self, place: Place) -> Steps:
-        """A transitional configuration: groups that lose members are told who comes along, the others see nothing."""
+        """A transitional configuration: groups that lose members are told who comes along, the others see nothing.
+
+        While an exchange is open this waits for its end. It may complete in the transitional configuration, and then the views of
+        the regular one come first: they are the same for all who came from it, wherever they went, so nobody may have left the
+        views that it announced. Nothing of the groups is delivered meanwhile.
+        """
         view = self._transitional
         assert view is not None
         nodes = frozenset(view.nodes)
@@ -411,7 +422,7 @@ class GroupLayer:
         self.table.forget_finished(groups)
 
     def _place_of_loss(self, group: Group, place: Place) -> Place:
-        """Before an exchange is complete, daemons of one transitional configuration may have different views of a group in force:
+        """If no exchange was completed, daemons of one transitional configuration may have different views of a group in force:
         what they turn into must not have one id, or their members would pass for members that never parted."""
         if self._exchange is None or group.in_force is None:
             return place

@@ -188,7 +188,6 @@ class GroupedNode:
             return
         match output:
             case Configure():
-                self._out.append(output)
                 self._groups.configure(output.view)
                 self._take_from_groups()
             case Originated(ids) | Refused(ids):
