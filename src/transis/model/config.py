@@ -279,10 +279,10 @@ PROFILES: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}
 LAN_PULSE: Final = Pulse()
 LOCAL_PULSE: Final = replace(
     LAN_PULSE,
-    alive_us=40 * MS,
+    alive_us=30 * MS,
     nack_us=4 * MS,
-    silence_us=250 * MS,
-    probe_us=40 * MS,
+    silence_us=120 * MS,
+    probe_us=30 * MS,
     ack_lag_us=750 * MS,
     repeat_us=20 * MS,
     agree_us=800 * MS,
