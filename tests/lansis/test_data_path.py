@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.fixed import HOP_US, Fixed, Packet
 from transis.lansis.traps import Trap
-from transis.model.config import Window
+from transis.model.config import Pulse, Window
 from transis.model.contract import Audience, Deliver, Phase, Port
 from transis.model.service import Service
 from transis.wire.acks import Nack
@@ -303,6 +303,48 @@ def test_a_busy_member_owes_no_alive() -> None:
         net.submit("b", Service.AGREED, f"b{number}")
         net.run(200)
     assert net["b"].heartbeat.alives_sent - before <= 1
+
+
+def test_an_agreed_message_takes_one_way_there_and_one_back() -> None:
+    """Nobody waits for a timer before it says the word that the others wait for, and each says it once."""
+    net = Fixed("abcd")
+    net.run(50_000)
+    before = len(net.sent)
+    net.submit("a", Service.AGREED, "m")
+    net.run(2 * HOP_US)
+    assert [seat.texts(Service.AGREED) for seat in net.seats.values()] == [["m"]] * 4
+    assert [name for name, _ in net.sent[before:]] == ["a", "b", "c", "d"]
+
+
+def test_a_word_that_is_due_again_at_once_waits_for_its_pace() -> None:
+    """Two bursts that come one after the other are answered at once and once more, not one by one without end."""
+    net = Fixed("ab")
+    net.run(50_000)
+    before = net["b"].heartbeat.alives_sent
+    for number in range(20):
+        net.submit("a", Service.AGREED, f"a{number}")
+        net.run(Pulse().prompt_us // 4)
+    net.run(1_000)
+    assert net["a"].texts(Service.AGREED) == [f"a{number}" for number in range(20)]
+    assert net["b"].heartbeat.alives_sent - before <= 7
+
+
+def test_a_fast_stream_leaves_in_full_bursts_and_a_slow_one_at_once() -> None:
+    """Every burst costs every member an answer."""
+    net = Fixed("ab")
+    net.run(50_000)
+    before = net["a"].sending.bursts_sent
+    for number in range(60):
+        net.submit("a", Service.AGREED, f"{number}".ljust(1_300, "."))
+        net.run(20)
+    net.run(20_000)
+    assert len(net["b"].texts(Service.AGREED)) == 60
+    assert net["a"].sending.bursts_sent - before <= 15
+    before = net["a"].sending.bursts_sent
+    for number in range(60):
+        net.submit("a", Service.AGREED, f"{number}")
+        net.run(50)
+    assert net["a"].sending.bursts_sent - before == 60
 
 
 def test_an_idle_view_is_quiet() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.lansis.window import PRESSURE_MAX, Load, Pressure, delay_us, is_crumb, permit, quota
-from transis.model.config import Window
+from transis.lansis.window import PRESSURE_MAX, Load, Pressure, delay_us, gather_us, is_crumb, permit, quota
+from transis.model.config import Pulse, Window
 from transis.model.limits import BURST_DATAGRAMS_MAX
 
 WINDOW = Window()
@@ -67,8 +67,8 @@ def test_fuller_is_slower(one: int, other: int, longest_us: int) -> None:
 
 
 def test_a_calm_window_does_not_wait_and_a_full_one_waits_longest() -> None:
-    assert delay_us(WINDOW, Load(4, 75, 0, 4), 300) == 0
-    assert delay_us(WINDOW, Load(4, 187, 0, 4), 300) == 300 * 112 * 112 // 225**2
+    assert delay_us(WINDOW, Load(4, 225, 0, 4), 300) == 0
+    assert delay_us(WINDOW, Load(4, 262, 0, 4), 300) == 300 * 37 * 37 // 75**2
     assert delay_us(WINDOW, Load(4, 300, 0, 4), 300) == 300
     assert delay_us(WINDOW, Load(4, 3000, 0, 4), 300) == 300
 
@@ -116,3 +116,15 @@ def test_pressure_has_an_end() -> None:
     for counter in range(1, 20):
         pressure.lost(counter, counter)
     assert pressure.extra_us == PRESSURE_MAX * 300
+
+
+def test_who_fills_a_burst_soon_gathers_and_who_speaks_now_and_then_never_waits() -> None:
+    """A burst of 80,000 bytes and 4 ms to gather it: 20,000 bytes in that time are worth waiting for."""
+    pulse, one, many = Pulse(nack_us=4_000), Load(4, 1, 1, 1), Load(4, 8, 8, 1)
+    assert gather_us(pulse, one, 16_000, 80_000, 1_000) == 4_000
+    assert gather_us(pulse, one, 5_000, 80_000, 1_000) == 4_000
+    assert gather_us(pulse, one, 4_999, 80_000, 1_000) == 0
+    assert gather_us(pulse, one, 2_000, 80_000, 0) == 0, "two messages at the same moment are no stream"
+    assert gather_us(pulse, many, 2_000, 80_000, 0) == 500, "eight are"
+    assert gather_us(pulse, many, 80_000, 80_000, 0) == 0, "it is full"
+    assert gather_us(pulse, Load(4, 9, 0, 2), 16_000, 80_000, 1_000) == 0, "nothing of mine would come to wake me"

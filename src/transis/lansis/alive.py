@@ -3,6 +3,9 @@
 An ALIVE is outside the DAG: unnumbered, never acknowledged, and idempotent, so losing one costs nothing but time. It makes
 nobody owe one: there is no echo. Its `sent` shows a lost last burst, its `recv` makes others' bursts stable, its clock is a
 promise (rules/allack.py), and it carries requests while there is no burst that could.
+
+Who owes one and has nothing to send pays as soon as it has read all that waited, for others wait for its word and for nothing
+else; so one ALIVE answers all that came together. Who sends all the time lets its next burst say it.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from transis.wire.alive import Alive, encode_alive
 
 CROWD: Final = 10
 """From twice so many members on everybody says less often that it lives: their packets grow with the square."""
+PATIENCE: Final = 4
+"""A busy member waits so many times as long before it says in an ALIVE what its next burst would say."""
 CROWDED: Final = 4
 """When this part of the window waits for acknowledgements, they hurry, whatever was sent."""
 
@@ -27,7 +32,9 @@ class Heartbeat:
         self._core = core
         self._repair = repair
         self._due_at = 0
-        self._said_at = -core.config.pulse.prompt_us
+        self._said_at = self._sent_at = -core.config.pulse.prompt_us
+        self._gap_us = NEVER
+        """Between my last two bursts: the next one may be as near."""
         self.alives_sent = 0
         self.vote_by = NEVER
         """When a burst of mine has to follow what is ordered here: under ToTo only nodes of the DAG are votes."""
@@ -53,21 +60,37 @@ class Heartbeat:
         core, view = self._core, self._core.view
         if core.frozen is not None:
             return
-        by = core.now + core.config.pulse.prompt_us * self._crowd
         if node.is_ordered and core.config.order == "toto":
-            self.vote_by = min(self.vote_by, by)
+            self.vote_by = min(self.vote_by, core.now + self._pace_us)
         elif node.is_ordered or view.graph.held_datagrams * CROWDED > core.config.window.window:
-            self._hurry(by)
+            self._hurry(self._prompt_at())
+
+    @property
+    def _pace_us(self) -> int:
+        return self._core.config.pulse.prompt_us * self._crowd
+
+    def _prompt_at(self) -> int:
+        """At once after a quiet moment; then not more often than everybody can read."""
+        core, pace_us = self._core, self._pace_us
+        is_busy = core.outbox.has_work() or self._gap_us <= PATIENCE * pace_us
+        return max(core.now, self._said_at + (PATIENCE * pace_us if is_busy else pace_us))
 
     def _hurry(self, at: int) -> None:
         if at < self._due_at or not self._core.timers.armed(Event.ALIVE_DUE):
             self._arm(at)
 
+    def is_spoken_for(self, until: int) -> None:
+        """A burst of mine leaves by then and will say it all."""
+        if self._due_at < until:
+            self._arm(until)
+
     def paid(self) -> None:
         """I sent a burst: it acknowledges everything, its timestamp is a promise, and it is a vote."""
         self.vote_by = NEVER
+        now = self._core.now
+        self._gap_us, self._sent_at, self._said_at = now - self._sent_at, now, now
         if not self._core.view.is_singleton:
-            self._arm(self._core.now + self.alive_us)
+            self._arm(now + self.alive_us)
 
     def alive_due(self) -> None:
         self._say()

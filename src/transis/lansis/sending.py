@@ -37,6 +37,7 @@ class Sending:
         self.renew: Callable[[], None] | None = None
         """What to do when a view runs out of timestamps: who changes views says so."""
         self._next_at = 0
+        self._sent_at = 0
         self._is_full = False
         self.bursts_sent = 0
         self.acks_sent = 0
@@ -60,6 +61,8 @@ class Sending:
             permit = window.permit(core.config.window, load)
             if permit == 0 or window.is_crumb(core.config.window, load, permit):
                 self._wait_for_room(permit)
+                break
+            if self._gathers(permit, load):
                 break
             if not self._send_burst(permit, load):
                 break
@@ -92,6 +95,17 @@ class Sending:
             self._is_full = True
             self._core.trap(Trap.WINDOW_FULL)
 
+    def _gathers(self, permit: int, load: window.Load) -> bool:
+        """More comes together so fast that one burst will soon say it all, acknowledgements too."""
+        core = self._core
+        burst_bytes, passed_us = permit * body_max(core.config.datagram), core.now - self._sent_at
+        until = self._sent_at + window.gather_us(core.config.pulse, load, core.outbox.queued(), burst_bytes, passed_us)
+        if core.now >= until:
+            return False
+        core.timers.arm(Event.SEND_DUE, until)
+        self._heartbeat.is_spoken_for(until)
+        return True
+
     def _load(self) -> window.Load:
         view = self._core.view
         named, stable = view.graph.named, view.stability.stable
@@ -108,9 +122,9 @@ class Sending:
         self._multicast(filled, len(acks))
         self._is_full = False
         after = load._replace(unstable=load.unstable + len(filled.datagrams))
-        calm_us = window.delay_us(core.config.window, after, core.config.pulse.prompt_us)
+        calm_us = window.delay_us(core.config.window, after, window.unit_us(core.config.pulse))
         self.delay_us = max(calm_us, view.pressure.extra_us)
-        self._next_at = core.now + self.delay_us
+        self._sent_at, self._next_at = core.now, core.now + self.delay_us
         return True
 
     def _vote_in_time(self) -> None:

@@ -12,7 +12,7 @@ from transis.lansis.rules.causal import Waiting
 from transis.lansis.rules.order import Order
 from transis.lansis.rules.toto import ToTo
 from transis.lansis.stability import Stability
-from transis.lansis.window import Pressure
+from transis.lansis.window import Pressure, unit_us
 from transis.model.config import Config
 from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 
@@ -49,7 +49,7 @@ class BroadcastView:
         self.waiting = Waiting(len(members))
         self.requests = Requests(config.pulse.nack_us)
         self.answers = Answers(config.pulse.nack_us, config.window.window)
-        self.pressure = Pressure(config.pulse.prompt_us)
+        self.pressure = Pressure(unit_us(config.pulse))
         self.heard_at = [now] * len(members)
         """When each member last gave a sign of life of its own: a retransmission of old data is none."""
         self.gone: set[int] = set()

@@ -6,19 +6,25 @@ is, the slower everybody sends, and when the window is full, nobody sends but fr
 Deviations. A quota for each member, because two saturated ones would keep a third at zero for ever (W4), and an equal share for
 each that sends, because all see the same free room and would all take it at once. Nothing is sent while only crumbs are
 free: bursts cost by the piece. Bytes are not counted apart: no datagram is larger than the configured one, so datagrams bound
-them. Times are in units of `prompt_us`, in which acknowledgements come.
+them. Times are in units of a part of `nack_us`: on a healthy network acknowledgements come well before anybody misses anything.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from transis.model.config import Window
+from transis.model.config import Pulse, Window
 from transis.model.limits import BURST_DATAGRAMS_MAX
 
 CALM: Final = 4
-"""Up to a quarter of the window nobody waits between bursts, and no burst is larger: others may start at the same moment."""
+"""No burst is larger than a quarter of the window: others may start at the same moment. While more than a quarter is free, nobody
+waits between bursts: its share holds a sender back, and who sleeps with a part of its share unsent only sends it later."""
 PRESSURE_MAX: Final = 64
+THIN: Final = 4
+"""A burst of less than a quarter of what it might have is thin."""
+STREAM: Final = 8
+"""Who has so many datagrams on their way is no occasional speaker."""
+UNITS_IN_NACK: Final = 8
 CRUMBS: Final = 2
 """A burst has at least this part of the quota, or all that waits."""
 
@@ -32,6 +38,11 @@ class Load(NamedTuple):
     own_unstable: int
     active: int
     """Members that have something unstable, the asking one included."""
+
+
+def unit_us(pulse: Pulse) -> int:
+    """The longest wait after a burst while nothing is lost, and the first after a loss."""
+    return max(1, pulse.nack_us // UNITS_IN_NACK)
 
 
 def quota(window: Window, members: int) -> int:
@@ -55,9 +66,20 @@ def is_crumb(window: Window, load: Load, allowed: int) -> bool:
     return load.own_unstable > 0 and allowed < least
 
 
+def gather_us(pulse: Pulse, load: Load, queued_bytes: int, burst_bytes: int, passed_us: int) -> int:
+    """For how long after a burst to gather the next one. Thin bursts cost everybody as much as full ones; so who has much on its
+    way waits a little, and who sees a good part of a burst come together in time waits for it. Occasional speakers never do.
+    """
+    if queued_bytes >= burst_bytes or not load.own_unstable:
+        return 0
+    if THIN * queued_bytes * pulse.nack_us >= burst_bytes * max(passed_us, unit_us(pulse)):
+        return pulse.nack_us
+    return unit_us(pulse) if load.own_unstable >= STREAM else 0
+
+
 def delay_us(window: Window, load: Load, longest_us: int) -> int:
     """How long to wait after a burst: nothing while the window is calm, then growing with the square to the longest."""
-    calm = window.window // CALM
+    calm = window.window - window.window // CALM
     over = min(load.unstable, window.window) - calm
     if over <= 0:
         return 0

@@ -70,8 +70,8 @@ class Pulse:
 
     alive_us: int = 20 * MS
     """An idle member says so often that it lives and what it has; ten times as many members say it a tenth as often."""
-    prompt_us: int = 300
-    """It says so after so long at most when others wait for its word on something ordered."""
+    prompt_us: int = 100
+    """It says so at once when others wait for its word on something ordered, but not twice within so long."""
     nack_us: int = 2 * MS
     """What is missing is asked for after so long, since it may only be late; also the turn of each who could answer."""
     silence_us: int = 100 * MS
@@ -279,11 +279,10 @@ PROFILES: Final = {"local": LOCAL, "lan": LAN, "wan": WAN}
 LAN_PULSE: Final = Pulse()
 LOCAL_PULSE: Final = replace(
     LAN_PULSE,
-    alive_us=40 * MS,
-    prompt_us=500,
+    alive_us=30 * MS,
     nack_us=4 * MS,
-    silence_us=250 * MS,
-    probe_us=40 * MS,
+    silence_us=120 * MS,
+    probe_us=30 * MS,
     ack_lag_us=750 * MS,
     repeat_us=20 * MS,
     agree_us=800 * MS,

@@ -54,6 +54,11 @@ ROUNDS_MAX: Final = 8
 """Rounds of reading in one turn. One round reads more than a socket's buffer holds, so these read whatever waited."""
 WAKES_MAX: Final = 16
 """Timers that one turn may fire one after the other; the next turn goes on."""
+TICK_US: Final = 1_000
+"""Event loops sleep in steps of so long."""
+SOON_US: Final = 150
+"""What is due so soon is waited for awake. For anything later the loop sleeps, and not too short: uvloop takes half a tick for
+nothing, and the node would spin until then instead of leaving the processor to the others."""
 LEAVE_MARGIN_S: Final = 1.0
 """Beyond the protocol's own patience, how long a clean stop may take before the node is simply gone."""
 
@@ -255,7 +260,9 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_for = deadline
-        self._timer = self._loop.call_later(max(0, deadline - self._clock.now()) / 1e6, self._timer_fired)
+        wait_us = deadline - self._clock.now()
+        ticks = 0 if wait_us <= SOON_US else -(-wait_us // TICK_US)
+        self._timer = self._loop.call_later(ticks * TICK_US / 1e6, self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer, self._timer_for = None, NEVER
