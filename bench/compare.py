@@ -5,7 +5,8 @@
 
 1. Throughput: all nodes send, agreed, as fast as they may. COMMAND runs a peer under the same load and prints one line of JSON
    with `msgs_per_s`, what one of its nodes delivered a second; {nodes}, {size} and {seconds} in it are filled in. In each round
-   every peer runs once and Lansis once. The figure is the ratio to the peer that was best in the round, median of the rounds.
+   every peer runs once and Lansis once; a peer that fails is left out of it. The figure is the ratio to the peer that was best
+   in the round, median of the rounds.
 2. Latency: all nodes send, `--rate` messages a second together, agreed. Both engines run once in each round; the figure is the
    ratio of their medians, and again the median of the rounds.
 
@@ -38,11 +39,12 @@ def peer_of(text: str) -> tuple[str, str]:
     return name, command
 
 
-def peer_msgs_per_s(command: str, nodes: int, size: int, seconds: float) -> float:
+def peer_msgs_per_s(command: str, nodes: int, size: int, seconds: float) -> float | None:
+    """None if it failed: then it is not present in this round, and its own words are on standard error."""
     for name, value in (("nodes", nodes), ("size", size), ("seconds", seconds)):
         command = command.replace(f"{{{name}}}", str(value))
-    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, check=True, timeout=seconds + PATIENCE_S)
-    return float(json.loads(done.stdout.splitlines()[-1])["msgs_per_s"])
+    done = subprocess.run(shlex.split(command), stdout=subprocess.PIPE, text=True, check=False, timeout=seconds + PATIENCE_S)
+    return float(json.loads(done.stdout.splitlines()[-1])["msgs_per_s"]) if done.returncode == 0 else None
 
 
 def against_the_best(ours: float, peers: Mapping[str, float]) -> dict[str, Any]:
@@ -70,9 +72,12 @@ def _ours(arguments: argparse.Namespace, engine: str, size: int, rate: float) ->
 def throughput(arguments: argparse.Namespace, size: int) -> dict[str, Any]:
     rounds = []
     for _ in range(arguments.rounds):
-        peers = {name: peer_msgs_per_s(command, arguments.nodes, size, arguments.seconds) for name, command in arguments.peer}
-        rounds.append(against_the_best(_ours(arguments, "lansis", size, 0.0)["msgs_per_s"], peers))
-    return {"size": size, "times_the_best_peer": middle(rounds), "rounds": rounds}
+        found = {name: peer_msgs_per_s(command, arguments.nodes, size, arguments.seconds) for name, command in arguments.peer}
+        peers = {name: rate for name, rate in found.items() if rate is not None}
+        if peers:
+            rounds.append(against_the_best(_ours(arguments, "lansis", size, 0.0)["msgs_per_s"], peers))
+            print(f"{size} bytes: {rounds[-1]}", file=sys.stderr)
+    return {"size": size, "times_the_best_peer": middle(rounds) if rounds else None, "rounds": rounds}
 
 
 def latency(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -82,6 +87,7 @@ def latency(arguments: argparse.Namespace) -> dict[str, Any]:
             engine: _ours(arguments, engine, LATENCY_SIZE, arguments.rate / arguments.nodes)["latency_ms"] for engine in ENGINES
         }
         rounds.append({**found, "ratio": round(found["lansis"]["p50"] / found["totem"]["p50"], 2)})
+        print(f"latency: {rounds[-1]}", file=sys.stderr)
     return {"rate": arguments.rate, "p50_times_the_ring": middle(rounds), "rounds": rounds}
 
 

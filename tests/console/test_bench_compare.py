@@ -19,6 +19,7 @@ def test_the_ratio_is_to_the_peer_that_was_best_in_the_round() -> None:
 def test_a_peer_is_a_command_that_is_told_the_load_and_prints_its_rate_last() -> None:
     program = "import json, sys; print('starting'); print(json.dumps({'msgs_per_s': int(sys.argv[1]) * int(sys.argv[2])}))"
     assert peer_msgs_per_s(f'{sys.executable} -c "{program}" {{nodes}} {{size}}', 4, 64, 1.0) == 256
+    assert peer_msgs_per_s(f'{sys.executable} -c "import sys; sys.exit(1)"', 4, 64, 1.0) is None, "it is not present"
 
 
 def test_a_peer_has_a_name_and_a_command() -> None:
