@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
-JOBS ?= 2
+JOBS ?= 4
 FUZZ_RUNS ?= 100000
 DELIVERIES ?= 1000000
 
@@ -36,7 +36,7 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-unit: setup ## pytest on JOBS cores (2 unless told)
+unit: setup ## pytest in JOBS processes (4 unless told: tests of real daemons mostly wait)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
 
 bench: setup ## how fast the simulator is on this machine
