@@ -13,7 +13,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test lint types unit bench bench-audit fuzz format lock clean
+.PHONY: help setup demo test test-long lint types unit bench bench-audit fuzz format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ types: setup ## mypy --strict over src
 
 unit: setup ## pytest in JOBS processes (4 unless told: tests of real daemons mostly wait)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
+
+test-long: setup ## the longer brothers of some tests
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator
