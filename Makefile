@@ -37,10 +37,10 @@ types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
 unit: setup ## pytest in JOBS processes (4 unless told: tests of real daemons mostly wait)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
 test-long: setup ## the longer brothers of some tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m long
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator
