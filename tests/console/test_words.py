@@ -11,8 +11,8 @@ from transis.model.service import Service
 from transis.sim.abstract import good_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.verdict import Violation
-from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
+from transis.sim.tried import TOTEM
 from transis.trace.events import Delivery, End, Fault, Gap, History, NodeTrace, NoteEvent, Refuse, Submit
 
 NODE = NodeId("a", 1, 7)

@@ -18,8 +18,8 @@ from transis.pipeline.report.charts import ring_charts
 from transis.pipeline.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
 from transis.pipeline.report.measured import RING_MEASURES, measured
 from transis.pipeline.report.summary import headline, starts_us, sums_of
-from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
+from transis.sim.tried import TOTEM
 
 NAMES = {7: "a run"}
 RING_NOTES = (("backlog", 3), ("tokens lost", 0))

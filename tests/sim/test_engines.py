@@ -14,12 +14,13 @@ from transis.model.service import DatagramClass
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
 from transis.sim.faults import MOMENTS, Ambush, Fault, Heal, parse
 from transis.sim.liveness import budget_us, end_faults
-from transis.sim.plan import TOTEM, Plan, Tried, parse_plan, plan_text
+from transis.sim.plan import Plan, parse_plan, plan_text
 from transis.sim.promises import splits
 from transis.sim.run import build_world, node_of, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.sniff import kinds_of
 from transis.sim.swarm import draw, draw_groups
+from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import NoteEvent
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive, encode_alive
@@ -160,7 +161,7 @@ def test_members_that_went_different_ways_are_counted_by_the_view_they_left() ->
 # -- the mode transis ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 4, 5, 8])
+@pytest.mark.parametrize("seed", [0, 4, 5, 10])
 def test_messages_flow_through_changes_and_every_promise_holds(seed: int) -> None:
     """Seeds in which messages flow and some end in limbo: the swarm has such runs, and they are judged by all other promises."""
     outcome = simulate(seed, tried=Tried("lansis", mode="transis"))

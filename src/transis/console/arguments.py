@@ -12,7 +12,7 @@ import typer
 from transis.model.config import ENGINES, MODES, ORDERS
 from transis.model.limits import MEMBERS_MAX
 from transis.sim.broken import DEFECTS, defects_of
-from transis.sim.plan import JUDGES, TOTEM, Tried
+from transis.sim.tried import JUDGES, TOTEM, Tried
 
 SEED_MAX: Final = (1 << 63) - 1
 SUFFIXES: Final = (".html", ".svg")

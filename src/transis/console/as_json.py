@@ -10,9 +10,9 @@ from transis.console.expected import expected_of
 from transis.console.runs import Failure, Tally, Wish
 from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
 from transis.model.view import View
-from transis.sim.plan import TOTEM
 from transis.sim.run import Outcome
 from transis.sim.sweep import Property
+from transis.sim.tried import TOTEM
 from transis.trace.events import Conf, End
 
 

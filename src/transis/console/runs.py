@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transis import __version__
-from transis.sim.plan import Tried
 from transis.sim.run import Outcome, simulate
 from transis.sim.sweep import Result, Summary, result_of, sweep
+from transis.sim.tried import Tried
 from transis.trace.events import History
 from transis.trace.segment import Header, SegmentWriter
 

@@ -17,13 +17,14 @@ from transis.console.tables import coverage_tables, fault_line, say, stdout, ver
 from transis.console.words import witness_lines
 from transis.model.errors import TransisError
 from transis.sim.broken import GROUP_DEFECTS
-from transis.sim.plan import TOTEM, plan_text
+from transis.sim.plan import plan_text
 from transis.sim.promises import beyond_promise
 from transis.sim.run import Outcome
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
+from transis.sim.tried import TOTEM
 
 EXAMPLES = """Examples:
 

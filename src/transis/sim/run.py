@@ -21,9 +21,10 @@ from transis.sim.group_coverage import counted
 from transis.sim.group_workload import GroupWorkload, everybody
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
-from transis.sim.plan import TOTEM, Plan, Tried, plan_text
+from transis.sim.plan import Plan, plan_text
 from transis.sim.promises import beyond_promise, history_of, splits
 from transis.sim.swarm import draw, draw_groups
+from transis.sim.tried import TOTEM, Tried
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
 from transis.stack.grouped import GroupedNode

@@ -22,8 +22,9 @@ from transis.sim.host import Machine
 from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import Climate
 from transis.sim.paces import agreement_us
-from transis.sim.plan import TOTEM, ClientPlan, Plan, Traffic, Tried
+from transis.sim.plan import ClientPlan, Plan, Traffic
 from transis.sim.streams import Stream, Streams
+from transis.sim.tried import TOTEM, Tried
 from transis.sim.world import Conditions
 
 SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from transis.model.guarantees import WEIGHT
 from transis.sim.coverage import Coverage
-from transis.sim.plan import TOTEM, Tried
 from transis.sim.run import Outcome, describe, simulate
+from transis.sim.tried import TOTEM, Tried
 
 EXPLANATIONS_MAX: Final = 20
 """Failing seeds that a summary explains in full."""
