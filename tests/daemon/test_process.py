@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import socket
+import time
 import urllib.request
 from collections.abc import Iterator
 
@@ -171,7 +172,7 @@ def test_the_level_of_the_log_is_changed_while_it_runs(site: Site) -> None:
 
 
 def test_a_second_signal_ends_at_once(site: Site) -> None:
-    """The other one is stopped, so that a graceful leave has to wait for it, for a minute."""
+    """The other one is stopped while it has the token, so that a graceful leave has to wait for it, for a minute."""
     ann, bob = (
         site.start(
             "ann", timing="leave_ms = 60000\ntoken_loss_ms = 600000\nconsensus_ms = 600000\nfail_to_receive_ms = 600000\n"
@@ -180,6 +181,10 @@ def test_a_second_signal_ends_at_once(site: Site) -> None:
     )
     ann.sees("ann", "bob")
     bob.signal(signal.SIGSTOP)
+    patience = time.monotonic() + PATIENCE_S
+    while not ann.ask("statistics")["statistics"]["tokens_sent_again"]:
+        assert time.monotonic() < patience, "bob was stopped, and the token came back"
+        time.sleep(0.01)
     ann.signal(signal.SIGTERM)
     ann.log.until("leaving gracefully")
     ann.signal(signal.SIGTERM)
