@@ -15,7 +15,7 @@ import asyncio
 import signal
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
@@ -23,11 +23,12 @@ import msgspec
 
 from transis.console.bench_processes import PATIENCE_S, next_order, open_orders, tell
 from transis.console.bench_speaker import Samples
-from transis.model.contract import Audience, Configure, Delivered, Port
+from transis.model.contract import Configure, Delivered, Port
 from transis.model.service import Service
 from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
 from transis.net.opening import open_node
+from transis.net.passing import PassingTransport
 from transis.net.process import calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group, Statistics, Transport
 from transis.node.settings import NodeSettings
@@ -64,46 +65,26 @@ class Round(msgspec.Struct, kw_only=True):
     seconds: float
 
 
-class LossyTransport:
-    """Passes everything on to the transport inside, but for what it loses."""
+class LossyTransport(PassingTransport):
+    """Hears all but what it loses."""
 
     def __init__(self, inner: Transport, permille: int, seed: int) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._permille = permille
         self._random = Random(seed)
         self.lost = 0
 
-    @property
-    def address(self) -> str:
-        return self._inner.address
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return self._inner.warnings
-
-    def files(self) -> Mapping[Port, int]:
-        return self._inner.files()
-
-    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        self._inner.send(to, port, datagrams)
-
     def receive(self, port: Port) -> list[bytes]:
-        arrived = self._inner.receive(port)
+        arrived = super().receive(port)
         if not self._permille:
             return arrived
         kept = [datagram for datagram in arrived if self._random.randrange(1000) >= self._permille]
         self.lost += len(arrived) - len(kept)
         return kept
 
-    def install(self, addresses: Iterable[str]) -> None:
-        self._inner.install(addresses)
-
     def statistics(self) -> Statistics:
         figures: Statistics = {"lost_on_purpose": self.lost}
-        return self._inner.statistics() | figures
-
-    def close(self) -> None:
-        self._inner.close()
+        return super().statistics() | figures
 
 
 class Contender:

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
-from transis.model.contract import Audience, Port
 from transis.net.addresses import Endpoint, configured_endpoint
+from transis.net.passing import PassingTransport
 from transis.net.transport import Statistics, Transport
 
 
@@ -21,10 +21,9 @@ class Severable(Transport, Protocol):
     def sever(self, endpoints: Iterable[Endpoint]) -> None: ...
 
 
-class CuttableTransport:
-    """Passes everything on to the transport inside."""
-
+class CuttableTransport(PassingTransport):
     def __init__(self, inner: Severable) -> None:
+        super().__init__(inner)
         self._inner = inner
         self.cut_off: tuple[str, ...] = ()
 
@@ -36,29 +35,6 @@ class CuttableTransport:
     def heal(self) -> None:
         self.cut(())
 
-    @property
-    def address(self) -> str:
-        return self._inner.address
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return self._inner.warnings
-
-    def files(self) -> Mapping[Port, int]:
-        return self._inner.files()
-
-    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        self._inner.send(to, port, datagrams)
-
-    def receive(self, port: Port) -> list[bytes]:
-        return self._inner.receive(port)
-
-    def install(self, addresses: Iterable[str]) -> None:
-        self._inner.install(addresses)
-
     def statistics(self) -> Statistics:
         figures: Statistics = {"cut_links": len(self.cut_off)}
-        return self._inner.statistics() | figures
-
-    def close(self) -> None:
-        self._inner.close()
+        return super().statistics() | figures

@@ -1,0 +1,41 @@
+"""A transport around another one, for whoever changes one thing about it and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from transis.model.contract import Audience, Port
+from transis.net.transport import Statistics, Transport
+
+
+class PassingTransport:
+    """Passes everything on to the transport inside."""
+
+    def __init__(self, inside: Transport) -> None:
+        self._inside = inside
+
+    @property
+    def address(self) -> str:
+        return self._inside.address
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._inside.warnings
+
+    def files(self) -> Mapping[Port, int]:
+        return self._inside.files()
+
+    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
+        self._inside.send(to, port, datagrams)
+
+    def receive(self, port: Port) -> list[bytes]:
+        return self._inside.receive(port)
+
+    def install(self, addresses: Iterable[str]) -> None:
+        self._inside.install(addresses)
+
+    def statistics(self) -> Statistics:
+        return self._inside.statistics()
+
+    def close(self) -> None:
+        self._inside.close()
