@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.lansis.hand import config, node_id
+from tests.lansis.hand import config
+from tests.ordering.hand import node_id
 from transis.model.ids import NodeId, RingId
 from transis.model.view import Cause
 from transis.wire.control import config_digest

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.lansis.hand import PULSE, Journey, Table, both, is_alive, is_data, one_way
+from tests.lansis.hand import PULSE, Table, is_alive
+from tests.ordering.hand import Journey, both, is_data, one_way
 from transis.lansis.detector import LAGS, QUESTIONS, SILENT
 from transis.model.contract import Port
 from transis.model.service import Service

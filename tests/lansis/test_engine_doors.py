@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lansis.hand import PULSE, Table, brought_to, config, node_id
+from tests.lansis.hand import PULSE, Table, brought_to, config
+from tests.ordering.hand import node_id
 from transis.lansis.engine import Engine
 from transis.lansis.states import State
 from transis.model.contract import (

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.lansis.hand import PULSE, Journey, Table, Verdict, both, config, first, is_data, is_flushed, node_id, one_way
+from tests.lansis.hand import PULSE, Table, config, is_flushed
+from tests.ordering.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from transis.lansis.engine import Engine
 from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.states import AGREEING, State

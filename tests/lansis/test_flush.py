@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from tests.lansis.hand import (
-    PULSE,
-    Journey,
-    Table,
-    Verdict,
-    both,
-    heard_by_one,
-    is_data,
-    is_flushed,
-    is_statement,
-    node_id,
-    one_way,
-)
+from tests.lansis.hand import PULSE, Table, heard_by_one, is_flushed, is_statement
 from tests.lansis.speech import flushed, said
+from tests.ordering.hand import Journey, Verdict, both, is_data, node_id, one_way
 from transis.lansis.barrier import Barrier
 from transis.lansis.proposal import Proposal, propose
 from transis.lansis.states import State

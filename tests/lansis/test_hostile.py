@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lansis.hand import brought_to, node_id
+from tests.lansis.hand import brought_to
 from tests.lansis.speech import said
+from tests.ordering.hand import node_id
 from transis.lansis.engine import Engine
 from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State

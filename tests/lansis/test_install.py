@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.lansis.hand import PULSE, Table, both, cut_off, is_data, node_id, one_way
+from tests.lansis.hand import PULSE, Table
+from tests.ordering.hand import both, cut_off, is_data, node_id, one_way
 from transis.lansis import keys
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
@@ -63,8 +64,8 @@ def test_views_of_different_past_name_it_for_each_member() -> None:
     table.run_until(lambda: table.all_in("abc"))
     previous = {member.node.name: member.previous for member in table["c"].views[-1].members}
     assert previous == {"a": together, "b": together, "c": table["c"].views[0].id}
-    assert table["a"].history[-2] == "transitional ab"
-    assert table["c"].history[-2] == "transitional c"
+    assert table["a"].views_had[-2] == "transitional ab"
+    assert table["c"].views_had[-2] == "transitional c"
 
 
 def test_what_one_of_us_had_delivered_is_delivered_in_the_regular_view_by_all() -> None:
@@ -157,7 +158,7 @@ def test_a_view_that_ran_out_of_timestamps_is_renewed_with_everybody() -> None:
     table.submit("a", Service.SAFE, "over the edge")
     table.run(100_000)
     assert table.all_in("abc")
-    assert table["b"].history[-2:] == ["transitional abc", "regular abc"]
+    assert table["b"].views_had[-2:] == ["transitional abc", "regular abc"]
     assert table["b"].views[-1].timestamp > ahead
     assert [(heard.text, heard.phase) for heard in table["c"].heard] == [("over the edge", "regular")]
     assert len(table["a"].notes("renewed")) == 1

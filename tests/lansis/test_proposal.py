@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.lansis.hand import node_id
 from tests.lansis.speech import VIEW, nodes, said
+from tests.ordering.hand import node_id
 from transis.lansis.proposal import part, propose
 from transis.model.ids import RingId, ViewId, ViewKind
 from transis.model.view import Cause

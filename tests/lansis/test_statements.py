@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lansis.hand import node_id
 from tests.lansis.speech import nodes, said
+from tests.ordering.hand import node_id
 from transis.lansis.statements import Change, Verdict
 from transis.model.ids import NodeId
 from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX, RING_SEQ_MAX

@@ -7,22 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.lansis.hand import (
-    HOP_US,
-    PULSE,
-    TIMING,
-    Seat,
-    Table,
-    Verdict,
-    both,
-    cut_off,
-    first,
-    is_beacon,
-    is_data,
-    is_flushed,
-    is_statement,
-    one_way,
-)
+from tests.lansis.hand import PULSE, TIMING, Table, is_beacon, is_flushed, is_statement
+from tests.ordering.hand import HOP_US, Seat, Verdict, both, cut_off, first, is_data, one_way
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
 from transis.model.contract import Configure, Deliver, Phase
@@ -97,7 +83,7 @@ def test_a_safe_message_waits_for_everybody_an_agreed_one_only_for_their_clocks(
 def test_machines_that_start_at_once_are_one_view_in_one_change(members: str) -> None:
     table = Table(members)
     table.form(members)
-    assert {tuple(seat.history) for seat in table.seats.values()} == {
+    assert {tuple(seat.views_had) for seat in table.seats.values()} == {
         (f"regular {name}", f"transitional {name}", f"regular {members}") for name in members
     }
     assert len({seat.views[-1].id for seat in table.seats.values()}) == 1
@@ -148,7 +134,7 @@ def test_a_crash_is_noticed_in_time_and_costs_one_change() -> None:
     table.run_until(lambda: table.all_in("ab"))
     assert table.now - at <= DETECTED_US
     for name in "ab":
-        assert table[name].history[-2:] == ["transitional ab", "regular ab"]
+        assert table[name].views_had[-2:] == ["transitional ab", "regular ab"]
         assert table[name].views[-1].cause.accused == (table.dead[0].me,)
 
 
@@ -202,7 +188,7 @@ def test_who_is_heard_by_nobody_is_left_out_and_ends_alone() -> None:
     table = formed("abc")
     table.drops += [one_way("c", "a"), one_way("c", "b")]
     table.run_until(lambda: table.all_in("ab") and table.all_in("c"))
-    assert table["a"].history[-1] == "regular ab"
+    assert table["a"].views_had[-1] == "regular ab"
 
 
 def test_a_crash_in_the_middle_of_a_merge_leaves_the_others_together() -> None:

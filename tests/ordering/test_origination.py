@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tests.totem.hand import node_id
+from tests.ordering.hand import node_id
 from transis.model.config import Config
 from transis.model.contract import Audience, Lane, Originated, OutboundRun, Phase, Port, Send
 from transis.model.ids import RingTag, ViewId, ViewKind
@@ -13,6 +13,10 @@ from transis.ordering.core import BaseCore
 from transis.ordering.origination import Stamp, multicast, originate
 from transis.wire.burst import read_bursts
 from transis.wire.stream import Assembler
+
+
+class State(Enum):
+    ONLY = "only"
 
 
 class Event(Enum):
@@ -25,7 +29,7 @@ TAG = RingTag(8, A.boot)
 
 
 def test_a_burst_is_read_as_it_was_written_and_its_places_are_those_told() -> None:
-    core: BaseCore[Event] = BaseCore(Config("a", plaintext=True), A, Event)
+    core: BaseCore[State, Event] = BaseCore(Config("a", plaintext=True), A, State.ONLY, {}, Event)
     core.now = 55
     core.outbox.submit(Lane.APPLICATION, OutboundRun(3, b"g", Service.SAFE, 1, [bytes(900)] * 4), None)
     filled = core.outbox.fill(8)
@@ -48,7 +52,7 @@ def test_a_burst_is_read_as_it_was_written_and_its_places_are_those_told() -> No
 
 
 def test_a_stretch_that_was_sent_is_sent_again_byte_for_byte() -> None:
-    core: BaseCore[Event] = BaseCore(Config("a", plaintext=True), A, Event)
+    core: BaseCore[State, Event] = BaseCore(Config("a", plaintext=True), A, State.ONLY, {}, Event)
     core.outbox.submit(Lane.APPLICATION, OutboundRun(3, b"g", Service.AGREED, 1, [bytes(1100)] * 4), None)
     burst = originate(core, Stamp(VIEW, TAG, 0, 0, 1), 1, 1, core.outbox.fill(8))
     core.out = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.totem.hand import node_id
+from tests.ordering.hand import node_id
 from transis.model.config import LAN
 from transis.ordering.quarantine import Mercy, Quarantine
 

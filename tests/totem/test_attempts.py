@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.totem.hand import node_id
+from tests.ordering.hand import node_id
 from transis.model.ids import NodeId, RingId
 from transis.totem.attempts import ATTEMPTS_BEFORE_BLAME, Attempts
 from transis.totem.forming import _ring_order

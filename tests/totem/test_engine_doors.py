@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.totem.hand import HOP_US, TIMING, Heard, Table, cut_off, first, is_token, is_wake, node_id
+from tests.ordering.hand import HOP_US, Heard, cut_off, first, node_id
+from tests.totem.hand import TIMING, Table, is_token, is_wake
 from transis.model.config import Window
 from transis.model.contract import (
     NEVER,

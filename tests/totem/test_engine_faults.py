@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.totem.hand import TIMING, Table, cut_off, first, is_token, node_id
+from tests.ordering.hand import cut_off, first, node_id
+from tests.totem.hand import TIMING, Table, is_token
 from transis.model.contract import (
     Originated,
     Output,

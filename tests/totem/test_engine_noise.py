@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.totem.hand import Table, config, cut_off, in_commit, is_commit, is_token, node_id
+from tests.ordering.hand import cut_off, node_id
+from tests.totem.hand import Table, config, in_commit, is_commit, is_token
 from transis.model.contract import Deliver, Note, Phase
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass, Service

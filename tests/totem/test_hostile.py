@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.totem.hand import Table, config, cut_off, in_commit, node_id
+from tests.ordering.hand import cut_off, node_id
+from tests.totem.hand import Table, config, in_commit
 from transis.model.contract import Persist
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.service import DatagramClass

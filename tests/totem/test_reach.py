@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.totem.hand import node_id
+from tests.ordering.hand import node_id
 from transis.model.ids import NodeId
 from transis.model.limits import MEMBERS_MAX
 from transis.totem.reach import Reachability, clique_of

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.totem.hand import Heard, Journey, Table, cut_off, first, in_commit, is_token
+from tests.ordering.hand import Heard, Journey, cut_off, first
+from tests.totem.hand import Table, in_commit, is_token
 from transis.model.contract import Port
 from transis.model.ids import RingId
 from transis.model.service import Service

@@ -11,7 +11,8 @@ from string import ascii_lowercase
 
 import pytest
 
-from tests.totem.hand import TIMING, Journey, Seat, Table, config, cut_off, first, is_commit, is_token, node_id
+from tests.ordering.hand import Journey, Seat, cut_off, first, node_id
+from tests.totem.hand import TIMING, Table, config, is_commit, is_token
 from transis.model.config import Window
 from transis.model.contract import Port, Send
 from transis.model.errors import ConfigError

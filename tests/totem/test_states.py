@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.totem.hand import config, node_id
+from tests.ordering.hand import node_id
+from tests.totem.hand import config
 from transis.model.errors import InternalError
 from transis.ordering.table import IGNORED
 from transis.totem.core import Core

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.totem.hand import Table, cut_off, first, is_token
+from tests.ordering.hand import cut_off, first
+from tests.totem.hand import Table, is_token
 from transis.model.contract import Port
 from transis.model.service import Service
 

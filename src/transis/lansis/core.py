@@ -8,7 +8,6 @@ from typing import NamedTuple
 from transis.lansis.states import TRANSITIONS, Event, State
 from transis.lansis.view import BroadcastView
 from transis.model.config import Config
-from transis.model.errors import InternalError
 from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
 from transis.wire.visit import Filled
@@ -33,10 +32,9 @@ class Flow(NamedTuple):
     filled: Filled
 
 
-class Core(BaseCore[Event]):
+class Core(BaseCore[State, Event]):
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
-        super().__init__(config, me, Event)
-        self.state = State.OPERATIONAL
+        super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
         self.view_seq = view_seq
         """The highest sequence of a view that this node ever installed or flushed."""
         self.counter = 0
@@ -49,13 +47,6 @@ class Core(BaseCore[Event]):
         base = self.tick()
         first = RingId(view_seq, me)
         self.view = BroadcastView(first, first.tag, (me,), me, base, [1], config, 0)
-
-    def shift(self, state: State, why: str) -> None:
-        """Change the state, if the table of transitions allows it."""
-        if state not in TRANSITIONS[self.state]:
-            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
-        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
-        self.state = state
 
     @property
     def flows(self) -> bool:

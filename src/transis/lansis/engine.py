@@ -19,8 +19,7 @@ durable already, so a view's id is never used twice (W14).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
@@ -40,16 +39,15 @@ from transis.lansis.sending import Sending
 from transis.lansis.states import AGREEING, TABLE, Event, State
 from transis.lansis.traps import Trap
 from transis.model.config import Config
-from transis.model.contract import NEVER, Configure, Lane, OutboundRun, Output
+from transis.model.contract import NEVER, Configure, Lane, OutboundRun
 from transis.model.ids import NodeId, RingId, ViewId
 from transis.model.view import Cause, Member, View
+from transis.ordering.doors import Doors
 from transis.ordering.engine import Packet
 from transis.ordering.health import Health
 from transis.ordering.quarantine import Quarantine
-from transis.ordering.table import bind
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
-from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query
 from transis.wire.packets import Beacon
 
@@ -58,9 +56,9 @@ TIMERS_OF_OTHERS: Final = (Event.WATCH, Event.AGREE, Event.FLUSH_LATE)
 STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 
-class Engine:
+class Engine(Doors[Core]):
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
-        self._core = core = Core(config, me, view_seq)
+        core = Core(config, me, view_seq)
         quarantine, health = Quarantine(config.timing), Health()
         self._delivery = delivery = Delivery(core)
         self._repair = repair = Repair(core)
@@ -84,7 +82,7 @@ class Engine:
             receiving.is_control = self._control.is_control
             installing.keep_after_install = self._flowing.installed
         organs = (operational, agreeing, flush, presence, detector, heartbeat, repair, leaving)
-        self._handlers = bind(TABLE, organs)
+        super().__init__(core, TABLE, organs)
 
     # --- doors ------------------------------------------------------------------------------------------------------
 
@@ -102,13 +100,6 @@ class Engine:
         cause, guarantees = Cause("start"), core.config.guarantees
         core.emit(Configure(View(view.view_id, view.view_id, (member,), cause, view.base, guarantees)))
         core.arm(Event.BEACON_SEND, 0)
-
-    def receive(self, now: int, packets: Sequence[Packet]) -> None:
-        """Packets that the wire room has checked. Never fires a timer."""
-        self._core.now = now
-        for packet in packets:
-            self._dispatch(packet)
-        self._end_turn()
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
         """Queue messages; how many were taken (ordering/engine.py says when none are)."""
@@ -130,22 +121,6 @@ class Engine:
         self._operational.submitted()
         self._flow()
 
-    def hold(self, lane: Lane) -> None:
-        self._core.outbox.hold(lane)
-
-    def wake(self, now: int) -> None:
-        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
-        core = self._core
-        core.now = now
-        while (due := core.timers.take_due(now)) is not None:
-            event, at = due
-            if event not in TIMERS_OF_OTHERS or not self._detector.was_away(event, now - at):
-                self._handle(event)
-        self._end_turn()
-
-    def deadline(self) -> int:
-        return self._core.timers.deadline()
-
     def persisted(self, now: int, ticket: int) -> None:
         """Nothing is asked of the disk, so nothing is waited for."""
         self._core.now = now
@@ -159,15 +134,8 @@ class Engine:
         self._core.now = now
         self._leaving.stop(why)
 
-    def observe(self, timestamp: int) -> None:
-        self._core.observe(timestamp)
-
-    def take_outputs(self) -> list[Output]:
-        outputs, self._core.out = self._core.out, []
-        return outputs
-
-    def address_of(self, node: NodeId) -> str:
-        return self._core.addresses.get(node, "")
+    def _was_away(self, event: Event, late_us: int) -> bool:
+        return event in TIMERS_OF_OTHERS and self._detector.was_away(event, late_us)
 
     def _end_turn(self) -> None:
         self._flow()
@@ -225,41 +193,19 @@ class Engine:
             self._handle(Event.ALIVE, alive)
 
     def _on_hello(self, event: Event, packet: Attempt | Joining | Faults | Beacon) -> None:
-        """Statements and Beacons introduce their senders; one that cannot read our datagrams is refused loudly."""
-        core = self._core
-        if packet.sender == core.me:
-            return
-        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
-            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
-            return
-        core.meet(packet.sender, packet.address)
-        if not self._is_said_in_the_graph(packet):
+        """Statements and Beacons introduce their senders."""
+        if self._is_admitted(packet) and not self._is_said_in_the_graph(packet):
             self._handle(event, packet)
 
     def _is_said_in_the_graph(self, packet: Attempt | Joining | Faults | Beacon) -> bool:
         return self._control is not None and isinstance(packet, Joining | Faults) and self._control.is_in_the_graph(packet)
 
-    def _handle(self, event: Event, *arguments: Any) -> None:
-        state = self._core.state
-        self._core.coverage[state.value, event.value] += 1
-        handler = self._handlers[state][event]
-        if handler is not None:
-            handler(*arguments)
-
     # --- looking in -------------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> State:
-        return self._core.state
 
     @property
     def ring_id(self) -> RingId:
         """The view in use, by the name that the ring's engine has for it."""
         return self._core.view.id
-
-    @property
-    def coverage(self) -> dict[tuple[str, str], int]:
-        return dict(self._core.coverage)
 
     def statistics(self) -> dict[str, int]:
         """Figures for an operator: each organ has its own."""

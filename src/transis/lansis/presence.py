@@ -1,12 +1,9 @@
 """Presence, the paper's Stage 0: views that cannot hear each other's data find each other, and healthy views are left in peace.
 
-As on the ring (D24), every member beacons, the representative every T_merge and the others at a fifth of that; a beacon carries
-whom its sender heard since its view was installed, which ends a quarantine early (W7).
+Who beacons, and when, is as on the ring (ordering/beacons.py).
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
@@ -15,16 +12,11 @@ from transis.lansis.statements import Verdict
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
 from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX
 from transis.model.view import Cause
+from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
 from transis.ordering.quarantine import Mercy, Quarantine
-from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.lansis_packets import Statement
 from transis.wire.packets import Beacon
-
-BEACONS_OF_OTHERS: Final = 5
-HEARD_BEACONS: Final = 12
-"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
 
 
 class Presence:
@@ -35,22 +27,8 @@ class Presence:
 
     def send_beacon(self) -> None:
         core, view = self._core, self._core.view
-        lately = core.now - HEARD_BEACONS * core.config.timing.beacon_us
-        core.heard_at = {node: at for node, at in core.heard_at.items() if at >= lately}
-        core.broadcast(
-            Beacon(
-                core.me,
-                core.config.address,
-                view.id,
-                frozenset(view.members),
-                frozenset(core.heard_at),
-                core.clock,
-                core.digest,
-                (WIRE_VERSION_MIN, WIRE_VERSION),
-            )
-        )
-        factor = 1 if view.i_represent else BEACONS_OF_OTHERS
-        core.arm(Event.BEACON_SEND, factor * core.config.timing.beacon_us)
+        broadcast_beacon(core, view.id, frozenset(view.members))
+        core.arm(Event.BEACON_SEND, beacon_interval_us(core, view.i_represent))
 
     # --- beacons and attempts ---------------------------------------------------------------------------------------
 
@@ -115,12 +93,10 @@ class Presence:
         return self._core.view.rank_of(node) is not None
 
     def _is_full(self, others: frozenset[NodeId]) -> bool:
-        """Nobody can be added to a full view: agreement would end with the same two views, again and again."""
-        return max(len(self._core.view), len(others)) >= MEMBERS_MAX
+        return are_too_many(self._core.view.members, others)
 
     def _hear_all(self, nodes: frozenset[NodeId]) -> bool:
-        """Have I heard all of these since my view was installed? Whom I heard before, I may not hear any more."""
-        return nodes <= self._core.heard_at.keys() | self._ccs
+        return are_all_heard(self._core, nodes, self._ccs)
 
     def _replaces_a_member(self, node: NodeId) -> bool:
         """A later life of a member: the member is dead, and the view must know that before its successor can join."""
@@ -132,4 +108,4 @@ class Presence:
         return True
 
     def _was_superseded(self, node: NodeId) -> bool:
-        return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.view.members)
+        return was_superseded(node, self._core.view.members)

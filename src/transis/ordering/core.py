@@ -1,14 +1,15 @@
-"""What the organs of any engine share: identity, time, outputs, timers, acquaintances and the Outbox."""
+"""What the organs of any engine share: identity, state, time, outputs, timers, acquaintances and the Outbox."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from transis.model.config import Config
 from transis.model.contract import Audience, Note, Output, Port, Refused, Room, RunIds, Send
+from transis.model.errors import InternalError
 from transis.model.ids import NodeId
 from transis.model.limits import PROC_SET_MAX
 from transis.model.view import Cause
@@ -22,15 +23,18 @@ from transis.wire.parts import split
 TIMESTAMP_TAKEN_MAX: Final = COUNTER_MAX >> 1
 """Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
 
+S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 
 
-class BaseCore(Generic[E]):
-    """`E` is the enumeration of the engine's events, some of which are timers."""
+class BaseCore(Generic[S, E]):
+    """`S` is the enumeration of the engine's states, `E` that of its events, some of which are timers."""
 
-    def __init__(self, config: Config, me: NodeId, events: type[E]) -> None:
+    def __init__(self, config: Config, me: NodeId, state: S, transitions: Mapping[S, Collection[S]], events: type[E]) -> None:
         self.config = config
         self.me = me
+        self.state = state
+        self._transitions = transitions
         self.now = 0
         self.out: list[Output] = []
         self.timers = Timers(events)
@@ -42,6 +46,13 @@ class BaseCore(Generic[E]):
         self.heard_at: dict[NodeId, int] = {}
         self.addresses: dict[NodeId, str] = {me: config.address}
         self._packet_id = 0
+
+    def shift(self, state: S, why: str) -> None:
+        """Change the state, if the engine's table of transitions allows it."""
+        if state not in self._transitions[self.state]:
+            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
+        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
+        self.state = state
 
     def emit(self, output: Output) -> None:
         self.out.append(output)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from transis.model.contract import Audience, Originated, Port, Send
 from transis.model.ids import Place, RingTag, ViewId
@@ -12,8 +11,6 @@ from transis.ordering.core import BaseCore
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data
 from transis.wire.outbox import FilledDatagram
-
-E = TypeVar("E", bound=Enum)
 
 
 class Stamp(NamedTuple):
@@ -27,7 +24,7 @@ class Stamp(NamedTuple):
     encapsulated: bool = False
 
 
-def originate(core: BaseCore[E], stamp: Stamp, first_seq: int, place_seq: int, filled: Iterable[FilledDatagram]) -> Burst:
+def originate(core: BaseCore[Any, Any], stamp: Stamp, first_seq: int, place_seq: int, filled: Iterable[FilledDatagram]) -> Burst:
     """Number datagrams of one class from `first_seq` on and make them a burst; their places count up from `place_seq`."""
     datagrams: list[bytes] = []
     head: DataHeader | None = None
@@ -46,7 +43,7 @@ def originate(core: BaseCore[E], stamp: Stamp, first_seq: int, place_seq: int, f
     return Burst(head, datagrams)
 
 
-def multicast(core: BaseCore[E], bursts: Iterable[Burst]) -> None:
+def multicast(core: BaseCore[Any, Any], bursts: Iterable[Burst]) -> None:
     """New bursts and old ones alike: who sends a datagram again sends it byte for byte as it was."""
     for burst in bursts:
         datagrams = [burst.datagram(seq) for seq in range(burst.first_seq, burst.last_seq + 1)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from transis.model.config import Config
 from transis.model.contract import Persist
-from transis.model.errors import InternalError
 from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
 from transis.totem.pace import Pace
@@ -15,11 +14,10 @@ RESERVE = 4_000
 """Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
 
 
-class Core(BaseCore[Event]):
+class Core(BaseCore[State, Event]):
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
-        super().__init__(config, me, Event)
+        super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
         self.pace = Pace(config.timing)
-        self.state = State.OPERATIONAL
         self.ring_seq = ring_seq
         """The highest ring sequence that this node ever accepted, proposed or installed (W9)."""
         self.ring_seq_seen = ring_seq
@@ -33,13 +31,6 @@ class Core(BaseCore[Event]):
         """Datagrams sent again because somebody asked for them."""
         self.requested = 0
         """Datagrams asked for; one that is asked for at several visits counts at each."""
-
-    def shift(self, state: State, why: str) -> None:
-        """Change the state, if figure 2 of the paper allows it."""
-        if state not in TRANSITIONS[self.state]:
-            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
-        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
-        self.state = state
 
     def reserve(self, seq: int) -> None:
         """Make sure that ring sequences up to `seq` and well beyond are, or soon will be, durable."""

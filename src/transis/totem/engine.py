@@ -11,16 +11,15 @@ that must be done leaves through `take_outputs` in the order in which it is to b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from transis.model.config import Config
-from transis.model.contract import NEVER, Configure, Lane, OutboundRun, Output
+from transis.model.contract import NEVER, Configure, Lane, OutboundRun
 from transis.model.ids import NodeId, RingId, ViewId
 from transis.model.view import Cause, Member, View
+from transis.ordering.doors import Doors
 from transis.ordering.engine import Packet
 from transis.ordering.quarantine import Quarantine
-from transis.ordering.table import bind
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.forming import Forming
@@ -33,7 +32,6 @@ from transis.totem.states import TABLE, Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit
 from transis.wire.burst import Burst
-from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Beacon, Commit, Join, Wake
 from transis.wire.token import NOBODY, Token
 
@@ -42,9 +40,9 @@ TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
 RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 
-class Engine:
+class Engine(Doors[Core]):
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
-        self._core = core = Core(config, me, ring_seq)
+        core = Core(config, me, ring_seq)
         quarantine = Quarantine(config.timing)
         delivery = Delivery(core)
         passing = Passing(core)
@@ -57,7 +55,7 @@ class Engine:
         presence = Presence(core, self._gathering, quarantine)
         self._passing = passing
         organs = (self._operational, self._gathering, self._forming, self._recovering, presence, passing)
-        self._handlers = bind(TABLE, organs)
+        super().__init__(core, TABLE, organs)
 
     # --- doors ------------------------------------------------------------------------------------------------------
 
@@ -77,12 +75,6 @@ class Engine:
         core.arm(Event.BEACON_SEND, 0)
         core.pace.begin_ring(1)
         self._passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
-
-    def receive(self, now: int, packets: Sequence[Packet]) -> None:
-        """Packets that the wire room has checked. Never fires a timer."""
-        self._core.now = now
-        for packet in packets:
-            self._dispatch(packet)
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
         """Queue messages; how many were taken (ordering/engine.py says when none are)."""
@@ -105,29 +97,6 @@ class Engine:
         if core.outbox.has_work():
             self._operational.submitted()
 
-    def hold(self, lane: Lane) -> None:
-        self._core.outbox.hold(lane)
-
-    def wake(self, now: int) -> None:
-        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
-        core = self._core
-        core.now = now
-        while (due := core.timers.take_due(now)) is not None:
-            event, at = due
-            if not self._was_away(event, now - at):
-                self._handle(event)
-
-    def _was_away(self, event: Event, late_us: int) -> bool:
-        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
-        core = self._core
-        if event not in TIMERS_OF_OTHERS or not core.pace.fired_late(late_us):
-            return False
-        core.note("fired late", timer=event.value, late_us=late_us)
-        return core.timers.postpone(event, core.now + core.pace.token_retransmit_us)
-
-    def deadline(self) -> int:
-        return self._core.timers.deadline()
-
     def persisted(self, now: int, ticket: int) -> None:
         self._core.now = now
         if self._core.persisted(ticket):
@@ -142,15 +111,15 @@ class Engine:
         self._core.now = now
         self._operational.stop(why)
 
-    def observe(self, timestamp: int) -> None:
-        self._core.observe(timestamp)
+    def _was_away(self, event: Event, late_us: int) -> bool:
+        core = self._core
+        if event not in TIMERS_OF_OTHERS or not core.pace.fired_late(late_us):
+            return False
+        core.note("fired late", timer=event.value, late_us=late_us)
+        return core.timers.postpone(event, core.now + core.pace.token_retransmit_us)
 
-    def take_outputs(self) -> list[Output]:
-        outputs, self._core.out = self._core.out, []
-        return outputs
-
-    def address_of(self, node: NodeId) -> str:
-        return self._core.addresses.get(node, "")
+    def _end_turn(self) -> None:
+        """Whatever a packet or a timer asks for was done at once."""
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
 
@@ -191,37 +160,16 @@ class Engine:
             core.trap(Trap.FOREIGN_TOKEN)
 
     def _on_hello(self, event: Event, packet: Join | Beacon) -> None:
-        """Joins and Beacons introduce their senders; one that cannot read our datagrams is refused loudly."""
-        core = self._core
-        if packet.sender == core.me:
-            return
-        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
-            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
-            return
-        core.meet(packet.sender, packet.address)
-        core.observe(packet.timestamp)
-        self._handle(event, packet)
-
-    def _handle(self, event: Event, *arguments: Any) -> None:
-        state = self._core.state
-        self._core.coverage[state.value, event.value] += 1
-        handler = self._handlers[state][event]
-        if handler is not None:
-            handler(*arguments)
+        """Joins and Beacons introduce their senders."""
+        if self._is_admitted(packet):
+            self._core.observe(packet.timestamp)
+            self._handle(event, packet)
 
     # --- looking in -------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
-        return self._core.state
-
-    @property
     def ring_id(self) -> RingId:
         return self._core.ring.id
-
-    @property
-    def coverage(self) -> dict[tuple[str, str], int]:
-        return dict(self._core.coverage)
 
     def statistics(self) -> dict[str, int]:
         """Figures for an operator. A token counts as lost in the state in which its timer was believed."""

@@ -1,27 +1,19 @@
 """Presence: rings that do not share a token find each other (L1), and healthy rings are not bounced (protocols 1.5, 1.6).
 
-Deviation (D24): every member beacons, the representative every T_merge and the others at a fifth of that, whether or not
-there is traffic; a beacon carries whom its sender heard since its ring was installed, which ends a quarantine early (W7).
+Deviation (D24): who beacons, and when, is in ordering/beacons.py.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX
 from transis.model.view import Cause
+from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
 from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
 from transis.totem.states import Event
 from transis.totem.traps import Trap
-from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Beacon, Join
-
-BEACONS_OF_OTHERS: Final = 5
-HEARD_BEACONS: Final = 12
-"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
 
 
 class Presence:
@@ -32,22 +24,8 @@ class Presence:
 
     def send_beacon(self) -> None:
         core, ring = self._core, self._core.ring
-        lately = core.now - HEARD_BEACONS * core.config.timing.beacon_us
-        core.heard_at = {node: at for node, at in core.heard_at.items() if at >= lately}
-        core.broadcast(
-            Beacon(
-                core.me,
-                core.config.address,
-                ring.id,
-                ring.member_set,
-                frozenset(core.heard_at),
-                core.clock,
-                core.digest,
-                (WIRE_VERSION_MIN, WIRE_VERSION),
-            )
-        )
-        factor = 1 if ring.i_represent else BEACONS_OF_OTHERS
-        core.arm(Event.BEACON_SEND, factor * core.config.timing.beacon_us)
+        broadcast_beacon(core, ring.id, ring.member_set)
+        core.arm(Event.BEACON_SEND, beacon_interval_us(core, ring.i_represent))
 
     def beacon_in_operational(self, beacon: Beacon) -> None:
         """A beacon of another ring: gather, unless its sender is one of us with an old ring, or in quarantine."""
@@ -60,12 +38,10 @@ class Presence:
         self._gathering.shift(Cause(FOREIGN_RING, sender), proc=beacon.members | {sender})
 
     def _is_full(self, others: frozenset[NodeId]) -> bool:
-        """Nobody can be added to a full ring: a Gather would end with the same two rings, again and again."""
-        return max(len(self._core.ring.members), len(others)) >= MEMBERS_MAX
+        return are_too_many(self._core.ring.members, others)
 
     def _hear_all(self, nodes: frozenset[NodeId]) -> bool:
-        """Have I heard all of these since my ring was installed? Whom I heard before, I may not hear any more."""
-        return nodes <= self._core.heard_at.keys() | self._core.ring.member_set
+        return are_all_heard(self._core, nodes, self._core.ring.member_set)
 
     def join_in_operational(self, join: Join) -> None:
         core, sender = self._core, join.sender
@@ -100,4 +76,4 @@ class Presence:
         return any(member.name == node.name for member in self._core.ring.members)
 
     def _was_superseded(self, node: NodeId) -> bool:
-        return any(member.name == node.name and member.incarnation > node.incarnation for member in self._core.ring.members)
+        return was_superseded(node, self._core.ring.members)

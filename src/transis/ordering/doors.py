@@ -1,0 +1,106 @@
+"""What the engines have alike of the engine contract (ordering/engine.py): doors that only turn to the core, and the way from an
+event to the handler that the engine's table names for it in its state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from transis.model.contract import Lane, Output
+from transis.model.ids import NodeId
+from transis.ordering.core import BaseCore
+from transis.ordering.engine import Packet
+from transis.ordering.table import bind
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+from transis.wire.lansis_packets import Statement
+from transis.wire.packets import Beacon, Join
+
+C = TypeVar("C", bound=BaseCore[Any, Any])
+
+
+class Doors(ABC, Generic[C]):
+    """`C` is the engine's core."""
+
+    def __init__(self, core: C, table: Mapping[Any, Mapping[Any, str]], organs: Sequence[object]) -> None:
+        self._core = core
+        self._handlers = bind(table, organs)
+
+    # --- doors ------------------------------------------------------------------------------------------------------
+
+    def receive(self, now: int, packets: Sequence[Packet]) -> None:
+        """Packets that the wire room has checked. Never fires a timer."""
+        self._core.now = now
+        for packet in packets:
+            self._dispatch(packet)
+        self._end_turn()
+
+    def wake(self, now: int) -> None:
+        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
+        core = self._core
+        core.now = now
+        while (due := core.timers.take_due(now)) is not None:
+            event, at = due
+            if not self._was_away(event, now - at):
+                self._handle(event)
+        self._end_turn()
+
+    def hold(self, lane: Lane) -> None:
+        self._core.outbox.hold(lane)
+
+    def deadline(self) -> int:
+        return self._core.timers.deadline()
+
+    def observe(self, timestamp: int) -> None:
+        self._core.observe(timestamp)
+
+    def take_outputs(self) -> list[Output]:
+        outputs, self._core.out = self._core.out, []
+        return outputs
+
+    def address_of(self, node: NodeId) -> str:
+        return self._core.addresses.get(node, "")
+
+    # --- from an event to its handler -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _dispatch(self, packet: Packet) -> None:
+        """Find the event that a packet is here."""
+
+    @abstractmethod
+    def _was_away(self, event: Any, late_us: int) -> bool:
+        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
+
+    @abstractmethod
+    def _end_turn(self) -> None:
+        """Everything that came at once has been handled."""
+
+    def _is_admitted(self, packet: Join | Statement | Beacon) -> bool:
+        """Whoever introduces itself is met, unless it is this node, or cannot read our datagrams: that is refused loudly."""
+        core = self._core
+        if packet.sender == core.me:
+            return False
+        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
+            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
+            return False
+        core.meet(packet.sender, packet.address)
+        return True
+
+    def _handle(self, event: Any, *arguments: Any) -> None:
+        state = self._core.state
+        self._core.coverage[state.value, event.value] += 1
+        handler = self._handlers[state][event]
+        if handler is not None:
+            handler(*arguments)
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Enum:
+        state: Enum = self._core.state
+        return state
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], int]:
+        return dict(self._core.coverage)
