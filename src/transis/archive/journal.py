@@ -45,7 +45,7 @@ class JournalHeader(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A file that is being written. Raises OSError where the disk refuses, except in `append`, which says so."""
+    """A file that is being written. Raises OSError where the disk refuses."""
 
     def __init__(self, path: Path, header: JournalHeader) -> None:
         """A new file: one that is there belongs to another life."""
@@ -53,20 +53,19 @@ class Journal:
         self.size = 0
         self._file = FileIO(path, "x")
         try:
-            if not self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header))):
-                raise OSError(f"the disk did not take the beginning of {path}")
+            self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header)))
             sync_directory(path.parent)
         except OSError:
             self._file.close()
             path.unlink(missing_ok=True)
             raise
 
-    def append(self, table: pa.Table) -> bool:
-        """One frame; False if the disk did not take it, and then nothing of it is there."""
+    def append(self, table: pa.Table) -> None:
+        """One frame. Of one that the disk refuses nothing is there."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return self._write(frame(KIND_ROWS, sink.getvalue().to_pybytes()))
+        self._write(frame(KIND_ROWS, sink.getvalue().to_pybytes()))
 
     def sync(self) -> None:
         os.fdatasync(self._file.fileno())
@@ -79,17 +78,16 @@ class Journal:
             self._file.close()
         return self.path
 
-    def _write(self, content: bytes) -> bool:
+    def _write(self, content: bytes) -> None:
         rest = memoryview(content)
         try:
             while rest:
-                rest = rest[self._file.write(rest) or 0 :]
+                rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.truncate(self.size)
             self._file.seek(self.size)
-            return False
+            raise
         self.size += len(content)
-        return True
 
 
 def read_journal(path: Path) -> Iterator[pa.Table]:
