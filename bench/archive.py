@@ -3,8 +3,8 @@
     python -m bench.archive [--messages 1000000] [--size 64] [--kills 10] [--archivers 2] [--rate 0] [--engine totem] [--json]
                             [--keep DIR]
 
-Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members on
-daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on; with two of them the next kill
+Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members
+on daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on; with two of them the next kill
 waits until the other one is there again, and so must the messages: then no message may be missing. With one archiver its absences
 must be told as gaps. `--kills 0` measures the speed. Exit code 1 if the archive is not what was sent.
 """
@@ -211,13 +211,14 @@ async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist]) 
             await one.until(lambda one=one: max(one.acknowledged.values()) >= wish.messages)
     done = monotonic()
     lags = [lag for one in archivists for lag in one.lags_ms]
+    cpu_s = (sum(one.cpu_s() for one in archivists) - before) / len(archivists)
     return {
         "sent_per_s": round(wish.messages / (sent - began)),
         "acknowledged_per_s": round(wish.messages / (done - began)),
         "rows_per_s_best": max((rate for one in archivists for rate in one.rates), default=0),
         "lag_ms_median": median(lags),
         "lag_ms_max": max(lags),
-        "archiver_cpu_us_per_row": round(1e6 * (sum(one.cpu_s() for one in archivists) - before) / wish.messages / len(archivists), 2),
+        "archiver_cpu_us_per_row": round(1e6 * cpu_s / wish.messages, 2),
     }
 
 

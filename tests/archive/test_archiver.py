@@ -1,10 +1,10 @@
-"""Archivers on a cluster that crashes, comes apart and heals, and that are killed themselves: the table is what was handed to them."""
+"""Archivers on a cluster that comes apart and heals, and that are killed themselves: the table is what was handed to them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,7 @@ def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
 
 def follow_each_other(lives: list[list[Row]]) -> None:
     """Each life says where the one before it ended."""
-    for before, after in zip(lives, lives[1:], strict=False):
+    for before, after in pairwise(lives):
         begin = after[0]
         since = tuple(begin[f"since_{name}"] for name in ("ring_seq", "ring_rep", "place_seq", "place_index"))
         if before[0]["archiver"] == begin["archiver"]:

@@ -17,6 +17,7 @@ from transis.archive.place import Number, Place
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.client.events import Batch, Configuration, View
+from transis.model.groups import GroupView
 
 Event = Batch[bytes] | View | Configuration
 
@@ -64,7 +65,7 @@ class Life:
             self._waiting_since = self._clock()
         if isinstance(event, Batch):
             self.rows.messages(event, now_us)
-        elif isinstance(event, View):
+        elif isinstance(event, GroupView):
             self.rows.view(event, now_us)
         else:
             self.rows.configuration(event, now_us)
