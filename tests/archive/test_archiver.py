@@ -27,7 +27,7 @@ async def speak(c: Cluster, name: str) -> None:
             async with c.connect(name) as session:
                 while True:
                     await session.send_many("g", [b"m"] * c.random.between(1, 30), c.random.pick(tuple(Service)))
-                    await c.run_for(c.random.between(1, 20) / 1000)
+                    await c.run_for(c.random.between(5, 60) / 1000)
         except (SessionLost, ConnectError):
             await c.run_for(0.05)
 
@@ -50,7 +50,7 @@ async def strike(c: Cluster, archivers: list[Running]) -> None:
 
 async def run(c: Cluster, directory: Path, strikes: int) -> None:
     archivers = [Running(c, node, directory, name) for node, name in zip("ab", NAMES, strict=True)]
-    speakers = [asyncio.create_task(speak(c, name)) for name in c.names]
+    speakers = [asyncio.create_task(speak(c, name)) for name in "ac"]
     await c.run_for(0.3)
     for _ in range(strikes):
         await c.run_for(c.random.stretched(5_000, 200_000) / 1e6)
@@ -59,7 +59,7 @@ async def run(c: Cluster, directory: Path, strikes: int) -> None:
     for name in c.names:
         if name not in c.alive:
             c.restart(name)
-    await c.run_for(1)
+    await c.run_for(0.5)
     for speaker in speakers:
         speaker.cancel()
     await asyncio.wait(speakers)
@@ -80,7 +80,7 @@ def position(row: Row) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_an_archive_is_what_its_archivers_were_handed(cluster: Clusters, tmp_path: Path, seed: int, engine: str) -> None:
     c = cluster(4, seed=seed, engine=engine)
     await run(c, tmp_path, 8)

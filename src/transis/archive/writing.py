@@ -80,6 +80,11 @@ class Life:
         """Where the last row stands that is in a journal."""
         return None if self._written is None else self._written.position
 
+    def release(self) -> None:
+        """A life that was cut off leaves its journal to the next start."""
+        if self._journal is not None:
+            self._journal.release()
+
     # --- in the thread that writes ----------------------------------------------------------------------------------
 
     def write(self, portion: Portion, since: float) -> None:
