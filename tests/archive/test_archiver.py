@@ -64,9 +64,6 @@ async def run(c: Cluster, directory: Path, strikes: int) -> None:
         speaker.cancel()
     await asyncio.wait(speakers)
     for archiver in archivers:
-        if archiver.task.done():  # It could not begin: its node was down.
-            archiver.start()
-            await c.run_for(1)
         await archiver.stop()
     await c.settle()
 
