@@ -99,10 +99,11 @@ def token_of(row: Row) -> Token:
     return Token(row["kind"], (row["conf"],))
 
 
-def member_of(rows: list[Row]) -> str:
-    """Which process the life was: the first view is that of its own join."""
-    (joined,) = next(row for row in rows if row["kind"] == "view")["joined"]
-    return str(joined)
+def member_of(rows: list[Row], node: str) -> str:
+    """Which process the life was: the first view is that of its own join, and on its node nobody else is a member."""
+    joined = next(row for row in rows if row["kind"] == "view")["joined"]
+    (found,) = [one for one in joined if one.startswith(f"{node}/")]
+    return str(found)
 
 
 # --- what was handed --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from transis.model.errors import ArchiveError, ConnectError, SessionLost
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
 
-NAMES = ("first", "second")
+NODES = {"first": "a", "second": "b"}
 
 
 async def speak(c: Cluster, name: str) -> None:
@@ -49,7 +49,7 @@ async def strike(c: Cluster, archivers: list[Running]) -> None:
 
 
 async def run(c: Cluster, directory: Path, strikes: int) -> None:
-    archivers = [Running(c, node, directory, name) for node, name in zip("ab", NAMES, strict=True)]
+    archivers = [Running(c, node, directory, name) for name, node in NODES.items()]
     speakers = [asyncio.create_task(speak(c, name)) for name in "ac"]
     await c.run_for(0.3)
     for _ in range(strikes):
@@ -97,7 +97,7 @@ def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
     assert [row["row"] for row in life] == list(range(1, len(life) + 1))
     assert life[0]["kind"] == "begin"
     first = next(at for at, row in enumerate(life) if row["kind"] == "view")
-    node, _, number = member_of(life).rpartition("#")
+    node, _, number = member_of(life, NODES[life[0]["archiver"]]).rpartition("#")
     truth = without_basic(handed(traces[node], int(number), engine))
     found = without_basic([token_of(row) for row in life[first:]])
     assert found == truth[: len(found)]
