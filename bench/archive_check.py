@@ -121,7 +121,7 @@ def check(directory: Path, sent: int, size: int, acknowledged: Iterable[tuple[st
     _sizes(directory, size)
     return {
         "rows": sum(life.rows for life in lives),
-        "messages": len(once),
+        "once": len(once),
         "missing": sent - len(once),
         "lives": len(lives),
         "gaps_told": told,

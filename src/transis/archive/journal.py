@@ -1,7 +1,8 @@
 """Journals: what an archiver has taken and not published yet, on disk in the order it came.
 
     journal = MAGIC, header frame, frames ...            frames as in a trace (trace/segment.py)
-    frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows
+    frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows; where no row has any of the rare columns (most
+              frames are messages only), they are left out
 
 1. One append is one frame. What a crash cuts off is at most the last one, and nobody was told that it is safe.
 2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it.
@@ -20,7 +21,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
-from transis.archive.schema import FORMAT
+from transis.archive.schema import COMMON, FORMAT, RARE, STREAM
 from transis.model.errors import ArchiveError
 from transis.trace.segment import FRAME, frame
 
@@ -62,6 +63,8 @@ class Journal:
 
     def append(self, table: pa.Table) -> None:
         """One frame. Of one that the disk refuses nothing is there."""
+        if all(table[name].null_count == table.num_rows for name, _ in RARE):
+            table = table.select([name for name, _ in COMMON])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -103,7 +106,15 @@ def read_journal(path: Path) -> Iterator[pa.Table]:
         for kind, body in _whole_frames(file):
             if kind == KIND_ROWS:
                 with pa.ipc.open_stream(body) as reader:
-                    yield reader.read_all()
+                    yield _whole_table(reader.read_all())
+
+
+def _whole_table(table: pa.Table) -> pa.Table:
+    """With the columns that were left out."""
+    if table.num_columns == len(STREAM):
+        return table
+    rare = [pa.nulls(table.num_rows, kind) for _, kind in RARE]
+    return pa.table([*table.columns, *rare], schema=STREAM)
 
 
 def _whole_frames(file: IO[bytes]) -> Iterator[tuple[bytes, memoryview]]:
