@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow.parquet as pq
 
 from tests.archive.naive import conf, group_view, process
-from transis.archive.archiver import Archiver, Surroundings
+from transis.archive.archiver import Archiver, Strand, Surroundings
 from transis.archive.writing import Limits
 from transis.model.errors import ConnectError
 from transis.model.ids import NodeId, ProcessId
@@ -38,8 +38,11 @@ def at_once(work: Callable[[], T]) -> Awaitable[T]:
 class Running:
     """An archiver that is started again after it is killed, and for as long as its node is down."""
 
-    def __init__(self, c: Cluster, node: str, directory: Path, name: str, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self, c: Cluster, node: str, directory: Path, name: str, limits: Limits = LIMITS, disk: Strand = at_once
+    ) -> None:
         self.said: list[str] = []
+        self._disk = disk
         self._c, self._node, self._directory, self._name, self._limits = c, node, directory, name, limits
         self.start()
 
@@ -58,7 +61,7 @@ class Running:
     def _make(self) -> Archiver:
         c = self._c
         world = Surroundings(
-            lambda: c.connect(self._node), at_once, at_once, c.loop.time, lambda: round(c.now * 1e6), self.said.append
+            lambda: c.connect(self._node), self._disk, at_once, c.loop.time, lambda: round(c.now * 1e6), self.said.append
         )
         return Archiver("g", self._directory, self._name, self._limits, world)
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tests.archive.simulated import LIMITS, Row, Running, handed, member_of, rows_of, token_of, without_basic
+from tests.archive.written import files_of_at_most
+from tests.console.running import environment
 from transis import Service
+from transis.archive.archiver import WAITING_BYTES
 from transis.model.config import ENGINES
 from transis.model.errors import ArchiveError, ConnectError, SessionLost
+from transis.stack.sessions import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
+
+T = TypeVar("T")
 
 NODES = {"first": "a", "second": "b"}
 
@@ -138,9 +148,12 @@ async def test_stopping_writes_everything_up_to_the_leave_and_publishes_it(clust
     await c.run_for(0.5)
     async with c.connect("b") as session:
         await (await session.send_many("g", [b"%d" % number for number in range(500)]))
+        await c.run_for(2)
+        assert len(rows_of(tmp_path)) == 503, "what is old enough is published, also if nothing comes any more"
+        await (await session.send("g", b"500"))
     await archiver.stop()
     rows = rows_of(tmp_path)
-    assert [row["value"] for row in rows if row["kind"] == "message"] == [b"%d" % number for number in range(500)]
+    assert [row["value"] for row in rows if row["kind"] == "message"] == [b"%d" % number for number in range(501)]
     assert {row["archiver"] for row in rows} == {"a"}, "it is called as its node unless it is told"
     assert rows[0]["why"] == "started"
     figures = await archiver.archiver.figures()
@@ -192,6 +205,61 @@ async def test_a_disk_without_room_is_left_alone_until_there_is_some(cluster: Cl
     assert [row["kind"] for row in life] == ["begin", "configuration", "view"]
 
 
+async def test_a_disk_that_refuses_ends_a_life_at_its_last_whole_row_and_the_next_one_begins_when_it_can(
+    cluster: Clusters, tmp_path: Path
+) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    async with c.connect("b") as session:
+        await c.run_for(0.5)
+        await session.send_many("g", [b"before"] * 100)
+        await c.run_for(0.5)
+        with files_of_at_most(3_000):
+            await session.send_many("g", [b"lost" * 100] * 100)
+            await c.run_for(1)
+        await c.run_for(12)
+        await session.send_many("g", [b"after"] * 100)
+        await c.run_for(1)
+    await archiver.stop()
+    rows = rows_of(tmp_path)
+    values = [row["value"] for row in rows if row["kind"] == "message"]
+    assert any("the disk refused (File too large), so the archiver left the group" in line for line in archiver.said)
+    assert values == [b"before"] * 100 + [b"after"] * 100
+    follow_each_other(by_life(rows))
+    traces = {node_name(trace.node): trace for trace in c.history().nodes}
+    for life in by_life(rows):
+        compare(life, traces, "totem")
+
+
+async def test_a_disk_that_stands_still_makes_a_slow_client_not_a_large_one(cluster: Clusters, tmp_path: Path) -> None:
+    """Beyond what may wait nothing is taken; the node ends the session, and the archiver comes back with a gap."""
+    c = cluster(2, policy=SessionPolicy(queue_max=1 << 20, patience_us=3_000_000))
+    goes_on = asyncio.Event()
+
+    async def stands(work: Callable[[], T]) -> T:
+        if isinstance(work, partial) and work.func.__name__ == "write":
+            await goes_on.wait()
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", disk=stands)
+    async with c.connect("b") as session:
+        await c.run_for(0.5)
+        for number in range(20):
+            await (await session.send_many("g", [b"%d" % number + bytes(60_000)] * 16))
+        await c.run_for(5)
+        goes_on.set()
+        await c.run_for(2)
+        await (await session.send("g", b"last"))
+        await c.run_for(1)
+    await archiver.stop()
+    assert "too slow" in archiver.said[0]
+    first, second = by_life(rows_of(tmp_path))
+    taken = sum(len(row["value"] or b"") for row in first)
+    assert WAITING_BYTES // 2 < taken < WAITING_BYTES + (4 << 20) + (2 << 20)
+    assert [row["value"] for row in second if row["kind"] == "message"] == [b"last"]
+    follow_each_other([first, second])
+
+
 async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Path) -> None:
     c = cluster(2)
     first = Running(c, "a", tmp_path, "same")
@@ -202,9 +270,7 @@ async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Pat
     await first.stop()
 
 
-async def test_views_that_promise_no_places_are_said_to(cluster: Clusters, tmp_path: Path) -> None:
-    c = cluster(2)
-    archiver = Running(c, "a", tmp_path, "first")
-    await c.run_for(0.5)
-    assert archiver.said == []
-    await archiver.stop()
+def test_an_archiver_needs_neither_spark_nor_pandas() -> None:
+    show = "import sys, transis.console.archive, transis.archive.archiver; print({'pyspark', 'pandas'} & set(sys.modules))"
+    command = [sys.executable, "-c", show]
+    assert subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout == "set()\n"

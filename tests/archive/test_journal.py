@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.archive.written import tables
+from tests.archive.written import files_of_at_most, tables
 from transis.archive.journal import MAGIC, Journal, JournalHeader, read_journal
 from transis.model.errors import ArchiveError
 
@@ -71,17 +68,6 @@ def test_a_journal_is_never_written_over(tmp_path: Path) -> None:
     written(tmp_path / "one", tables(1))
     with pytest.raises(FileExistsError):
         Journal(tmp_path / "one", HEADER)
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full when a file has so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_of_a_frame_that_the_disk_refuses_nothing_is_there_and_the_next_one_may_fit(tmp_path: Path) -> None:

@@ -105,7 +105,10 @@ class Life:
 
     @property
     def sync_is_due(self) -> bool:
-        return self._unsynced_since is not None and self._clock() - self._synced_at >= self._limits.sync_s
+        """Rows wait for it, or the journal is old enough to be sealed, also if nothing has come for long."""
+        if self._unsynced_since is not None and self._clock() - self._synced_at >= self._limits.sync_s:
+            return True
+        return self._journal is not None and self._is_old
 
     def sync(self) -> None:
         """Acknowledge what was written, and seal a journal that is large or old enough."""
@@ -114,8 +117,12 @@ class Life:
             return
         journal.sync()
         self._acknowledge()
-        if journal.size >= self._limits.segment_bytes or self._clock() - self._opened_at >= self._limits.segment_s:
+        if journal.size >= self._limits.segment_bytes or self._is_old:
             self.seal()
+
+    @property
+    def _is_old(self) -> bool:
+        return self._clock() - self._opened_at >= self._limits.segment_s
 
     def _acknowledge(self) -> None:
         self.acknowledged, self._synced_at = self._written, self._clock()
