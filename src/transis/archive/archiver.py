@@ -146,6 +146,7 @@ class Archiver:
             self._end_life()
 
     async def _begin(self, place: Place, session: Session[bytes], why: str) -> Life:
+        place.require_cluster(session.cluster)
         about = await session.about()
         engine, guarantees = about["engine"], about["guarantees"]
         if guarantees != "evs":

@@ -49,7 +49,7 @@ class Place:
             for directory in (self.stream, self.open_files):
                 directory.mkdir(parents=True, exist_ok=True)
             self._write_description(cluster)
-            self._require_cluster(cluster)
+            self.require_cluster(cluster)
             self._take_lock()
         except OSError as error:
             raise ArchiveError(f"{str(self.directory)!r} cannot hold an archive: {error.strerror or error}") from error
@@ -77,7 +77,8 @@ class Place:
             aside.unlink()
         sync_directory(self.directory)
 
-    def _require_cluster(self, cluster: str) -> None:
+    def require_cluster(self, cluster: str) -> None:
+        """Whoever writes here writes of one cluster, also when a node of another one answers at the old address."""
         target = self.directory / "archive.json"
         try:
             found = json.loads(target.read_text())
