@@ -37,7 +37,7 @@ from transis.model.service import Service
 GROUP = "bench"
 PORTION = 1000
 """Messages of one call of the sender."""
-AHEAD = 64
+AHEAD = 16
 """Portions that are on their way at once."""
 SEGMENT_MB = 16
 """Small files, so that publishing goes on while messages come, and is in the figures."""
@@ -63,14 +63,15 @@ class Archivist:
         self.lags_ms: list[int] = []
         self.rates: list[int] = []
         self.life = self.killed_in = 0
-        self._workers, self._directory, self._socket = workers, directory, socket
+        self.socket = socket
+        self._workers, self._directory = workers, directory
         self._cpu_s = 0.0
         self._worker: Worker | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
     async def start(self) -> None:
-        where = ("--to", str(self._directory), "--name", self.name, "--socket", str(self._socket))
+        where = ("--to", str(self._directory), "--name", self.name, "--socket", str(self.socket))
         more = ("--segment-mb", str(SEGMENT_MB), "--json")
         self._worker = await self._workers.start(self.name, "transis", "archive", GROUP, *where, *more)
         self._hearing = asyncio.create_task(self._hear(self._worker))
@@ -186,7 +187,7 @@ async def measure(wish: Wish, directory: Path) -> dict[str, Any]:
                 for name, node in list(zip(NAMES, ("n1", "n2"), strict=True))[: wish.archivers]
             ]
             for one in archivists:
-                await session_with_closed(one, cluster)
+                await begin(one)
             took = await run(wish, session, archivists, cluster)
             await session.close()
             codes = [await one.stop() for one in archivists]
@@ -203,10 +204,9 @@ async def measure(wish: Wish, directory: Path) -> dict[str, Any]:
     return {**wish._asdict(), **took, **found, "bytes": sum(path.stat().st_size for path in (archive / "stream").iterdir())}
 
 
-async def session_with_closed(archivist: Archivist, cluster: LocalCluster) -> None:
+async def begin(archivist: Archivist) -> None:
     """When its daemon listens, start the archiver and wait until it is a member."""
-    node = "n1" if archivist.name == NAMES[0] else "n2"
-    await (await session_with(cluster[node].clients)).close()
+    await (await session_with(archivist.socket)).close()
     await archivist.start()
     await archivist.until_up()
 
