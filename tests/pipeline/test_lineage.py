@@ -102,10 +102,8 @@ def test_partings_inside_of_a_side() -> None:
 def test_crosswise_meetings_are_told_by_both_sides() -> None:
     """Of three, the first two met, and the last two, and never all."""
     story = Story()
-    for nodes in ("aabbcc", "aa", "bb", "cc"):
-        story.form("".join(f"{node}" for node in dict.fromkeys(nodes)))
-    ab = story.form("ab")
-    story.at["b"] = next(one.ring for one in story.configurations if one.nodes == ("b",))
+    _, _, alone, _, ab = (story.form(nodes) for nodes in ("abc", "a", "b", "c", "ab"))
+    story.at["b"] = alone
     bc = story.form("bc")
     [parting] = story.lineage.partings
     assert parting.merged is None
