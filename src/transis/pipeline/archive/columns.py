@@ -117,6 +117,12 @@ def place() -> Column:
     return F.struct(*PLACE)
 
 
+def ring_in(configuration: Column) -> dict[str, Column]:
+    """The columns of a ring out of the word for it, `R12@n1/1/...`."""
+    seq = F.substring_index(F.substring(configuration, 2, 20), "@", 1).cast(LONG)
+    return {"ring_seq": seq, "ring_rep": F.regexp_extract(configuration, "@(.*)", 1)}
+
+
 def history_order() -> list[Column]:
     """The order of rows in one history: by position; of equal ones the ordered row comes first, then what was seen behind it."""
     return [*map(F.col, (*RING, *PLACE)), F.col("ordered").desc(), *map(F.col, ("archiver", "life", "row"))]

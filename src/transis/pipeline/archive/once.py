@@ -22,6 +22,7 @@ from transis.pipeline.archive.columns import (
     is_message,
     is_regular_line,
     place,
+    ring_in,
 )
 
 ON_ONE_LINE = ("group", *RING)
@@ -66,14 +67,16 @@ def configurations(stream: DataFrame) -> DataFrame:
     was first seen by an archiver's clock, and whether a group view in it says that it is primary."""
     told = stream.where(F.col("kind").isin(CONFIGURATION, VIEW))
     is_itself = F.col("kind") == CONFIGURATION
-    own = {"ring_seq": "ring_seq", "ring_rep": "ring_rep", "members": "nodes", "previous": "previous", "cause": "cause"}
+    own = {"members": "nodes", "previous": "previous", "cause": "cause"}
     found = told.groupBy("conf", "transitional").agg(
         *(F.max(F.when(is_itself, F.col(name))).alias(alias) for name, alias in own.items()),
         F.max("primary").alias("primary"),
         F.min("received_at").alias("seen_at"),
         F.max(is_itself).alias("is_told"),
     )
-    return found.where("is_told").drop("is_told")
+    # A transitional one follows its ring; all of its nodes come from there.
+    ring = F.when(F.col("transitional"), F.element_at("previous", 1)).otherwise(F.col("conf"))
+    return found.where("is_told").drop("is_told").withColumns(ring_in(ring))
 
 
 def delivered_in(messages: DataFrame, configurations: DataFrame) -> DataFrame:

@@ -21,13 +21,13 @@ from transis.pipeline.archive.columns import (
     BEGIN,
     CONFIGURATION,
     LIFE,
-    PLACE,
     RING,
     STREAM,
     VIEW,
     is_message,
     is_regular_line,
     place,
+    ring_in,
 )
 from transis.pipeline.ingest import is_local, literally, local_path
 
@@ -150,10 +150,8 @@ def _ends(line: DataFrame, followed: DataFrame) -> DataFrame:
 
 def _followed(stream: DataFrame) -> DataFrame:
     """Rings that another one followed."""
-    said = stream.where((F.col("kind") == CONFIGURATION) & ~F.col("transitional")).select(F.explode("previous").alias("ring"))
-    split = said.where("ring is not null").selectExpr(
-        "cast(substring_index(substr(ring, 2), '@', 1) as bigint) as ring_seq", "substr(ring, instr(ring, '@') + 1) as ring_rep"
-    )
+    said = stream.where(F.col("kind") == CONFIGURATION).where("not transitional").select(F.explode("previous").alias("ring"))
+    split = said.where("ring is not null").select(*(column.alias(name) for name, column in ring_in(F.col("ring")).items()))
     return split.distinct().withColumn("followed", F.lit(True))
 
 
