@@ -22,6 +22,7 @@ PANELS: Final = {
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
     "Look at it": ("status", "monitor", "groups"),
+    "Keep it": ("reconcile",),
     "Judge it": ("audit", "report", "package-job"),
 }
 """Every command, in the order of the help."""

@@ -14,8 +14,18 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, Final, Literal, NamedTuple, get_args
 
+from transis.model.errors import UsageError
+
 Policy = Literal["primary", "larger", "earlier"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+
+
+def policy_of(word: str) -> Policy:
+    """The policy of that name; what is none is a UsageError."""
+    for policy in POLICIES:
+        if policy == word:
+            return policy
+    raise UsageError(f"policy = {word!r}: possible are {', '.join(POLICIES)}")
 
 
 class Ring(NamedTuple):
