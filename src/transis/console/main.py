@@ -21,9 +21,8 @@ PANELS: Final = {
     "See it": ("demo", "simulate", "bench"),
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
-    "Keep it": ("archive",),
+    "Keep it": ("archive", "reconcile"),
     "Look at it": ("status", "monitor", "groups"),
-    "Keep it": ("reconcile",),
     "Judge it": ("audit", "report", "package-job"),
 }
 """Every command, in the order of the help."""
