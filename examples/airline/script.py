@@ -25,7 +25,7 @@ FLIGHTS: Final = (
     Flight("TR101", "Lisbon-Oslo", "07:10", 5),
     Flight("TR103", "Lisbon-Oslo", "12:40", 5),
     Flight("TR105", "Lisbon-Oslo", "18:05", 4),
-    Flight("TR202", "Oslo-Lisbon", "09:30", 5),
+    Flight("TR202", "Oslo-Lisbon", "09:30", 6),
     Flight("TR204", "Oslo-Lisbon", "16:20", 3),
 )
 
@@ -55,13 +55,15 @@ APART: Final[dict[tuple[str, ...], tuple[Request, ...]]] = {
         Request("lisbon", "TR101", "Neves", 160),
         Request("lisbon", "TR101", "Osorio", 170),  # Full, and everybody in Lisbon knows.
         Request("lisbon", "TR202", "Pinto", 145),
+        Request("lisbon", "TR202", "Rocha", 150),
     ),
     OTHERS: (
         Request("oslo", "TR101", "Quist", 155),
         Request("madrid", "TR101", "Ramos", 165),
         Request("rome", "TR202", "Strand", 150),
         Request("oslo", "TR105", "Tangen", 90),
-        Request("madrid", "TR202", "Urdal", 155),  # Full, and the three know.
+        Request("madrid", "TR202", "Urdal", 155),
+        Request("rome", "TR101", "Zorzi", 175),  # Full here, too, with other passengers.
     ),
 }
 
