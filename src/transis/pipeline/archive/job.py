@@ -108,8 +108,9 @@ class _Job:
 
     def run(self, out: Path | None) -> Reconciled:
         with self._steps("what each archiver saw"):
-            lives = spans(self._stream).collect()
-            known = self._local(lives, spans(self._stream))
+            seen = spans(self._stream)
+            lives = seen.collect()
+            known = self._spark.createDataFrame(lives, seen.schema)
             lineage = lineage_of(configurations(self._stream))
         with self._steps("what is missing"):
             missing = gaps(self._stream, known).limit(TOLD_MAX).collect()
@@ -126,9 +127,6 @@ class _Job:
         names = tuple(sorted({row.archiver for row in lives}))
         stays = len({(row.archiver, row.life) for row in lives})
         return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found)
-
-    def _local(self, rows: list[Row], like: DataFrame) -> DataFrame:
-        return self._spark.createDataFrame(rows, like.schema)
 
     def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, list[Row], int]:
         """How many messages each side had for itself, how many have no key, and the keys that collide."""

@@ -159,7 +159,8 @@ def _unseen(stream: DataFrame) -> DataFrame:
     """Of views that came together, those that are in nobody's stream. The first view of a life names what was before it came."""
     shown = stream.where(F.col("kind") == VIEW)
     rank = F.row_number().over(Window.partitionBy(*LIFE).orderBy("row"))
-    told = shown.select("group", "archiver", rank.alias("rank"), F.explode("merged_from.view").alias("view")).where("rank > 1")
+    later = shown.withColumn("rank", rank).where("rank > 1")
+    told = later.select("group", "archiver", F.explode("merged_from.view").alias("view"))
     told = told.groupBy("group", "view").agg(F.min("archiver").alias("archiver"))
     nowhere = told.join(shown.select("group", "view"), ["group", "view"], "left_anti")
     empty = {name: F.lit(None).cast(STREAM[name].dataType) for name in (*RING, "why")}

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from transis.model.errors import UsageError
-from transis.pipeline.archive.columns import MESSAGE_ID, MESSAGES, RING, SIDE, history_order
+from transis.pipeline.archive.columns import MESSAGE_ID, MESSAGES, PLACE, RING, SIDE, history_order
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.sides import ends_apart, rings_apart
 from transis.pipeline.schemas import INT, LONG, TEXT, columns
@@ -48,7 +48,7 @@ def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Of `only_one_side` with a user's columns: keys that sides touched which did not see each other. `touched` has for each side
     how often it did, and its first message."""
     whole = rows.dropna(subset=list(key))
-    first = F.min_by(F.struct("process", "counter"), F.struct(*history_order_of_copies()))
+    first = F.min_by(F.struct("process", "counter"), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     by_side = whole.groupBy("group", *SIDE, *key).agg(F.count("*").alias("messages"), first.alias("first"))
     found = by_side.groupBy("group", "parting", *key).agg(
         F.array_sort(F.collect_list(F.struct("side", "messages", "first.process", "first.counter"))).alias("touched")
@@ -56,11 +56,7 @@ def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     return found.where(_sides_apart("touched.side"))
 
 
-def history_order_of_copies() -> list[str]:
-    return [*RING, "place_seq", "place_index", "archiver", "life", "row"]
-
-
-def _sides_apart(sides: str) -> F.Column:
+def _sides_apart(sides: str) -> Column:
     """Two of them have nobody in common."""
     return F.expr(f"exists({sides}, one -> exists({sides}, other -> not arrays_overlap(split(one, '[+]'), split(other, '[+]'))))")
 
@@ -71,6 +67,7 @@ def merged(stream: DataFrame, spans: DataFrame, messages: DataFrame, lineage: Li
     spark = stream.sparkSession
     turns = [(*ring, turn) for ring, turn in lineage.linear(policy).items()]
     placed = messages.join(F.broadcast(spark.createDataFrame(turns, _ORDER)), list(RING), "left")
+    placed = placed.withColumn("turn", F.coalesce("turn", F.lit(len(turns))))  # Of a ring that the lineage lacks nothing is lost.
     return _numbered(_with_origin(placed, ends_apart(stream, spans, lineage), _origins(spark, lineage)))
 
 
