@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from transis.model.errors import PipelineError
@@ -76,7 +76,7 @@ def only_one_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, line
 
 def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Messages of rings that parted which one side delivered there and another did not, each once."""
-    has = F.filter("ends", lambda end: (end.side == F.col("side")) | (F.col("ordered") & (place() <= end.hi)))
+    has = F.filter("ends", _has)
     rows = _behind_the_parting(stream.where(is_message()), spans, lineage).withColumn("having", F.transform(has, lambda e: e.side))
     first = F.min_by(F.struct(*MESSAGES), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     found = rows.groupBy("parting", *MESSAGE_ID).agg(
@@ -86,6 +86,13 @@ def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFra
     )
     lacking = found.where(F.size("having") < F.col("sides"))
     return lacking.select("parting", F.concat_ws("+", "having").alias("side"), "copy.*")
+
+
+def _has(end: Column) -> Column:
+    """Whether a side has the message of a row: its archiver does, or the place is on its line, or what is not ordered came before
+    anybody archived there, so that nobody can say that it lacks it."""
+    is_on_line = F.when(F.col("ordered"), place() <= end.hi).otherwise(place() <= end.lo)
+    return (end.side == F.col("side")) | is_on_line
 
 
 def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views: DataFrame, lineage: Lineage) -> DataFrame:
@@ -102,7 +109,7 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
 
 def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Rows of rings that parted, behind what all sides are sure to have, with `parting`, the `side` that the archiver went to,
-    and `ends`, which has the last regular place of every side. Which row lies at that place, but is not ordered, came behind."""
+    and `ends`, which has the first and the last regular place of every side. Which row lies at that place, but is not ordered, came behind."""
     is_behind = (place() > F.col("lowest")) | (~F.col("ordered") & (place() == F.col("lowest")))
     passing = F.broadcast(_passing(spans, lineage))
     return rows.join(passing, [*LIFE, *RING]).where(is_behind)
@@ -117,7 +124,7 @@ def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
         for first in side.firsts
     ]
     by = spans.join(F.broadcast(spans.sparkSession.createDataFrame(ways, _WAYS)), [*RING, "next_ring_seq", "next_ring_rep"])
-    by = by.where("hi is not null").select(*LIFE, *RING, *SIDE, "hi")
-    ends = by.groupBy("group", *SIDE).agg(F.max("hi").alias("hi")).groupBy("group", "parting")
-    compared = ends.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "hi")).alias("ends"))
-    return by.drop("hi").join(F.broadcast(compared), ["group", "parting"])
+    by = by.where("hi is not null").select(*LIFE, *RING, *SIDE, "lo", "hi")
+    ends = by.groupBy("group", *SIDE).agg(F.min("lo").alias("lo"), F.max("hi").alias("hi")).groupBy("group", "parting")
+    compared = ends.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi")).alias("ends"))
+    return by.drop("lo", "hi").join(F.broadcast(compared), ["group", "parting"])
