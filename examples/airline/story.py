@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -36,19 +37,20 @@ class StoryError(TransisError):
 
 
 def tell_story(directory: Path, say: Callable[[str], None]) -> dict[str, list[str]]:
-    """Run it in that directory, which has the archive afterwards; which requests each office sold in the end."""
-    (directory / "nodes").mkdir(parents=True)
-    cluster = LocalCluster(directory / "nodes", OFFICES, SETTINGS)
+    """Run it; the directory has the archive afterwards. Which requests each office sold in the end."""
+    directory.mkdir(parents=True, exist_ok=True)
     archivers: list[subprocess.Popen[bytes]] = []
-    try:
-        cluster.start()
-        return asyncio.run(_Story(cluster, directory, archivers, say).run())
-    finally:
-        for process in archivers:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        cluster.stop()
+    with tempfile.TemporaryDirectory(prefix="airline-nodes-") as place:
+        cluster = LocalCluster(Path(place), OFFICES, SETTINGS)
+        try:
+            cluster.start()
+            return asyncio.run(_Story(cluster, directory, archivers, say).run())
+        finally:
+            for process in archivers:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+            cluster.stop()
 
 
 class _Story:
