@@ -1,0 +1,255 @@
+"""An archive under fire: messages through a live group of daemons, archivers killed and restarted, then the table is checked.
+
+    python -m bench.archive [--messages 1000000] [--size 64] [--kills 10] [--archivers 2] [--rate 0] [--engine totem] [--json]
+                            [--keep DIR]
+
+Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members on
+daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on; with two of them the next kill
+waits until the other one is there again, and so must the messages: then no message may be missing. With one archiver its absences
+must be told as gaps. `--kills 0` measures the speed. Exit code 1 if the archive is not what was sent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from tempfile import mkdtemp
+from time import monotonic
+from typing import Any, NamedTuple
+
+from bench.archive_check import WrongArchive, check, missing_is_told, read_lives
+from transis.client.connection import connect
+from transis.client.receipts import Receipt
+from transis.client.session import Session
+from transis.console.bench_processes import Worker, Workers, usage_of
+from transis.console.localcluster import LocalCluster
+from transis.model.errors import ConnectError
+from transis.model.service import Service
+
+GROUP = "bench"
+PORTION = 1000
+"""Messages of one call of the sender."""
+AHEAD = 64
+"""Portions that are on their way at once."""
+PATIENCE_S = 120.0
+NAMES = ("first", "second")
+
+
+class Wish(NamedTuple):
+    messages: int
+    size: int
+    kills: int
+    archivers: int
+    rate: float
+    engine: str
+
+
+class Archivist:
+    """One archiver as a process, again and again; what it said, and what it used of the processor in all its lives."""
+
+    def __init__(self, workers: Workers, name: str, socket: Path, directory: Path) -> None:
+        self.name = name
+        self.acknowledged: dict[int, int] = {}
+        self.lags_ms: list[int] = []
+        self.rates: list[int] = []
+        self.life = self.killed_in = 0
+        self._workers, self._directory, self._socket = workers, directory, socket
+        self._cpu_s = 0.0
+        self._worker: Worker | None = None
+        self._hearing: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    async def start(self) -> None:
+        arguments = ("archive", GROUP, "--to", str(self._directory), "--name", self.name, "--socket", str(self._socket), "--json")
+        self._worker = await self._workers.start(self.name, "transis", *arguments)
+        self._hearing = asyncio.create_task(self._hear(self._worker))
+
+    async def _hear(self, worker: Worker) -> None:
+        while True:
+            line = await worker.hear("rows", PATIENCE_S)
+            if line["acknowledged"] is not None and line["acknowledged"]["life"] > self.killed_in:
+                self.life, row = line["acknowledged"]["life"], line["acknowledged"]["row"]
+                self.acknowledged[self.life] = max(row, self.acknowledged.get(self.life, 0))
+                self.lags_ms.append(line["lag_ms"])
+                self.rates.append(line["rows_per_s"])
+            self._news.set()
+
+    @property
+    def is_up(self) -> bool:
+        """It has acknowledged something in the life that runs, so it is a member."""
+        return self.life > self.killed_in
+
+    async def until(self, condition: Any) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
+
+    async def kill(self) -> None:
+        self.killed_in = self.life
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        return await self._end(signal.SIGTERM)
+
+    async def _end(self, number: signal.Signals) -> int:
+        worker, hearing = self._worker, self._hearing
+        assert worker is not None
+        assert hearing is not None
+        if number is signal.SIGKILL:
+            self._cpu_s += usage_of(worker.pid).cpu_s
+        worker.process.send_signal(number)
+        async with asyncio.timeout(PATIENCE_S):
+            code = await worker.process.wait()
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+        return code
+
+    def cpu_s(self) -> float:
+        assert self._worker is not None
+        return self._cpu_s + usage_of(self._worker.pid).cpu_s
+
+
+def payloads(first: int, count: int, size: int) -> list[bytes]:
+    rest = bytes(size - 8)
+    return [number.to_bytes(8) + rest for number in range(first, first + count)]
+
+
+async def send(session: Session[bytes], wish: Wish, may_go_on: Any) -> None:
+    """All of them, in order. `may_go_on(n)` is waited for before each portion: killing has its place between messages."""
+    began, receipts = monotonic(), list[Receipt]()
+    for first in range(0, wish.messages, PORTION):
+        await may_go_on(first)
+        count = min(PORTION, wish.messages - first)
+        receipts.append(await session.send_many(GROUP, payloads(first, count, wish.size), Service.AGREED))
+        if len(receipts) >= AHEAD:
+            await receipts.pop(0)
+        if wish.rate:
+            await asyncio.sleep(max(0.0, began + (first + count) / wish.rate - monotonic()))
+    for receipt in receipts:
+        await receipt
+
+
+async def kill_in_turn(wish: Wish, archivists: list[Archivist]) -> Any:
+    """A function that kills one when its message has come; whoever sends waits with it only until the others are there."""
+    thresholds = [wish.messages * (number + 1) // (wish.kills + 1) for number in range(wish.kills)]
+    restarting: list[asyncio.Task[None]] = []
+
+    async def may_go_on(message: int) -> None:
+        while thresholds and message >= thresholds[0]:
+            thresholds.pop(0)
+            victim = archivists[len(restarting) % len(archivists)]
+            for one in archivists:
+                await one.until(lambda one=one: one.is_up)
+            await victim.kill()
+            restarting.append(asyncio.create_task(victim.start()))
+
+    return may_go_on
+
+
+async def session_with(socket: Path) -> Session[bytes]:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await connect(str(socket), label="bench").open()
+            except ConnectError:
+                await asyncio.sleep(0.1)
+
+
+async def measure(wish: Wish, directory: Path) -> dict[str, Any]:
+    cluster = LocalCluster(directory, ("n1", "n2", "n3"), {"node": {"engine": wish.engine}})
+    archive = directory / "archive"
+    try:
+        cluster.start()
+        async with Workers() as workers:
+            session = await session_with(cluster["n3"].clients)
+            archivists = [
+                Archivist(workers, name, cluster[node].clients, archive)
+                for name, node in list(zip(NAMES, ("n1", "n2"), strict=True))[: wish.archivers]
+            ]
+            for one in archivists:
+                await session_with_closed(one, cluster)
+            took = await run(wish, session, archivists)
+            await session.close()
+            codes = [await one.stop() for one in archivists]
+            if any(codes):
+                raise WrongArchive(f"archivers ended with {codes}")
+    finally:
+        cluster.stop()
+    acknowledged = [(one.name, life, row) for one in archivists for life, row in one.acknowledged.items()]
+    found = check(archive, wish.messages, wish.size, acknowledged)
+    if wish.archivers == 1:
+        missing_is_told(read_lives(archive), wish.messages)
+    elif found["missing"]:
+        raise WrongArchive(f"{found['missing']} messages are missing, although one of two archivers was always there")
+    return {**wish._asdict(), **took, **found, "bytes": sum(path.stat().st_size for path in (archive / "stream").iterdir())}
+
+
+async def session_with_closed(archivist: Archivist, cluster: LocalCluster) -> None:
+    """When its daemon listens, start the archiver and wait until it is a member."""
+    node = "n1" if archivist.name == NAMES[0] else "n2"
+    await (await session_with(cluster[node].clients)).close()
+    await archivist.start()
+    await archivist.until(lambda: archivist.is_up)
+
+
+async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist]) -> dict[str, Any]:
+    before, began = sum(one.cpu_s() for one in archivists), monotonic()
+    await send(session, wish, await kill_in_turn(wish, archivists))
+    sent = monotonic()
+    for one in archivists:
+        await one.until(lambda one=one: one.is_up)
+    if not wish.kills:
+        for one in archivists:
+            await one.until(lambda one=one: max(one.acknowledged.values()) >= wish.messages)
+    done = monotonic()
+    lags = [lag for one in archivists for lag in one.lags_ms]
+    return {
+        "sent_per_s": round(wish.messages / (sent - began)),
+        "acknowledged_per_s": round(wish.messages / (done - began)),
+        "rows_per_s_best": max((rate for one in archivists for rate in one.rates), default=0),
+        "lag_ms_median": median(lags),
+        "lag_ms_max": max(lags),
+        "archiver_cpu_us_per_row": round(1e6 * (sum(one.cpu_s() for one in archivists) - before) / wish.messages / len(archivists), 2),
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.archive", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=64, help="bytes of a message, at least 8")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--archivers", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--rate", type=float, default=0, help="messages a second; 0 for as many as the group takes")
+    parser.add_argument("--engine", default="totem")
+    parser.add_argument("--keep", type=Path, help="a new directory that stays")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    wanted = arguments()
+    wish = Wish(wanted.messages, max(8, wanted.size), wanted.kills, wanted.archivers, wanted.rate, wanted.engine)
+    directory = wanted.keep or Path(mkdtemp(prefix="transis-archive-"))
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        found = asyncio.run(measure(wish, directory))
+    except WrongArchive as error:
+        print(f"the archive is not what was sent: {error}; it stays in {directory}", file=sys.stderr)
+        return 1
+    if not wanted.keep:
+        with suppress(OSError):
+            shutil.rmtree(directory)
+    print(json.dumps(found) if wanted.json else "\n".join(f"{name:24} {value}" for name, value in found.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

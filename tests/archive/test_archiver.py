@@ -1,0 +1,213 @@
+"""Archivers on a cluster that crashes, comes apart and heals, and that are killed themselves: the table is what was handed to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.archive.simulated import LIMITS, Row, Running, handed, member_of, rows_of, token_of, without_basic
+from transis import Service
+from transis.model.config import ENGINES
+from transis.model.errors import ArchiveError, ConnectError, SessionLost
+from transis.testing import Cluster, Clusters
+from transis.trace.naming import node_name
+
+NAMES = ("first", "second")
+
+
+async def speak(c: Cluster, name: str) -> None:
+    """Somebody who is no member, on a node that may be gone."""
+    while True:
+        try:
+            async with c.connect(name) as session:
+                while True:
+                    await session.send_many("g", [b"m"] * c.random.between(1, 30), c.random.pick(tuple(Service)))
+                    await c.run_for(c.random.between(1, 20) / 1000)
+        except (SessionLost, ConnectError):
+            await c.run_for(0.05)
+
+
+async def strike(c: Cluster, archivers: list[Running]) -> None:
+    drawn = c.random
+    name = drawn.pick(c.names)
+    what = drawn.pick(("partition", "heal", "crash", "restart", "kill", "kill", "kill"))
+    if what == "kill":
+        killed = drawn.pick(archivers)
+        await killed.kill()
+        killed.start()
+    elif what == "partition":
+        c.partition(drawn.some(c.names, 2))
+    elif what == "heal":
+        c.heal()
+    elif (name in c.alive) is (what != "restart"):
+        getattr(c, what)(name)
+
+
+async def run(c: Cluster, directory: Path, strikes: int) -> None:
+    archivers = [Running(c, node, directory, name) for node, name in zip("ab", NAMES, strict=True)]
+    speakers = [asyncio.create_task(speak(c, name)) for name in c.names]
+    await c.run_for(0.3)
+    for _ in range(strikes):
+        await c.run_for(c.random.stretched(5_000, 200_000) / 1e6)
+        await strike(c, archivers)
+    c.heal()
+    for name in c.names:
+        if name not in c.alive:
+            c.restart(name)
+    await c.run_for(1)
+    for speaker in speakers:
+        speaker.cancel()
+    await asyncio.wait(speakers)
+    for archiver in archivers:
+        if archiver.task.done():  # It could not begin: its node was down.
+            archiver.start()
+            await c.run_for(1)
+        await archiver.stop()
+    await c.settle()
+
+
+def by_life(rows: list[Row]) -> list[list[Row]]:
+    return [list(life) for _, life in groupby(rows, key=lambda row: (row["archiver"], row["life"]))]
+
+
+def position(row: Row) -> tuple[Any, ...]:
+    return (row["ring_seq"], row["ring_rep"], row["place_seq"], row["place_index"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(4))
+async def test_an_archive_is_what_its_archivers_were_handed(cluster: Clusters, tmp_path: Path, seed: int, engine: str) -> None:
+    c = cluster(4, seed=seed, engine=engine)
+    await run(c, tmp_path, 8)
+    rows = rows_of(tmp_path)
+    lives = by_life(rows)
+    assert len(lives) > 2
+    assert list((tmp_path / "open").glob("*.journal")) == []
+    traces = {node_name(trace.node): trace for trace in c.history().nodes}
+    for life in lives:
+        compare(life, traces, engine)
+    follow_each_other(lives)
+    agree(rows)
+
+
+def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
+    """Row by row what the node says that it handed over, up to where the life ended."""
+    assert [row["row"] for row in life] == list(range(1, len(life) + 1))
+    assert life[0]["kind"] == "begin"
+    first = next(at for at, row in enumerate(life) if row["kind"] == "view")
+    node, _, number = member_of(life).rpartition("#")
+    truth = without_basic(handed(traces[node], int(number), engine))
+    found = without_basic([token_of(row) for row in life[first:]])
+    assert found == truth[: len(found)]
+
+
+def follow_each_other(lives: list[list[Row]]) -> None:
+    """Each life says where the one before it ended."""
+    for before, after in zip(lives, lives[1:], strict=False):
+        begin = after[0]
+        since = tuple(begin[f"since_{name}"] for name in ("ring_seq", "ring_rep", "place_seq", "place_index"))
+        if before[0]["archiver"] == begin["archiver"]:
+            assert since == position(before[-1])
+        else:
+            assert since == (None,) * 4
+
+
+def agree(rows: list[Row]) -> None:
+    """One place, one thing; one message or view, one place: at all archivers and in all their lives."""
+    at: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    of: dict[Any, set[tuple[Any, ...]]] = defaultdict(set)
+    for row in rows:
+        if row["kind"] in ("message", "view"):
+            what = (row["process"], row["counter"]) if row["kind"] == "message" else (row["view"],)
+            if row["ordered"]:
+                at[row["kind"], *position(row)].add(what)
+            if row["ordered"] or row["kind"] == "view":
+                of[what].add(position(row))
+    assert [key for key, found in at.items() if len(found) > 1] == []
+    assert [what for what, found in of.items() if len(found) > 1] == [], "also those of transitional views"
+
+
+# --- ends and beginnings ------------------------------------------------------------------------------------------------------
+
+
+async def test_stopping_writes_everything_up_to_the_leave_and_publishes_it(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(3)
+    archiver = Running(c, "a", tmp_path, "")
+    await c.run_for(0.5)
+    async with c.connect("b") as session:
+        await (await session.send_many("g", [b"%d" % number for number in range(500)]))
+    await archiver.stop()
+    rows = rows_of(tmp_path)
+    assert [row["value"] for row in rows if row["kind"] == "message"] == [b"%d" % number for number in range(500)]
+    assert {row["archiver"] for row in rows} == {"a"}, "it is called as its node unless it is told"
+    assert rows[0]["why"] == "started"
+    figures = await archiver.archiver.figures()
+    assert (figures["rows"], figures["gaps"], figures["behind_bytes"]) == (len(rows), 0, 0)
+    assert figures["files"] == len(list((tmp_path / "stream").iterdir()))
+
+
+async def test_a_node_that_is_gone_is_a_gap_and_the_archiver_comes_back(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(3)
+    archiver = Running(c, "a", tmp_path, "first")
+    await c.run_for(0.5)
+    c.crash("a")
+    await c.run_for(1)
+    c.restart("a")
+    await c.run_for(8)
+    await archiver.stop()
+    first, second = by_life(rows_of(tmp_path))
+    assert "connecting again; what is missed is a gap" in archiver.said[0]
+    assert "the session with" in second[0]["why"]
+    assert second[0]["since_ring_seq"] == first[-1]["ring_seq"]
+
+
+async def test_acknowledged_rows_are_there_whatever_happens_next(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    async with c.connect("b") as session:
+        for _ in range(20):
+            await session.send_many("g", [b"x"] * 50)
+            await c.run_for(0.05)
+    acknowledged = (await archiver.archiver.figures())["acknowledged"]
+    await archiver.kill()
+    archiver.start()
+    await c.run_for(0.5)
+    await archiver.stop()
+    first = by_life(rows_of(tmp_path))[0]
+    assert acknowledged["row"] > 100
+    assert first[acknowledged["row"] - 1]["row"] == acknowledged["row"]
+    assert [first[acknowledged["row"] - 1][name] for name in ("place_seq", "place_index")] == acknowledged["place"]
+
+
+async def test_a_disk_without_room_is_left_alone_until_there_is_some(cluster: Clusters, tmp_path: Path) -> None:
+    """It asks for more than any disk has, joins, sees that, and leaves; nothing it took is lost."""
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first", LIMITS._replace(free_bytes=1 << 62))
+    await c.run_for(10)
+    assert any("MB are free" in line and "left the group" in line for line in archiver.said)
+    await archiver.stop()
+    (life,) = by_life(rows_of(tmp_path))
+    assert [row["kind"] for row in life] == ["begin", "configuration", "view"]
+
+
+async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    first = Running(c, "a", tmp_path, "same")
+    await c.run_for(0.5)
+    second = Running(c, "b", tmp_path, "same")
+    with pytest.raises(ArchiveError, match="give this one another --name"):
+        await second.task
+    await first.stop()
+
+
+async def test_views_that_promise_no_places_are_said_to(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    await c.run_for(0.5)
+    assert archiver.said == []
+    await archiver.stop()
