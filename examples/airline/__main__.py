@@ -1,4 +1,4 @@
-"""`python -m examples.airline`: the airline from the first sale to the proposals, in one command. README.md shows what comes out."""
+"""`python -m examples.airline`: the airline from the first sale to the proposals. README.md shows what comes out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the airline asks its archive: who bought what together and apart, which flights are oversold, and who is rebooked.
 
-Everything about partitions comes from the package: messages once, sides, and one history by a policy. What is left is the airline's
-own rule: a request has a seat if the flight has room in the history that its office had seen.
+Everything about partitions comes from the package: messages once, sides, and one history by a policy. What is left is the
+airline's own rule: a request has a seat if the flight has room in the history that its office had seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The run: four daemons, an office at each, two archivers, a partition and its end. Everything is waited for, nothing is timed."""
+"""The run: four daemons, an office at each, two archivers, a partition and its end. All is waited for, nothing is timed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -83,7 +84,9 @@ class _Story:
             self._offices[name] = await self._office(name)
         self._archivers += [self._archiver(name) for name in ARCHIVERS]
         everybody = len(OFFICES) + len(ARCHIVERS)
-        await self._until(lambda: all(one.members == everybody for one in self._offices.values()), "all offices and archivers meet")
+        await self._until(
+            lambda: all(one.members == everybody for one in self._offices.values()), "all offices and archivers meet"
+        )
 
     async def _office(self, name: str) -> Office:
         async with asyncio.timeout(PATIENCE_S):
@@ -104,10 +107,13 @@ class _Story:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 
     async def _sell(self, requests: Iterable[Request], side: tuple[str, ...]) -> None:
-        """In turns: the next one asks when all offices of the side have heard the last one, so the order is that of the script."""
+        """In turns: the next one asks when all offices of the side have heard the last, so the order is that of the script."""
         for request in requests:
             number = await self._offices[request.office].ask(request)
-            await self._until(lambda: all(number in self._offices[name].heard for name in side), f"{number} is heard by all")
+            await self._until(partial(self._is_heard, number, side), f"{number} is heard by all")
+
+    def _is_heard(self, number: str, side: tuple[str, ...]) -> bool:
+        return all(number in self._offices[name].heard for name in side)
 
     async def _part(self) -> None:
         for side, others in ((ALONE, OTHERS), (OTHERS, ALONE)):

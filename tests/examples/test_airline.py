@@ -36,7 +36,7 @@ def test_the_tables_are_those_of_the_readme(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_the_readme_follow_from_the_script() -> None:
-    """By a plain replay: each side goes on from what all saw; then the majority's history, then the other one, then what followed."""
+    """By a plain replay: each side goes on from what all saw; then the majority's history, the other one, and what followed."""
     seats = {one.flight: one.seats for one in FLIGHTS}
     alone, others = APART.values()
     sold = {request.passenger: request.flight for request in replay([*TOGETHER], seats)}
@@ -45,7 +45,9 @@ def test_the_tables_of_the_readme_follow_from_the_script() -> None:
     over = {flight: sum(one.flight == flight for one in history) - room for flight, room in seats.items()}
     rows = [line.split("|") for line in tables(README)["Oversold"].splitlines()[2:]]
     assert {row[1].strip(): int(row[6]) for row in rows} == {flight: count for flight, count in over.items() if count > 0}
-    beyond = [one.passenger for at, one in enumerate(history) if [x.flight for x in history[:at]].count(one.flight) >= seats[one.flight]]
+    beyond = [
+        one.passenger for at, one in enumerate(history) if [x.flight for x in history[:at]].count(one.flight) >= seats[one.flight]
+    ]
     proposed = [line.split("|")[1].strip() for line in tables(README)["Proposals"].splitlines()[2:]]
     assert proposed == beyond
 

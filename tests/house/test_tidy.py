@@ -170,7 +170,10 @@ def test_functions_are_short() -> None:
 
 
 def test_files_are_short() -> None:
-    lengths = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for path in python_files("src", "tests", "bench", "examples")}
+    lengths = {
+        shown(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in python_files("src", "tests", "bench", "examples")
+    }
     assert {name: length for name, length in lengths.items() if length > FILE_LINES_MAX} == {}
 
 
@@ -185,7 +188,9 @@ def test_files_open_with_their_job() -> None:
 
 def tracked_texts() -> list[Path]:
     """What a clone holds: the files at the top and the folders that are ours, without what tools leave in them."""
-    inside = [path for folder in ("src", "tests", "docs", "bench", "examples", "scripts", ".ci") for path in (ROOT / folder).rglob("*")]
+    inside = [
+        path for folder in ("src", "tests", "docs", "bench", "examples", "scripts", ".ci") for path in (ROOT / folder).rglob("*")
+    ]
     files = [path for path in [*ROOT.iterdir(), *inside] if path.is_file() and "__pycache__" not in path.parts]
     return sorted(path for path in files if b"\0" not in path.read_bytes()[:4096])
 

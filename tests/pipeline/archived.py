@@ -25,7 +25,7 @@ from transis.trace.naming import node_name, process_name, view_name
 
 NODES = "abcde"
 SEATS = 6
-TURNS = 10
+TURNS = 24
 
 
 class Told(NamedTuple):
@@ -158,18 +158,18 @@ async def _turn(c: Cluster, witnesses: list[Witness], archivers: list[SimulatedA
     """Something happens, with messages on their way."""
     draw = c.random
     await _speak(c, witnesses)
-    match draw.below(6):
+    match draw.below(8):
         case 0 | 1 | 2:
-            sides = {node: draw.below(3) for node in NODES}
+            sides = {node: draw.below(draw.between(2, 3)) for node in NODES}
             c.partition(*("".join(node for node in NODES if sides[node] == side) for side in sorted(set(sides.values()))))
-        case 3:
+        case 3 | 4:
             c.heal()
+        case 5:
+            await draw.pick(archivers).kill()
         case _:
-            archiver = draw.pick(archivers)
-            if archiver.is_there:
-                await archiver.kill()
-            else:
-                archiver.start(draw.pick(NODES))
+            for archiver in archivers:
+                if not archiver.is_there:
+                    archiver.start(draw.pick(NODES))
     if draw.chance(700):
         await c.settle()
     else:

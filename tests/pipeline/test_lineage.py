@@ -105,7 +105,7 @@ def test_crosswise_meetings_are_told_by_both_sides() -> None:
     _, _, alone, _, ab = (story.form(nodes) for nodes in ("abc", "a", "b", "c", "ab"))
     story.at["b"] = alone
     bc = story.form("bc")
-    [parting] = story.lineage.partings
+    parting = story.lineage.partings[0]
     assert parting.merged is None
     assert (dict(parting.between)[ab], dict(parting.between)[bc]) == ("1+2", "2+3")
     assert [side.rings for side in parting.sides] == [(side.firsts[0],) for side in parting.sides]

@@ -1,4 +1,4 @@
-"""The job behind `transis reconcile`: an archive in; what is missing, who parted, what only one side saw and where sides collide out.
+"""The job behind `transis reconcile`: an archive in; what is missing, who parted, what only one side saw and what collides out.
 
 The intervals of archivers and the configurations are collected once and planned over as local tables: everything else is one pass
 over the files each.

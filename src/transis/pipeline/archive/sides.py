@@ -77,7 +77,9 @@ def only_one_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, line
 def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Messages of rings that parted which one side delivered there and another did not, each once."""
     has = F.filter("ends", _has)
-    rows = _behind_the_parting(stream.where(is_message()), spans, lineage).withColumn("having", F.transform(has, lambda e: e.side))
+    rows = _behind_the_parting(stream.where(is_message()), spans, lineage).withColumn(
+        "having", F.transform(has, lambda e: e.side)
+    )
     first = F.min_by(F.struct(*MESSAGES), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     found = rows.groupBy("parting", *MESSAGE_ID).agg(
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("having")))).alias("having"),
@@ -101,7 +103,9 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
     shown = _behind_the_parting(stream.where(F.col("kind").isin(MESSAGE, VIEW)), spans, lineage)
     each = Window.partitionBy(*SIDE, "kind", *MESSAGE_ID, "view").orderBy(*history_order())
     ends = shown.withColumn("rank", F.row_number().over(each)).where("rank = 1").select(*SIDE, *HISTORY)
-    told = messages.withColumn("kind", F.lit(MESSAGE)).unionByName(views.withColumn("kind", F.lit(VIEW)), allowMissingColumns=True)
+    told = messages.withColumn("kind", F.lit(MESSAGE)).unionByName(
+        views.withColumn("kind", F.lit(VIEW)), allowMissingColumns=True
+    )
     apart = told.join(rings_apart(stream.sparkSession, lineage), list(RING))
     sides = F.explode(F.split("side", "[+]")).alias("side")
     return ends.unionByName(apart.select("parting", sides, *HISTORY))
@@ -109,7 +113,8 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
 
 def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Rows of rings that parted, behind what all sides are sure to have, with `parting`, the `side` that the archiver went to,
-    and `ends`, which has the first and the last regular place of every side. Which row lies at that place, but is not ordered, came behind."""
+    and `ends`, which has the first and the last regular place of every side. What stands at such a place and is not ordered came
+    behind it."""
     is_behind = (place() > F.col("lowest")) | (~F.col("ordered") & (place() == F.col("lowest")))
     passing = F.broadcast(_passing(spans, lineage))
     return rows.join(passing, [*LIFE, *RING]).where(is_behind)
