@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import schema
 from transis.pipeline.archive.columns import STREAM, history_order
-from transis.pipeline.archive.lineage import Lineage, Parting, ring_of
+from transis.pipeline.archive.lineage import Lineage, Parting
 from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
@@ -163,17 +163,22 @@ def test_good_archives_do_not_contradict_themselves_and_bad_ones_are_told(archiv
 
 
 def test_what_nobody_archived_is_in_a_gap_and_what_somebody_did_is_in_none(archive: Archive) -> None:
-    """Ordered messages of the regular part of a ring have places on one line; gaps are intervals of it."""
+    """Ordered messages of the regular part of a ring have places on one line; gaps are intervals of it. The end of a ring that
+    parted belongs to its sides, and one that nobody archived is unseen as a whole."""
     intervals = defaultdict(list)
     for gap in archive.gaps:
         if gap.kind != UNSEEN:
             after = (-1, -1) if gap.after is None else place_of(gap.after)
             before = (1 << 63, 0) if gap.before is None else place_of(gap.before)
             intervals[gap["group"], f"R{gap.ring_seq}@{gap.ring_rep}"].append((after, before))
-    archived_rings = {(row["group"], f"R{row['ring_seq']}@{row['ring_rep']}") for row in archive.rows}
+    seen_to = defaultdict(list)
+    for span in archive.spans.collect():
+        seen_to[span["group"], f"R{span.ring_seq}@{span.ring_rep}"].append((place_of(span.hi), span.next_ring_seq is not None))
     missing = 0
     for run, _, one in archive.told():
-        if one.conf != one.ring or not _is_ordered(run, one) or (run.group, one.ring) not in archived_rings:
+        spanned = seen_to[run.group, one.ring]
+        is_of_an_unseen_side = bool(spanned) and any(went_on for _, went_on in spanned) and one.place > max(spanned)[0]
+        if one.conf != one.ring or not _is_ordered(run, one) or not spanned or is_of_an_unseen_side:
             continue
         is_in_gap = any(after < one.place < before for after, before in intervals[run.group, one.ring])
         is_archived = (run.group, one.process, one.counter) in archive.messages
@@ -293,11 +298,10 @@ def test_one_history_is_dense_and_keeps_the_order_of_every_node(archive: Archive
         for ranks in order.values():
             placed = [ranks[key_of(row)] for row in found if row.ordered and key_of(row) in ranks]
             assert placed == sorted(placed)
-    origins = archive.lineage.origins()
-    ends = {key_of(row) for row in archive.apart.collect()}
-    for row in rows:
-        ring = ring_of(f"R{row.ring_seq}@{row.ring_rep}")
-        assert (row.parting, row.side) == origins[ring] if ring in origins else (row.side is not None) == (key_of(row) in ends)
+    inner = {key: (None, None) for key in archive.messages}
+    for row in sorted(archive.apart.collect(), key=lambda row: row.parting):
+        inner[key_of(row)] = (row.parting, row.side)
+    assert {key_of(row): (row.parting, row.side) for row in rows} == inner
 
 
 def test_keys_that_sides_touched_apart_collide(archive: Archive) -> None:
