@@ -298,7 +298,7 @@ def test_one_history_is_dense_and_keeps_the_order_of_every_node(archive: Archive
         for ranks in order.values():
             placed = [ranks[key_of(row)] for row in found if row.ordered and key_of(row) in ranks]
             assert placed == sorted(placed)
-    inner = {key: (None, None) for key in archive.messages}
+    inner: dict[MessageKey, tuple[int | None, str | None]] = dict.fromkeys(archive.messages, (None, None))
     for row in sorted(archive.apart.collect(), key=lambda row: row.parting):
         inner[key_of(row)] = (row.parting, row.side)
     assert {key_of(row): (row.parting, row.side) for row in rows} == inner

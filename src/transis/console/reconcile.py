@@ -84,28 +84,32 @@ def tell(console: Console, found: Reconciled) -> None:
         say(console, printable(line))
     if found.conflicts:
         console.print(_conflicts(found))
-        if found.conflicts_total > ROWS_TOLD:
-            say(console, f"and {found.conflicts_total - ROWS_TOLD:,} more; --json and --out have them")
+        if more := found.conflicts_total - len(found.conflicts[:ROWS_TOLD]):
+            say(console, f"and {more:,} more; --json and --out have them")
     if found.wish.out is not None:
         say(console, f"Tables: {found.wish.out}")
 
 
 def _lines(found: Reconciled) -> Iterator[str]:
-    from transis.pipeline.archive.telling import gap_sentence, labels_of, parting_sentence, side_word
+    from transis.pipeline.archive.telling import apart_sentence, gap_sentence, labels_of, parting_sentence
 
     by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
     yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
-    yield from (f"  {gap_sentence(row)}" for row in found.gaps[:ROWS_TOLD])
-    yield from (f"  this cannot be: {row.what}: {row.first} and {row.last}" for row in found.contradictions[:ROWS_TOLD])
+    yield from _first([gap_sentence(row) for row in found.gaps])
+    yield from _first([f"this cannot be: {row.what}: {row.first} and {row.last}" for row in found.contradictions])
     for parting in found.lineage.partings:
         yield parting_sentence(parting)
         for label in labels_of(parting):
-            sides = [side for side in parting.sides if str(side.number) in label.split("+")]
-            who = " and ".join(map(side_word, sides))
-            unknown = "" if all(side.archived for side in sides) else ", and nobody archived it"
-            yield f"  only {who} saw {_some(found.apart.get((parting.number, label), 0), 'message')}{unknown}"
+            messages = _some(found.apart.get((parting.number, label), 0), "message")
+            yield f"  {apart_sentence(parting, label, messages)}"
     if found.not_json:
         yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
+
+
+def _first(sentences: list[str]) -> Iterator[str]:
+    yield from (f"  {sentence}" for sentence in sentences[:ROWS_TOLD])
+    if len(sentences) > ROWS_TOLD:
+        yield f"  and {len(sentences) - ROWS_TOLD:,} more; --json has them"
 
 
 def _some(count: int, one: str, many: str = "") -> str:
@@ -114,8 +118,8 @@ def _some(count: int, one: str, many: str = "") -> str:
 
 def _conflicts(found: Reconciled) -> Table:
     names = list(found.wish.keys or {})
-    table = plain_table("parting", *names, "touched by", title="Keys that sides touched apart")
+    table = plain_table("parting", *names, "messages", title="Keys that sides touched apart")
     for row in found.conflicts[:ROWS_TOLD]:
-        touched = ", ".join(f"side {one.side} {one.messages:,} times" for one in row.touched)
+        touched = ", ".join(f"side {one.side}: {one.messages:,}" for one in row.touched)
         table.add_row(str(row.parting), *(printable(str(row[name])) for name in names), touched)
     return table

@@ -90,28 +90,24 @@ def conflicting_keys(stream: DataFrame) -> DataFrame:
     broken guarantee or a broken file, and never passed over."""
     told = stream.where(is_message())
     placed = told.where("ordered")
-    message = F.struct("process", "counter")
+    value = F.xxhash64("value")
     at_place = placed.groupBy("group", *RING, *PLACE).agg(
-        F.count_distinct(message).alias("messages"),
-        F.count_distinct(F.xxhash64("value")).alias("values"),
-        F.min(message).alias("first"),
-        F.max(message).alias("last"),
+        *_ends(F.struct("process", "counter")), (F.min(value) != F.max(value)).alias("values_differ")
     )
-    of_message = placed.groupBy(*MESSAGE_ID).agg(
-        F.count_distinct(F.struct(*RING, *PLACE)).alias("places"),
-        F.min(F.struct(*RING, *PLACE)).alias("first"),
-        F.max(F.struct(*RING, *PLACE)).alias("last"),
-    )
-    in_life = told.groupBy(*MESSAGE_ID, "archiver", "life").agg(
-        F.count("*").alias("times"), F.min("row").alias("first"), F.max("row").alias("last")
-    )
-    at_place = at_place.where("messages > 1 or values > 1")
-    what = F.when(F.col("messages") > 1, "two messages at one place").otherwise("two values of one message")
+    of_message = placed.groupBy(*MESSAGE_ID).agg(*_ends(F.struct(*RING, *PLACE)))
+    in_life = told.groupBy(*MESSAGE_ID, "archiver", "life").agg(*_ends(F.col("row")), F.count("*").alias("times"))
+    differ = F.col("first") != F.col("last")
+    at_place = at_place.where(differ | F.col("values_differ"))
+    what = F.when(differ, "two messages at one place").otherwise("two values of one message")
     return (
         at_place.select(*_contradiction(what))
-        .unionByName(of_message.where("places > 1").select(*_contradiction(F.lit("one message at two places"))))
+        .unionByName(of_message.where(differ).select(*_contradiction(F.lit("one message at two places"))))
         .unionByName(in_life.where("times > 1").select(*_contradiction(F.lit("one message twice in one life"))))
     )
+
+
+def _ends(witness: Column) -> list[Column]:
+    return [F.min(witness).alias("first"), F.max(witness).alias("last")]
 
 
 def _contradiction(what: Column) -> list[Column]:

@@ -22,13 +22,18 @@ def ring_word(ring: Ring) -> str:
     return f"R{ring.seq}@{short(ring.rep)}"
 
 
+def view_word(view: str) -> str:
+    """The configuration of a group view, for a reader: `R12@n1/1`."""
+    return short(view.partition("+")[0])
+
+
 def position_word(place: Row | None, end: str) -> str:
     return end if place is None else f"{place.place_seq}.{place.place_index}"
 
 
 def gap_sentence(row: Row) -> str:
     if row.kind == UNSEEN:
-        return f"a component in the view {row.view} was archived by nobody, says the merge that {row.archiver} saw"
+        return f"a component in {view_word(row.view)} was archived by nobody, says the merge that {row.archiver} saw"
     where = f"{row.ring_seq}@{short(row.ring_rep)}"
     after, before = position_word(row.after, "its beginning"), position_word(row.before, "its end")
     why = f"; {row.archiver} came back: {row.why}" if row.why and row.kind == ABSENT else ""
@@ -48,6 +53,15 @@ def parting_sentence(parting: Parting) -> str:
     sides = " | ".join(side_word(side) for side in parting.sides)
     met = "and did not meet again" if parting.merged is None else f"and met in {ring_word(parting.merged)}"
     return f"{ring_word(parting.ring)} parted into {sides} {met}"
+
+
+def apart_sentence(parting: Parting, label: str, messages: str) -> str:
+    """What a side, or several together, saw alone."""
+    sides = [side for side in parting.sides if str(side.number) in label.split("+")]
+    who = " and ".join(map(side_word, sides))
+    if all(side.archived for side in sides):
+        return f"only {who} saw {messages}"
+    return f"only {who} saw what nobody archived; of it the archive has {messages}"
 
 
 def labels_of(parting: Parting) -> Iterator[str]:
