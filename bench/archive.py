@@ -3,8 +3,8 @@
     python -m bench.archive [--messages 1000000] [--size 64] [--kills 10] [--archivers 2] [--rate 0] [--engine totem] [--json]
                             [--keep DIR]
 
-Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members on
-daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on; with two of them the next kill
+Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members
+on daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on; with two of them the next kill
 waits until the other one is there again, and so must the messages: then no message may be missing. With one archiver its absences
 must be told as gaps. `--kills 0` measures the speed. Exit code 1 if the archive is not what was sent.
 """
@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from tempfile import mkdtemp
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any, NamedTuple
 
 from bench.archive_check import WrongArchive, check, missing_is_told, read_lives
@@ -38,6 +38,8 @@ PORTION = 1000
 """Messages of one call of the sender."""
 AHEAD = 64
 """Portions that are on their way at once."""
+SEGMENT_MB = 16
+"""Small files, so that publishing goes on while messages come, and is in the figures."""
 PATIENCE_S = 120.0
 NAMES = ("first", "second")
 
@@ -67,8 +69,9 @@ class Archivist:
         self._news = asyncio.Event()
 
     async def start(self) -> None:
-        arguments = ("archive", GROUP, "--to", str(self._directory), "--name", self.name, "--socket", str(self._socket), "--json")
-        self._worker = await self._workers.start(self.name, "transis", *arguments)
+        where = ("--to", str(self._directory), "--name", self.name, "--socket", str(self._socket))
+        more = ("--segment-mb", str(SEGMENT_MB), "--json")
+        self._worker = await self._workers.start(self.name, "transis", "archive", GROUP, *where, *more)
         self._hearing = asyncio.create_task(self._hear(self._worker))
 
     async def _hear(self, worker: Worker) -> None:
@@ -176,7 +179,7 @@ async def measure(wish: Wish, directory: Path) -> dict[str, Any]:
             ]
             for one in archivists:
                 await session_with_closed(one, cluster)
-            took = await run(wish, session, archivists)
+            took = await run(wish, session, archivists, cluster)
             await session.close()
             codes = [await one.stop() for one in archivists]
             if any(codes):
@@ -200,8 +203,8 @@ async def session_with_closed(archivist: Archivist, cluster: LocalCluster) -> No
     await archivist.until(lambda: archivist.is_up)
 
 
-async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist]) -> dict[str, Any]:
-    before, began = sum(one.cpu_s() for one in archivists), monotonic()
+async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist], cluster: LocalCluster) -> dict[str, Any]:
+    before, began = cpu_s(archivists, cluster), monotonic()
     await send(session, wish, await kill_in_turn(wish, archivists))
     sent = monotonic()
     for one in archivists:
@@ -211,14 +214,23 @@ async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist]) 
             await one.until(lambda one=one: max(one.acknowledged.values()) >= wish.messages)
     done = monotonic()
     lags = [lag for one in archivists for lag in one.lags_ms]
+    used = [after - its for after, its in zip(cpu_s(archivists, cluster), before, strict=True)]
     return {
         "sent_per_s": round(wish.messages / (sent - began)),
         "acknowledged_per_s": round(wish.messages / (done - began)),
         "rows_per_s_best": max((rate for one in archivists for rate in one.rates), default=0),
         "lag_ms_median": median(lags),
         "lag_ms_max": max(lags),
-        "archiver_cpu_us_per_row": round(1e6 * (sum(one.cpu_s() for one in archivists) - before) / wish.messages / len(archivists), 2),
+        "archiver_cpu_us_per_msg": round(1e6 * used[0] / wish.messages / len(archivists), 2),
+        "daemon_cpu_us_per_msg": round(1e6 * used[1] / wish.messages / len(cluster.daemons), 2),
+        "sender_cpu_us_per_msg": round(1e6 * used[2] / wish.messages, 2),
     }
+
+
+def cpu_s(archivists: list[Archivist], cluster: LocalCluster) -> list[float]:
+    """Of all archivers, of all daemons, and of this process."""
+    daemons = sum(usage_of(daemon.pid).cpu_s for daemon in cluster.daemons)
+    return [sum(one.cpu_s() for one in archivists), daemons, process_time()]
 
 
 def arguments() -> argparse.Namespace:

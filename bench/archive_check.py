@@ -1,12 +1,13 @@
 """Is an archive what was sent? From its Parquet files alone, with numpy: nothing here knows how they came about.
 
-Messages are numbered by their sender, from 0, in their first eight bytes, and were sent by one process, agreed: so numbers, counters
-and places must all grow together.
+Messages are numbered by their sender, from 0, in their first eight bytes, and were sent by one process, agreed: so numbers,
+counters and places must all grow together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +65,9 @@ def read_lives(directory: Path) -> list[Life]:
 
 def _life(archiver: str, life: int, table: pa.Table) -> Life:
     rows = _numbers(table["row"])
-    require((rows == np.arange(1, len(rows) + 1)).all(), f"rows of {archiver} {life} are not dense from 1 in the order of its files")
+    require(
+        (rows == np.arange(1, len(rows) + 1)).all(), f"rows of {archiver} {life} are not dense from 1 in the order of its files"
+    )
     positions = position(*(_numbers(table[name]) for name in ("ring_seq", "place_seq", "place_index")))
     is_message = pc.equal(table["kind"], "message").combine_chunks().to_numpy(zero_copy_only=False)
     ordered = table["ordered"].combine_chunks().to_numpy(zero_copy_only=False)
@@ -109,7 +112,7 @@ def check(directory: Path, sent: int, size: int, acknowledged: Iterable[tuple[st
     places = np.unique(np.concatenate([life.positions for life in lives]))
     pairs = np.unique(np.concatenate([np.stack([life.numbers, life.positions]) for life in lives], axis=1), axis=1)
     require(len(once) == len(places) == pairs.shape[1], "a message has two places, or a place two messages")
-    require(not len(once) or (0 <= once[0] and once[-1] < sent), "there are messages that nobody sent")
+    require(not len(once) or (once[0] >= 0 and once[-1] < sent), "there are messages that nobody sent")
     require(pairs.shape[1] < 2 or (np.diff(pairs[1]) > 0).all(), "the order of the places is not the order of sending")
     _views_agree(lives)
     rows = {(life.archiver, life.life): life.rows for life in lives}
@@ -157,7 +160,7 @@ def _sizes(directory: Path, size: int) -> None:
 
 def missing_is_told(lives: list[Life], sent: int) -> None:
     """With one archiver: what it lacks lies between two of its lives, before the first or behind the last."""
-    for before, after in zip(lives, lives[1:], strict=False):
+    for before, after in pairwise(lives):
         if len(before.numbers) and len(after.numbers):
             require(after.numbers[0] > before.numbers[-1], "a life goes back behind the one before it")
     inside = sum(int(life.numbers[-1] - life.numbers[0]) + 1 for life in lives if len(life.numbers))

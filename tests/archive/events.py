@@ -29,7 +29,9 @@ def configuration(view: ViewId, regular: ViewId, previous: ViewId | None) -> Con
 def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
     origins = (Origin(GroupViewId(START, Place(0, 0)), PROCESSES[:2]),)
     cause = GroupCause("join", PROCESSES[0])
-    return View(group_id("g"), "g", GroupViewId(view, place), PROCESSES[:3], PROCESSES[:1], PROCESSES[3:], origins, cause, primary)
+    return View(
+        group_id("g"), "g", GroupViewId(view, place), PROCESSES[:3], PROCESSES[:1], PROCESSES[3:], origins, cause, primary
+    )
 
 
 def batch(conf: ViewId, sender: ProcessId, service: Service, first: int, stretches: list[Stretch], size: int = 3) -> Batch[bytes]:

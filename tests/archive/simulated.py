@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from tests.archive.naive import conf, group_view, process
 from transis.archive.archiver import Archiver, Surroundings
 from transis.archive.writing import Limits
+from transis.model.errors import ConnectError
 from transis.model.ids import NodeId, ProcessId
 from transis.model.service import Service
 from transis.testing import Cluster
@@ -35,7 +36,7 @@ def at_once(work: Callable[[], T]) -> Awaitable[T]:
 
 
 class Running:
-    """An archiver that comes back after it is killed: another one of the same name."""
+    """An archiver that is started again after it is killed, and for as long as its node is down."""
 
     def __init__(self, c: Cluster, node: str, directory: Path, name: str, limits: Limits = LIMITS) -> None:
         self.said: list[str] = []
@@ -43,12 +44,23 @@ class Running:
         self.start()
 
     def start(self) -> None:
+        self.archiver = self._make()
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                return await self.archiver.run()
+            except ConnectError:
+                await self._c.run_for(0.1)
+                self.archiver = self._make()
+
+    def _make(self) -> Archiver:
         c = self._c
         world = Surroundings(
             lambda: c.connect(self._node), at_once, at_once, c.loop.time, lambda: round(c.now * 1e6), self.said.append
         )
-        self.archiver = Archiver("g", self._directory, self._name, self._limits, world)
-        self.task = asyncio.create_task(self.archiver.run())
+        return Archiver("g", self._directory, self._name, self._limits, world)
 
     async def kill(self) -> None:
         """What is in the open journal is all that is left."""
@@ -87,10 +99,11 @@ def token_of(row: Row) -> Token:
     return Token(row["kind"], (row["conf"],))
 
 
-def member_of(rows: list[Row]) -> str:
-    """Which process the life was: the first view is that of its own join."""
-    (joined,) = next(row for row in rows if row["kind"] == "view")["joined"]
-    return str(joined)
+def member_of(rows: list[Row], node: str) -> str:
+    """Which process the life was: the first view is that of its own join, and on its node nobody else is a member."""
+    joined = next(row for row in rows if row["kind"] == "view")["joined"]
+    (found,) = [one for one in joined if one.startswith(f"{node}/")]
+    return str(found)
 
 
 # --- what was handed --------------------------------------------------------------------------------------------------------

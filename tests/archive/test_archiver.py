@@ -1,10 +1,10 @@
-"""Archivers on a cluster that crashes, comes apart and heals, and that are killed themselves: the table is what was handed to them."""
+"""Archivers on a cluster that comes apart and heals, and that are killed themselves: the table is what was handed to them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from transis.model.errors import ArchiveError, ConnectError, SessionLost
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
 
-NAMES = ("first", "second")
+NODES = {"first": "a", "second": "b"}
 
 
 async def speak(c: Cluster, name: str) -> None:
@@ -27,7 +27,7 @@ async def speak(c: Cluster, name: str) -> None:
             async with c.connect(name) as session:
                 while True:
                     await session.send_many("g", [b"m"] * c.random.between(1, 30), c.random.pick(tuple(Service)))
-                    await c.run_for(c.random.between(1, 20) / 1000)
+                    await c.run_for(c.random.between(5, 60) / 1000)
         except (SessionLost, ConnectError):
             await c.run_for(0.05)
 
@@ -49,8 +49,8 @@ async def strike(c: Cluster, archivers: list[Running]) -> None:
 
 
 async def run(c: Cluster, directory: Path, strikes: int) -> None:
-    archivers = [Running(c, node, directory, name) for node, name in zip("ab", NAMES, strict=True)]
-    speakers = [asyncio.create_task(speak(c, name)) for name in c.names]
+    archivers = [Running(c, node, directory, name) for name, node in NODES.items()]
+    speakers = [asyncio.create_task(speak(c, name)) for name in "ac"]
     await c.run_for(0.3)
     for _ in range(strikes):
         await c.run_for(c.random.stretched(5_000, 200_000) / 1e6)
@@ -59,14 +59,11 @@ async def run(c: Cluster, directory: Path, strikes: int) -> None:
     for name in c.names:
         if name not in c.alive:
             c.restart(name)
-    await c.run_for(1)
+    await c.run_for(0.5)
     for speaker in speakers:
         speaker.cancel()
     await asyncio.wait(speakers)
     for archiver in archivers:
-        if archiver.task.done():  # It could not begin: its node was down.
-            archiver.start()
-            await c.run_for(1)
         await archiver.stop()
     await c.settle()
 
@@ -80,7 +77,7 @@ def position(row: Row) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_an_archive_is_what_its_archivers_were_handed(cluster: Clusters, tmp_path: Path, seed: int, engine: str) -> None:
     c = cluster(4, seed=seed, engine=engine)
     await run(c, tmp_path, 8)
@@ -100,7 +97,7 @@ def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
     assert [row["row"] for row in life] == list(range(1, len(life) + 1))
     assert life[0]["kind"] == "begin"
     first = next(at for at, row in enumerate(life) if row["kind"] == "view")
-    node, _, number = member_of(life).rpartition("#")
+    node, _, number = member_of(life, NODES[life[0]["archiver"]]).rpartition("#")
     truth = without_basic(handed(traces[node], int(number), engine))
     found = without_basic([token_of(row) for row in life[first:]])
     assert found == truth[: len(found)]
@@ -108,7 +105,7 @@ def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
 
 def follow_each_other(lives: list[list[Row]]) -> None:
     """Each life says where the one before it ended."""
-    for before, after in zip(lives, lives[1:], strict=False):
+    for before, after in pairwise(lives):
         begin = after[0]
         since = tuple(begin[f"since_{name}"] for name in ("ring_seq", "ring_rep", "place_seq", "place_index"))
         if before[0]["archiver"] == begin["archiver"]:

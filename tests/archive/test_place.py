@@ -56,7 +56,7 @@ def test_what_belongs_to_others_is_left_alone(tmp_path: Path, found: str, said: 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ArchiveError, match="cannot hold an archive: (Not a directory|File exists)"):
+    with pytest.raises(ArchiveError, match=r"cannot hold an archive: (Not a directory|File exists)"):
         opened(tmp_path / "file")
 
 

@@ -46,16 +46,16 @@ def written(events: list[Event], cuts: set[int], engine: str, guarantees: str, l
     return found
 
 
-@given(
-    streams(), st.sets(st.integers(0, 25)), st.sampled_from(["totem", "lansis"]), st.sampled_from(["evs", "toto", "transis"])
-)
+@given(streams(), st.sets(st.integers(0, 25)), st.sampled_from(["totem", "lansis"]), st.sampled_from(["evs", "toto", "transis"]))
 def test_rows_are_those_that_are_made_one_by_one(events: list[Event], cuts: set[int], engine: str, guarantees: str) -> None:
     expected = rows_of(events, engine, guarantees, LAST, [10 * number for number in range(len(events))])
     assert written(events, cuts, engine, guarantees, LAST) == expected
 
 
 @given(streams(), st.sampled_from(["totem", "lansis"]))
-def test_ordered_rows_stand_in_growing_places_and_the_others_where_the_last_of_them_stands(events: list[Event], engine: str) -> None:
+def test_ordered_rows_stand_in_growing_places_and_the_others_where_the_last_of_them_stands(
+    events: list[Event], engine: str
+) -> None:
     """A regular view or configuration may stand at the place of what caused it; two messages never share one."""
     last: tuple[Any, ...] | None = None
     for row in written(events, set(), engine, "evs", None):

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.client.hosted import Hosted
-from tests.client.loops import run
+from tests.client.loops import run, turns
+from tests.client.test_transfer import Member, start
 from transis import Message, Position, Service, Session
 from transis.client import Batch, Configuration, View
 from transis.model.config import ENGINES
@@ -178,6 +179,52 @@ def test_a_stream_of_several_names_has_no_position() -> None:
             await anext(group)
             with pytest.raises(UsageError, match="one of one group"):
                 _ = group.position
+
+    run(story)
+
+
+class Counting(Member):
+    """Keeps which message stood at which position."""
+
+    def __init__(self, session: Session[bytes]) -> None:
+        super().__init__(session)
+        self.seen: dict[tuple[str, int], str] = {}
+
+    async def read(self) -> None:
+        assert self.group is not None
+        async for event in self.group:
+            if isinstance(event, Message):
+                self.state.append(event.data)
+                self.seen[str(self.group.position.view), self.group.position.count] = str(event.id)
+
+
+def test_who_loads_a_state_in_the_middle_of_a_view_counts_from_its_beginning() -> None:
+    """What came between the view and the snapshot is in the state, and counts."""
+
+    async def story() -> None:
+        hosted = Hosted()
+        members: list[Any] = await start(hosted, 1, Counting)
+
+        async def traffic() -> None:
+            for number in range(2000):
+                await members[0].session.send("g", b"%d" % number)
+                if number % 20 == 0:
+                    await turns(1)
+
+        sending = asyncio.ensure_future(traffic())
+        for _ in range(3):
+            await turns(15)
+            members += await start(hosted, 1, Counting)
+        await sending
+        for member in members:
+            await member.reaches(b"1999")
+        assert members[1].loads == 1
+        for member in members[1:]:
+            shared = member.seen.keys() & members[0].seen.keys()
+            assert len(shared) == len(member.seen) > 100
+            assert all(member.seen[position] == members[0].seen[position] for position in shared)
+        await asyncio.gather(*(member.session.close() for member in members))
+        await asyncio.gather(*(member.reading for member in members))
 
     run(story)
 

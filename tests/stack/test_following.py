@@ -85,11 +85,11 @@ def test_configurations_wait_for_credit_like_all_of_the_stream() -> None:
 
 
 def test_a_follower_who_never_takes_is_too_slow() -> None:
-    alone = Alone(SessionPolicy(queue_max=1024))
+    alone = Alone(SessionPolicy(queue_max=64 * 1024))
     follower = alone.connect(credit=1)
     alone.say(follower, Follow())
     alone.take()
-    for seq in range(92, 192):
+    for seq in range(92, 2292):
         alone.hear(Configure(next_view(alone, ViewKind.REGULAR, seq)))
     alone.take()
     assert "too slow" in alone.goodbyes(follower)[0]

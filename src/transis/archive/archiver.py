@@ -160,6 +160,7 @@ class Archiver:
         life = self._life
         if life is None:
             return
+        life.release()
         self._last = life.last or self._last
         self._acknowledged = life.acknowledged or self._acknowledged
         self._rows_before += 0 if life.acknowledged is None else life.acknowledged.row

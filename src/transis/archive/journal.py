@@ -75,8 +75,12 @@ class Journal:
         try:
             self.sync()
         finally:
-            self._file.close()
+            self.release()
         return self.path
+
+    def release(self) -> None:
+        """Close the file as the end of a process does: what was appended is there."""
+        self._file.close()
 
     def _write(self, content: bytes) -> None:
         rest = memoryview(content)

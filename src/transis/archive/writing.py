@@ -17,6 +17,7 @@ from transis.archive.place import Number, Place
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.client.events import Batch, Configuration, View
+from transis.model.groups import GroupView
 
 Event = Batch[bytes] | View | Configuration
 
@@ -64,7 +65,7 @@ class Life:
             self._waiting_since = self._clock()
         if isinstance(event, Batch):
             self.rows.messages(event, now_us)
-        elif isinstance(event, View):
+        elif isinstance(event, GroupView):
             self.rows.view(event, now_us)
         else:
             self.rows.configuration(event, now_us)
@@ -78,6 +79,11 @@ class Life:
     def last(self) -> Position | None:
         """Where the last row stands that is in a journal."""
         return None if self._written is None else self._written.position
+
+    def release(self) -> None:
+        """A life that was cut off leaves its journal to the next start."""
+        if self._journal is not None:
+            self._journal.release()
 
     # --- in the thread that writes ----------------------------------------------------------------------------------
 

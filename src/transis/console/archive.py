@@ -7,14 +7,14 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
@@ -59,8 +59,8 @@ def archive(
 ) -> None:
     """Join a group and write its messages and views to Parquet files, in their order. Ctrl-C publishes what came, and leaves.
 
-    What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost the archiver
-    connects again: what it missed is a gap that the archive shows, unless another archiver was there.
+    What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost, it is
+    begun anew: what was missed is a gap that the archive shows, unless another archiver was there.
     """
     wish = Wish(group, to, name, (segment_mb << 20, segment_s, sync_s, free_mb << 20), seconds)
     try:
@@ -95,12 +95,13 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
     loop.add_signal_handler(signal.SIGINT, end)
     if wish.seconds is not None:
         loop.call_later(wish.seconds, end)
-    telling = asyncio.create_task(_tell(wish.group, archiver, _teller(json_lines)))
-    try:
-        await working
-    finally:
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+    with _teller(json_lines) as tell:
+        telling = asyncio.create_task(_tell(wish.group, archiver, tell))
+        try:
+            await working
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
     return 0
 
 
@@ -113,8 +114,8 @@ def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Arc
         raise MissingExtra("transis archive", "archive") from error
     world = Surroundings(
         partial(connection_to, "transis archive", *where, window=WINDOW),
-        _strand("writes"),
-        _strand("publishes"),
+        Thread("writes"),
+        Thread("publishes"),
         time.monotonic,
         lambda: time.time_ns() // 1000,
         partial(complain, "archive"),
@@ -122,14 +123,14 @@ def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Arc
     return Archiver(wish.group, local_directory(wish.to), wish.name, Limits(*wish.limits), world)
 
 
-def _strand(what: str) -> Callable[[Callable[[], T]], Awaitable[T]]:
-    """A thread of its own."""
-    thread = ThreadPoolExecutor(1, f"transis archive {what}")
+class Thread:
+    """Of its own, for what blocks."""
 
-    def run(work: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.get_running_loop().run_in_executor(thread, work)
+    def __init__(self, what: str) -> None:
+        self._thread = ThreadPoolExecutor(1, f"transis archive {what}")
 
-    return run
+    def __call__(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 # --- how it goes ----------------------------------------------------------------------------------------------------
@@ -157,24 +158,21 @@ def words(group: str, figures: dict[str, Any]) -> str:
     )
 
 
-def _teller(json_lines: bool) -> Teller:
+@contextmanager
+def _teller(json_lines: bool) -> Iterator[Teller]:
     console = stdout()
     if json_lines:
-        return lambda figures, _: _line(json.dumps(figures))
-    if console.is_terminal:
-        return _live_line(console)
-    return _Seldom().tell
+        yield lambda figures, _: _line(json.dumps(figures))
+    elif console.is_terminal:
+        with Live(Text(""), console=console, auto_refresh=False) as live:
+            yield lambda _, line: live.update(Text(line), refresh=True)
+    else:
+        yield _Seldom().tell
 
 
 def _line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def _live_line(console: Console) -> Teller:
-    live = Live(Text(""), console=console, auto_refresh=False)
-    live.start()
-    return lambda _, line: live.update(Text(line), refresh=True)
 
 
 class _Seldom:
