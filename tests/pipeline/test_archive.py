@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import schema
 from transis.pipeline.archive.columns import STREAM, history_order
-from transis.pipeline.archive.lineage import Lineage, Parting
+from transis.pipeline.archive.lineage import Lineage, Parting, Side
 from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
@@ -221,18 +221,20 @@ def test_what_only_one_side_saw_is_what_nodes_of_that_side_were_handed(archive: 
     handed = defaultdict(set)
     for run, node, one in archive.told():
         handed[run.group, one.process, one.counter].add(node)
-    passing = _sides_with_an_archiver(archive)
+    went = {(f"R{row.ring_seq}@{row.ring_rep}", f"R{row.next_ring_seq}@{row.next_ring_rep}") for row in archive.spans.collect()}
     wanted = set()
     for parting in archive.lineage.partings:
         between = {str(ring): label for ring, label in parting.between}
+        archived = [_archived_ways(archive.lineage, parting, side, went) for side in parting.sides]
         for key, row in archive.messages.items():
             ring = f"R{row.ring_seq}@{row.ring_rep}"
             if ring in between:
                 wanted.add(Shown(parting.number, between[ring], key))
             elif ring == str(parting.ring):
-                having = [side for side in passing[parting.number] if handed[key] & _nodes_of(parting, side)]
-                if 0 < len(having) < len(passing[parting.number]):
-                    wanted.add(Shown(parting.number, "+".join(having), key))
+                having = [side for side, ways in enumerate(archived, 1) if any(nodes & handed[key] for nodes in ways)]
+                whole = [side.number for side, ways in zip(parting.sides, archived, strict=True) if len(ways) == len(side.firsts)]
+                if having and set(whole) - set(having):
+                    wanted.add(Shown(parting.number, "+".join(map(str, having)), key))
     assert _reliable(archive, found) == _reliable(archive, wanted)
     at_the_end = [one for one in found if archive.messages[one.key].transitional]
     assert len(at_the_end) > 5
@@ -243,14 +245,10 @@ def _reliable(archive: Archive, found: Any) -> set[Shown]:
     return {one for one in found if archive.messages[one.key].service != "basic"}
 
 
-def _sides_with_an_archiver(archive: Archive) -> dict[int, list[str]]:
-    went = {(f"R{row.ring_seq}@{row.ring_rep}", f"R{row.next_ring_seq}@{row.next_ring_rep}") for row in archive.spans.collect()}
-    return {
-        parting.number: [
-            str(side.number) for side in parting.sides if any((str(parting.ring), str(first)) in went for first in side.firsts)
-        ]
-        for parting in archive.lineage.partings
-    }
+def _archived_ways(lineage: Lineage, parting: Parting, side: Side, went: set[tuple[str, str]]) -> list[set[str]]:
+    """The nodes of each way into that side that an archiver went, too."""
+    firsts = [lineage.known[first] for first in side.firsts if (str(parting.ring), str(first)) in went]
+    return [{node for node, ring in zip(one.nodes, one.previous, strict=True) if ring == parting.ring} for one in firsts]
 
 
 def _nodes_of(parting: Parting, side: str) -> set[str]:

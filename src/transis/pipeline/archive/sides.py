@@ -4,7 +4,7 @@
 2. Of the ring that parted, all have the same beginning. Each side's own end of it begins above the lowest last place that a side
    delivered in the regular configuration: there a side may have delivered more, or other messages in its transitional one. An
    archiver speaks for the side that it went to; a life that ended in that ring speaks for none.
-3. Only sides that have an archiver are compared there. `Side.archived` tells of the others.
+3. A side lacks a message of that end only if archivers went to all rings that it began with, and none of them has it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LINEAGE_MAX: Final = 100_000
 """Configurations that are laid out in memory: one view change every minute for two months."""
 
 _BETWEEN: Final = columns(ring_seq=LONG, ring_rep=TEXT, parting=INT, side=TEXT)
-_WAYS: Final = columns(ring_seq=LONG, ring_rep=TEXT, next_ring_seq=LONG, next_ring_rep=TEXT, parting=INT, side=TEXT)
+_WAYS: Final = columns(ring_seq=LONG, ring_rep=TEXT, next_ring_seq=LONG, next_ring_rep=TEXT, parting=INT, side=TEXT, firsts=INT)
 HISTORY: Final = tuple(dict.fromkeys(("kind", *MESSAGES, *VIEWS)))
 """Columns of a history with messages and views."""
 
@@ -83,11 +83,11 @@ def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFra
     first = F.min_by(F.struct(*MESSAGES), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     found = rows.groupBy("parting", *MESSAGE_ID).agg(
         F.array_sort(F.array_distinct(F.flatten(F.collect_list("having")))).alias("having"),
-        F.max(F.size("ends")).alias("sides"),
+        F.first("ends").alias("ends"),
         first.alias("copy"),
     )
-    lacking = found.where(F.size("having") < F.col("sides"))
-    return lacking.select("parting", F.concat_ws("+", "having").alias("side"), "copy.*")
+    lacking = F.exists("ends", lambda end: end.is_whole & ~F.array_contains("having", end.side))
+    return found.where(lacking).select("parting", F.concat_ws("+", "having").alias("side"), "copy.*")
 
 
 def _has(end: Column) -> Column:
@@ -113,7 +113,8 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
 
 def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Rows of rings that parted, behind what all sides are sure to have, with `parting`, the `side` that the archiver went to,
-    and `ends`, which has the first and the last regular place of every side. What stands at such a place and is not ordered came
+    and `ends`: the first and the last regular place of every way that an archiver went, and whether all ways of that side were
+    gone. What stands at such a place and is not ordered came
     behind it."""
     is_behind = (place() > F.col("lowest")) | (~F.col("ordered") & (place() == F.col("lowest")))
     passing = F.broadcast(_passing(spans, lineage))
@@ -123,13 +124,16 @@ def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> 
 def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Lives that went from a ring that parted to one of its sides."""
     ways = [
-        (*parting.ring, *first, parting.number, str(side.number))
+        (*parting.ring, *first, parting.number, str(side.number), len(side.firsts))
         for parting in lineage.partings
         for side in parting.sides
         for first in side.firsts
     ]
     by = spans.join(F.broadcast(spans.sparkSession.createDataFrame(ways, _WAYS)), [*RING, "next_ring_seq", "next_ring_rep"])
-    by = by.where("hi is not null").select(*LIFE, *RING, *SIDE, "lo", "hi")
-    ends = by.groupBy("group", *SIDE).agg(F.min("lo").alias("lo"), F.max("hi").alias("hi")).groupBy("group", "parting")
-    compared = ends.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi")).alias("ends"))
-    return by.drop("lo", "hi").join(F.broadcast(compared), ["group", "parting"])
+    by = by.where("hi is not null")
+    ways_taken = by.groupBy("group", *SIDE, "firsts", "next_ring_seq", "next_ring_rep")
+    ends = ways_taken.agg(F.min("lo").alias("lo"), F.max("hi").alias("hi"))
+    is_whole = F.count("*").over(Window.partitionBy("group", *SIDE)) == F.col("firsts")
+    compared = ends.withColumn("is_whole", is_whole).groupBy("group", "parting")
+    compared = compared.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi", "is_whole")).alias("ends"))
+    return by.select(*LIFE, *RING, *SIDE).join(F.broadcast(compared), ["group", "parting"])
