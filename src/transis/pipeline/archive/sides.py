@@ -114,8 +114,7 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
 def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Rows of rings that parted, behind what all sides are sure to have, with `parting`, the `side` that the archiver went to,
     and `ends`: the first and the last regular place of every way that an archiver went, and whether all ways of that side were
-    gone. What stands at such a place and is not ordered came
-    behind it."""
+    gone. What stands at such a place and is not ordered came behind it."""
     is_behind = (place() > F.col("lowest")) | (~F.col("ordered") & (place() == F.col("lowest")))
     passing = F.broadcast(_passing(spans, lineage))
     return rows.join(passing, [*LIFE, *RING]).where(is_behind)
