@@ -241,8 +241,18 @@ def test_what_only_one_side_saw_is_what_nodes_of_that_side_were_handed(archive: 
 
 
 def _reliable(archive: Archive, found: Any) -> set[Shown]:
-    """Without basic messages: a node may have one that its archiver has not."""
-    return {one for one in found if archive.messages[one.key].service != "basic"}
+    """Without basic messages: a node may have one that its archiver has not. And without those that are not ordered and came
+    before an archiver did, of which nobody can say who has them."""
+    begun = defaultdict(list)
+    for span in archive.spans.collect():
+        if not span.from_start and span.next_ring_seq is not None:
+            begun[span["group"], span.ring_seq, span.ring_rep].append(place_of(span.lo))
+    return {one for one in found if _is_certain(archive.messages[one.key], begun)}
+
+
+def _is_certain(row: Row, begun: dict[Any, list[tuple[int, int]]]) -> bool:
+    later = [place for place in begun[row["group"], row.ring_seq, row.ring_rep] if place_of(row) <= place]
+    return row.service != "basic" and (row.ordered or not later)
 
 
 def _archived_ways(lineage: Lineage, parting: Parting, side: Side, went: set[tuple[str, str]]) -> list[set[str]]:

@@ -131,7 +131,8 @@ def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
     by = spans.join(F.broadcast(spans.sparkSession.createDataFrame(ways, _WAYS)), [*RING, "next_ring_seq", "next_ring_rep"])
     by = by.where("hi is not null")
     ways_taken = by.groupBy("group", *SIDE, "firsts", "next_ring_seq", "next_ring_rep")
-    ends = ways_taken.agg(F.min("lo").alias("lo"), F.max("hi").alias("hi"))
+    began = F.when(~F.max("from_start"), F.min("lo"))  # Null if somebody was there from the beginning of the ring.
+    ends = ways_taken.agg(began.alias("lo"), F.max("hi").alias("hi"))
     is_whole = F.count("*").over(Window.partitionBy("group", *SIDE)) == F.col("firsts")
     compared = ends.withColumn("is_whole", is_whole).groupBy("group", "parting")
     compared = compared.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi", "is_whole")).alias("ends"))
