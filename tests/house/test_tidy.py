@@ -166,16 +166,19 @@ def test_tests(rule: Rule) -> None:
 
 
 def test_functions_are_short() -> None:
-    assert broken(python_files("src", "tests", "bench"), long_functions) == []
+    assert broken(python_files("src", "tests", "bench", "examples"), long_functions) == []
 
 
 def test_files_are_short() -> None:
-    lengths = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for path in python_files("src", "tests", "bench")}
+    lengths = {
+        shown(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in python_files("src", "tests", "bench", "examples")
+    }
     assert {name: length for name, length in lengths.items() if length > FILE_LINES_MAX} == {}
 
 
 def test_files_are_named_by_what_they_do() -> None:
-    assert [shown(path) for path in python_files("src", "tests", "bench") if path.stem in BANNED_FILE_NAMES] == []
+    assert [shown(path) for path in python_files("src", "tests", "bench", "examples") if path.stem in BANNED_FILE_NAMES] == []
 
 
 def test_files_open_with_their_job() -> None:
@@ -185,7 +188,9 @@ def test_files_open_with_their_job() -> None:
 
 def tracked_texts() -> list[Path]:
     """What a clone holds: the files at the top and the folders that are ours, without what tools leave in them."""
-    inside = [path for folder in ("src", "tests", "docs", "bench", "scripts", ".ci") for path in (ROOT / folder).rglob("*")]
+    inside = [
+        path for folder in ("src", "tests", "docs", "bench", "examples", "scripts", ".ci") for path in (ROOT / folder).rglob("*")
+    ]
     files = [path for path in [*ROOT.iterdir(), *inside] if path.is_file() and "__pycache__" not in path.parts]
     return sorted(path for path in files if b"\0" not in path.read_bytes()[:4096])
 

@@ -21,7 +21,7 @@ PANELS: Final = {
     "See it": ("demo", "simulate", "bench"),
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
-    "Keep it": ("archive",),
+    "Keep it": ("archive", "reconcile"),
     "Look at it": ("status", "monitor", "groups"),
     "Judge it": ("audit", "report", "package-job"),
 }

@@ -1,0 +1,73 @@
+"""`python -m examples.airline`: the airline from the first sale to the proposals. README.md shows what comes out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from examples.airline.job import flights_table, oversold, proposals, sales, sold_apart, sold_together
+from examples.airline.office import GROUP
+from examples.airline.story import tell_story
+from transis.model.errors import TransisError, UsageError
+from transis.pipeline.archive.job import write_tables
+from transis.pipeline.audit.settling import kept_together
+from transis.pipeline.session import spark_session
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m examples.airline", description="Two partitions sell seats; who is rebooked?")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the archive and the tables there")
+    given = parser.parse_args(arguments)
+    try:
+        with ExitStack() as stack:
+            directory = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airline-")))
+            _run(_new(directory), is_kept=given.keep is not None)
+    except TransisError as error:
+        print(f"airline: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _new(directory: Path) -> Path:
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"--keep {str(directory)!r} is not empty: name a directory that is new")
+    return directory.resolve()
+
+
+def _run(directory: Path, is_kept: bool) -> None:
+    tell_story(directory, lambda words: print(words, flush=True))
+    with spark_session("local[1]") as spark:
+        sold = kept_together(sales(spark, str(directory / "archive"), GROUP, "primary"))
+        tables = {
+            "Sold together": sold_together(sold),
+            "Sold apart": sold_apart(sold),
+            "Oversold": oversold(sold),
+            "Proposals": proposals(sold, flights_table(spark)),
+        }
+        for title, rows in tables.items():
+            print(f"\n### {title}\n\n{as_markdown(rows)}")
+        if is_kept:
+            write_tables({title.lower().replace(" ", "_"): rows for title, rows in tables.items()}, directory / "tables")
+
+
+def as_markdown(rows: DataFrame) -> str:
+    """A small table in text, in columns that stand under each other."""
+    cells = [[name.removeprefix("free_").replace("_", " ") for name in rows.columns]]
+    cells += [["" if one is None else str(one) for one in row] for row in rows.collect()]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    head, *body = (_line(one.ljust(width) for one, width in zip(row, widths, strict=True)) for row in cells)
+    return "\n".join([head, _line("-" * width for width in widths), *body])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

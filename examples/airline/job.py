@@ -1,0 +1,103 @@
+"""What the airline asks its archive: who bought what together and apart, which flights are oversold, and who is rebooked.
+
+Everything about partitions comes from the package: messages once, sides, and one history by a policy. What is left is the
+airline's own rule: a request has a seat if the flight has room in the history that its office had seen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from examples.airline.script import FLIGHTS, Flight
+from transis.pipeline.archive.lineage import Lineage, Policy
+from transis.pipeline.archive.once import configurations, messages
+from transis.pipeline.archive.reading import read_stream, spans
+from transis.pipeline.archive.reconciling import merged, with_keys
+from transis.pipeline.archive.sides import lineage_of
+
+KEYS: Final = {name: f"$.{name}" for name in ("request", "flight", "passenger", "fare", "office")}
+TOGETHER: Final = "together"
+
+
+def flights_table(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(FLIGHTS, list(Flight._fields))
+
+
+def sales(spark: SparkSession, archive: str, group: str, policy: Policy) -> DataFrame:
+    """Every request once, in the merged history: who saw it, and whether it got a seat where it was sold."""
+    stream = read_stream(spark, archive, [group])
+    known = spans(stream)
+    lineage = lineage_of(configurations(stream))
+    history = merged(stream, known, messages(stream, known), lineage, policy)
+    rows = with_keys(history, KEYS).join(F.broadcast(_side_names(spark, lineage)), ["parting", "side"], "left")
+    named = rows.select("merged_position", F.coalesce("seen_by", F.lit(TOGETHER)).alias("seen_by"), *KEYS)
+    return _with_seats(named.withColumn("fare", F.col("fare").cast("int")), flights_table(spark))
+
+
+def _side_names(spark: SparkSession, lineage: Lineage) -> DataFrame:
+    """Sides by the names of their offices."""
+    rows = [
+        (parting.number, str(side.number), " ".join(sorted({node.split("/")[0] for node in side.nodes})))
+        for parting in lineage.partings
+        for side in parting.sides
+    ]
+    return spark.createDataFrame(rows, "parting int, side string, seen_by string")
+
+
+def _with_seats(rows: DataFrame, flights: DataFrame) -> DataFrame:
+    """Before a request came those that all saw and those of its own side; behind the merge, all of them."""
+    line = Window.partitionBy("flight").orderBy("merged_position")
+    own = Window.partitionBy("flight", "seen_by").orderBy("merged_position")
+    is_common = F.col("seen_by") == TOGETHER
+    shared = F.count(F.when(is_common, 1)).over(line)
+    rank = F.when(is_common, F.row_number().over(line)).otherwise(shared + F.row_number().over(own))
+    placed = rows.withColumn("rank", rank).join(F.broadcast(flights), "flight")
+    return placed.withColumn("has_seat", F.col("rank") <= F.col("seats")).drop("rank")
+
+
+def sold_together(sold: DataFrame) -> DataFrame:
+    shown = sold.where(F.col("seen_by") == TOGETHER).orderBy("merged_position")
+    return shown.select("flight", "passenger", "fare", "office")
+
+
+def sold_apart(sold: DataFrame) -> DataFrame:
+    """Side by side, in the order of each."""
+    shown = sold.where(F.col("seen_by") != TOGETHER).orderBy("merged_position")
+    return shown.select("seen_by", "flight", "passenger", "fare", _word("has_seat", "sold", "full").alias("answer"))
+
+
+def oversold(sold: DataFrame) -> DataFrame:
+    """Flights of which more seats were sold than they have."""
+    counted = sold.where("has_seat").groupBy("flight", "route", "departs", "seats").agg(F.count("*").alias("sold"))
+    return counted.withColumn("over", F.col("sold") - F.col("seats")).where("over > 0").orderBy("flight")
+
+
+def proposals(sold: DataFrame, flights: DataFrame) -> DataFrame:
+    """Who stands beyond the capacity of a flight in the merged history, and the seat that is free for him: the first of his
+    route, in the order in which they stand."""
+    line = Window.partitionBy("flight").orderBy("merged_position")
+    standing = sold.where("has_seat").withColumn("stands", F.row_number().over(line))
+    waiting = standing.where("stands > seats").withColumn(
+        "turn", F.row_number().over(Window.partitionBy("route").orderBy("merged_position"))
+    )
+    free = _free_seats(sold, flights)
+    why = F.format_string("number %d of %d on %s, sold by %s", "stands", "seats", "flight", "office")
+    to = F.coalesce("free_flight", F.lit("none is free: refund"))
+    found = waiting.join(F.broadcast(free), ["route", "turn"], "left").orderBy("merged_position")
+    return found.select("passenger", F.col("flight").alias("from"), to.alias("to"), "free_departs", why.alias("why"))
+
+
+def _free_seats(sold: DataFrame, flights: DataFrame) -> DataFrame:
+    """A row for each seat that nobody has, counted along the flights of its route."""
+    taken = sold.where("has_seat").groupBy("flight").agg(F.count("*").alias("taken"))
+    left = flights.join(F.broadcast(taken), "flight", "left").withColumn("left", F.col("seats") - F.coalesce("taken", F.lit(0)))
+    seats = left.where("left > 0").select("route", "flight", "departs", F.explode(F.sequence(F.lit(1), "left")).alias("seat"))
+    turn = F.row_number().over(Window.partitionBy("route").orderBy("departs", "seat"))
+    return seats.select("route", F.col("flight").alias("free_flight"), F.col("departs").alias("free_departs"), turn.alias("turn"))
+
+
+def _word(flag: str, yes: str, no: str) -> Column:
+    return F.when(F.col(flag), yes).otherwise(no)

@@ -1,0 +1,125 @@
+"""`transis reconcile`: what an archive holds of a group, what is missing in it, and what parted components did apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from transis.console.asking import unable
+from transis.console.audit import MasterOption, UiOption
+from transis.console.payloads import printable
+from transis.console.printing import plain_table, say, stdout
+from transis.model.errors import TransisError
+from transis.pipeline.archive.lineage import POLICIES, policy_of
+
+if TYPE_CHECKING:
+    from transis.pipeline.archive.job import Reconciled
+
+EXAMPLES = """Examples:
+
+transis reconcile /data/archive --group orders [dim]# what is there, what is missing, who parted[/dim]
+
+transis reconcile /data/archive --group seats --key flight=$.flight --key seat=$.seat
+
+transis reconcile /data/archive --group seats --policy larger --out tables/ [dim]# one history, as Parquet[/dim]
+
+transis reconcile /data/archive --json | jq .partings
+"""
+
+ROWS_TOLD = 20
+
+
+def reconcile(
+    archive: Annotated[str, typer.Argument(metavar="DIR", help="Where `transis archive --to` wrote.")],
+    group: Annotated[str | None, typer.Option(help="Which group; needed if the archive has several.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="NAME=$.PATH", help="A column of values that are JSON; repeat it. Keys of sides collide."),
+    ] = None,
+    policy: Annotated[str, typer.Option(help=f"Which side comes first in one history: {', '.join(POLICIES)}.")] = POLICIES[0],
+    out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the tables there, as Parquet.")] = None,
+    master: MasterOption = None,
+    ui: UiOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Read a group's archive: each message once, gaps, who parted, what only one side saw, and keys that sides both touched.
+
+    Exit code 0, 1 if something is missing or collides, 2 if it could not run.
+    """
+    found = _found(archive, group, key or [], policy, out, master, ui)
+    from transis.pipeline.archive.job import exit_code
+
+    if as_json:
+        from transis.pipeline.archive.telling import written
+
+        print(written(found))
+    else:
+        tell(stdout(), found)
+    raise typer.Exit(exit_code(found))
+
+
+def _found(
+    archive: str, group: str | None, key: list[str], policy: str, out: str | None, master: str | None, ui: bool
+) -> Reconciled:
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+        from transis.pipeline.archive.job import Wish
+        from transis.pipeline.archive.job import reconcile as reconciled
+        from transis.pipeline.archive.reconciling import read_keys
+        from transis.pipeline.steps import Steps
+
+        return reconciled(Wish(archive, group, read_keys(key), policy_of(policy), out, master, ui), Steps())
+    except TransisError as error:
+        raise unable("reconcile", error) from None
+
+
+def tell(console: Console, found: Reconciled) -> None:
+    for line in _lines(found):
+        say(console, printable(line))
+    if found.conflicts:
+        console.print(_conflicts(found))
+        if more := found.conflicts_total - len(found.conflicts[:ROWS_TOLD]):
+            say(console, f"and {more:,} more; --json and --out have them")
+    if found.wish.out is not None:
+        say(console, f"Tables: {found.wish.out}")
+
+
+def _lines(found: Reconciled) -> Iterator[str]:
+    from transis.pipeline.archive.telling import apart_sentence, gap_sentence, labels_of, parting_sentence
+
+    by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
+    yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
+    yield from _first([gap_sentence(row) for row in found.gaps])
+    yield from _first([f"this cannot be: {row.what}: {row.first} and {row.last}" for row in found.contradictions])
+    for parting in found.lineage.partings:
+        yield parting_sentence(parting)
+        for label in labels_of(parting):
+            messages = _some(found.apart.get((parting.number, label), 0), "message")
+            yield f"  {apart_sentence(parting, label, messages)}"
+    if found.not_json:
+        yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
+
+
+def _first(sentences: list[str]) -> Iterator[str]:
+    yield from (f"  {sentence}" for sentence in sentences[:ROWS_TOLD])
+    if len(sentences) > ROWS_TOLD:
+        yield f"  and {len(sentences) - ROWS_TOLD:,} more; --json has them"
+
+
+def _some(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _conflicts(found: Reconciled) -> Table:
+    names = list(found.wish.keys or {})
+    table = plain_table("parting", *names, "messages", title="Keys that sides touched apart")
+    for row in found.conflicts[:ROWS_TOLD]:
+        touched = ", ".join(f"side {one.side}: {one.messages:,}" for one in row.touched)
+        table.add_row(str(row.parting), *(printable(str(row[name])) for name in names), touched)
+    return table

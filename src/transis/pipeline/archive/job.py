@@ -1,0 +1,186 @@
+"""The job behind `transis reconcile`: an archive in; what is missing, who parted, what only one side saw and what collides out.
+
+The intervals of archivers and the configurations are collected once and planned over as local tables: everything else is one pass
+over the files each.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from transis.model.errors import PipelineError, UsageError
+from transis.pipeline.archive.columns import SIDE, VIEW
+from transis.pipeline.archive.lineage import Lineage, Policy
+from transis.pipeline.archive.once import configurations, conflicting_keys, messages, views
+from transis.pipeline.archive.reading import MISSING, find_files, gaps, group_names, read_stream, spans
+from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
+from transis.pipeline.archive.sides import lineage_of, only_one_side
+from transis.pipeline.audit.settling import settled
+from transis.pipeline.ingest import is_local, local_path
+from transis.pipeline.session import spark_session, ui_address
+from transis.pipeline.steps import Steps
+
+TOLD_MAX: Final = 1_000
+"""Rows of gaps, contradictions and conflicts that are told one by one; tables have all."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asks for. Without a group it is the only one of the archive."""
+
+    archive: str
+    group: str | None = None
+    keys: Mapping[str, str] | None = None
+    policy: Policy = "primary"
+    out: str | None = None
+    master: str | None = None
+    ui: bool = False
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What was found: plain values, small whatever the size of the archive."""
+
+    wish: Wish
+    group: str
+    archivers: tuple[str, ...]
+    lives: int
+    messages: int
+    views: int
+    lineage: Lineage
+    gaps: list[Row]
+    contradictions: list[Row]
+    apart: dict[tuple[int, str], int]
+    """Messages by parting and side that not all sides saw."""
+    not_json: int
+    """How many of these have a value that is no JSON, so that they have no key."""
+    conflicts: list[Row]
+    conflicts_total: int
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing is missing, nothing contradicts itself and nothing collides."""
+        return not (self.contradictions or self.conflicts_total or any(row.kind in MISSING for row in self.gaps))
+
+
+def reconcile(wish: Wish, steps: Steps) -> Reconciled:
+    group = wish.group if wish.group is not None else _only_group(wish.archive)
+    size = find_files(wish.archive, [group]).size
+    out = None if wish.out is None else _new_directory(wish.out)
+    with ExitStack() as stack:
+        with steps("starting Spark"):
+            spark = stack.enter_context(spark_session(wish.master, size=size, ui=wish.ui))
+        if wish.ui:
+            steps.say(f"Spark's own page: {ui_address(spark)}")
+        return _Job(spark, wish, group, steps).run(out)
+
+
+def _only_group(archive: str) -> str:
+    find_files(archive)
+    names = group_names(archive)
+    if len(names) > 1:
+        raise UsageError(f"{archive} holds {', '.join(names)}: say which one with --group")
+    return names[0]
+
+
+def _new_directory(out: str) -> Path:
+    if not is_local(out):
+        raise UsageError(f"--out {out!r} is no local directory: tables are written to a local one, and copied from there")
+    path = Path(local_path(out))
+    if path.exists():
+        raise UsageError(f"{out!r} exists: name a directory that is new")
+    return path
+
+
+class _Job:
+    def __init__(self, spark: SparkSession, wish: Wish, group: str, steps: Steps) -> None:
+        self._spark, self._wish, self._group, self._steps = spark, wish, group, steps
+        self._stream = read_stream(spark, wish.archive, [group])
+
+    def run(self, out: Path | None) -> Reconciled:
+        with self._steps("what each archiver saw"):
+            seen = spans(self._stream)
+            lives = seen.collect()
+            known = self._spark.createDataFrame(lives, seen.schema)
+            lineage = lineage_of(configurations(self._stream))
+        with self._steps("what is missing"):
+            missing = gaps(self._stream, known).limit(TOLD_MAX).collect()
+            broken = conflicting_keys(self._stream).limit(TOLD_MAX).collect()
+        with self._steps("each message once"):
+            once = messages(self._stream, known)
+            counted = once.count()
+            shown = self._stream.where(F.col("kind") == VIEW).select("view").distinct().count()
+        with self._steps("what only one side saw"):
+            apart = only_one_side(self._stream, known, once, lineage) if lineage.partings else None
+            found = self._apart(apart)
+        if out is not None:
+            self._write(out, known, once, lineage, apart)
+        names = tuple(sorted({row.archiver for row in lives}))
+        stays = len({(row.archiver, row.life) for row in lives})
+        return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found)
+
+    def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, list[Row], int]:
+        """How many messages each side had for itself, how many have no key, and the keys that collide."""
+        if apart is None:
+            return {}, 0, [], 0
+        keys = dict(self._wish.keys or {})
+        rows = settled(with_keys(apart, keys).drop("value"))
+        counts = rows.groupBy(*SIDE).agg(F.count("*").alias("messages"), F.count(F.when(~F.col("is_json"), 1)).alias("no"))
+        by_side = counts.collect()
+        collided = conflicts(rows, list(keys)) if keys else None
+        total = 0 if collided is None else collided.count()
+        told = [] if collided is None or not total else collided.orderBy("parting", *keys).limit(TOLD_MAX).collect()
+        not_json = sum(row.no for row in by_side) if keys else 0
+        return {(row.parting, row.side): row.messages for row in by_side}, not_json, told, total
+
+    def _write(self, out: Path, known: DataFrame, once: DataFrame, lineage: Lineage, apart: DataFrame | None) -> None:
+        keys = dict(self._wish.keys or {})
+        tables = {
+            "messages": once,
+            "views": views(self._stream),
+            "gaps": gaps(self._stream, known),
+            "merged": merged(self._stream, known, once, lineage, self._wish.policy),
+        }
+        if apart is not None:
+            tables["only_one_side"] = with_keys(apart, keys) if keys else apart
+        if apart is not None and keys:
+            tables["conflicts"] = conflicts(with_keys(apart, keys), list(keys))
+        with self._steps("writing tables"):
+            write_tables(tables, out)
+
+
+def write_tables(tables: Mapping[str, DataFrame], out: Path) -> None:
+    """All of them or none: they are made aside, and moved to their place at the end."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        raise PipelineError(f"tables cannot be written to {out} ({error.strerror})") from error
+    try:
+        for name, rows in tables.items():
+            rows.write.parquet(f"file://{aside / name}")
+        aside.chmod(0o755)
+        aside.rename(out)
+    except OSError as error:
+        raise PipelineError(f"tables cannot be written to {out} ({error.strerror})") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def exit_code(found: Reconciled) -> int:
+    """0 fine, 1 something is missing or collides."""
+    return 0 if found.is_fine else 1
+
+
+def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows as values that JSON has."""
+    return [row.asDict(recursive=True) for row in rows]

@@ -1,0 +1,245 @@
+"""Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
+
+1. A ring follows those that its members come from. Sequences of rings grow along these edges, so there is no circle; an edge that
+   says otherwise comes of a damaged file and is left out.
+2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side; two of them that met
+   before all did are one side to the others, and their own parting is told apart, as one more of the same ring.
+3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from transis.model.errors import UsageError
+
+Policy = Literal["primary", "larger", "earlier"]
+POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+
+
+def policy_of(word: str) -> Policy:
+    """The policy of that name; what is none is a UsageError."""
+    for policy in POLICIES:
+        if policy == word:
+            return policy
+    raise UsageError(f"policy = {word!r}: possible are {', '.join(POLICIES)}")
+
+
+class Ring(NamedTuple):
+    """A regular configuration: its sequence, and its representative as a word."""
+
+    seq: int
+    rep: str
+
+    def __str__(self) -> str:
+        return f"R{self.seq}@{self.rep}"
+
+
+def ring_of(configuration: str) -> Ring:
+    """Of the word for a regular configuration."""
+    seq, _, rep = configuration.removeprefix("R").partition("@")
+    return Ring(int(seq), rep)
+
+
+class Configuration(NamedTuple):
+    """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
+
+    ring: Ring
+    nodes: tuple[str, ...]
+    previous: tuple[Ring | None, ...]
+    primary: bool | None = None
+    seen_us: int = 0
+    """When an archiver first saw it, by its own clock."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of those that went apart. `firsts` follow the ring that parted; `rings` are only this side's, up to the merge; `nodes`
+    are those that came from the ring that parted, `size` is how many the largest of its rings had."""
+
+    number: int
+    firsts: tuple[Ring, ...]
+    rings: tuple[Ring, ...]
+    nodes: tuple[str, ...]
+    size: int
+    primary: bool | None
+    seen_us: int
+    archived: bool
+    """Whether anybody archived all of its first rings."""
+
+
+@dataclass(frozen=True)
+class Parting:
+    """`between` has every ring that some of the sides saw and not all of them, with their numbers in a word: `2`, or `1+2` for a
+    ring in which two of three met crosswise. `merged` is the first ring that all came to, if they did."""
+
+    number: int
+    ring: Ring
+    sides: tuple[Side, ...]
+    between: tuple[tuple[Ring, str], ...]
+    merged: Ring | None
+
+
+class Lineage:
+    def __init__(self, configurations: Iterable[Configuration]) -> None:
+        self.known = {one.ring: one for one in sorted(configurations)}
+        self._nodes = {ring: one.nodes for ring, one in self.known.items()} | self._nodes_of_unseen()
+        self.parents = self._parents()
+        self.children: dict[Ring, list[Ring]] = {ring: [] for ring in self.parents}
+        for ring, parents in self.parents.items():
+            for parent in parents:
+                self.children[parent].append(ring)
+        for followers in self.children.values():
+            followers.sort(key=lambda ring: (self._nodes[ring], ring))
+        self.partings = self._numbered_partings()
+
+    # --- the graph --------------------------------------------------------------------------------------------------
+
+    def _nodes_of_unseen(self) -> dict[Ring, tuple[str, ...]]:
+        """Rings that are only known by who came from them."""
+        found: dict[Ring, set[str]] = {}
+        for one in self.known.values():
+            for node, ring in zip(one.nodes, one.previous, strict=True):
+                if ring is not None and ring not in self.known:
+                    found.setdefault(ring, set()).add(node)
+        return {ring: tuple(sorted(nodes)) for ring, nodes in sorted(found.items())}
+
+    def _parents(self) -> dict[Ring, tuple[Ring, ...]]:
+        last: dict[str, Ring] = {}  # The last known ring of each node, as rings are gone through in the order of their sequences.
+        parents: dict[Ring, tuple[Ring, ...]] = {}
+        for ring in sorted(self._nodes):
+            configuration = self.known.get(ring)
+            if configuration is None:
+                found = {last[node] for node in self._nodes[ring] if node in last}
+            else:
+                found = {one for one in configuration.previous if one is not None}
+                last.update(dict.fromkeys(configuration.nodes, ring))
+            parents[ring] = tuple(sorted(one for one in found if one.seq < ring.seq))
+        return parents
+
+    def nodes_of(self, ring: Ring) -> tuple[str, ...]:
+        """Its members; of a ring that nobody archived those who are known to have come from it."""
+        return self._nodes[ring]
+
+    # --- partings ---------------------------------------------------------------------------------------------------
+
+    def _numbered_partings(self) -> list[Parting]:
+        parted = [ring for ring, followers in sorted(self.children.items()) if len(followers) > 1]
+        found = [(ring, *one) for ring in parted for one in self._apart(self.children[ring])]
+        return [self._parting(number, *one) for number, one in enumerate(found, 1)]
+
+    def _apart(self, followers: list[Ring]) -> Iterator[tuple[list[list[Ring]], _Walk]]:
+        """How these followers went apart: the sides, by what each begins with; then the same inside of each side."""
+        walk = self._walk(followers)
+        sides = _met_before_all(followers, [by for _, by in walk.between])
+        yield sides, walk
+        for side in sides:
+            if len(side) > 1:
+                yield from self._apart(side)
+
+    def _walk(self, followers: list[Ring]) -> _Walk:
+        """All rings that descend from some of the followers and not from all of them, in the order of their sequences. It goes on
+        until only descendants of all are ahead."""
+        everybody = frozenset(followers)
+        reached = {ring: frozenset({ring}) for ring in followers}
+        waiting, between, merged = sorted(followers), list[tuple[Ring, frozenset[Ring]]](), list[Ring]()
+        while any(reached[ring] != everybody for ring in waiting):
+            ring = heappop(waiting)
+            by = reached[ring]
+            if by == everybody:
+                merged.append(ring)
+            else:
+                between.append((ring, by))
+            for child in self.children[ring]:
+                if child not in reached:
+                    heappush(waiting, child)
+                reached[child] = reached.get(child, frozenset()) | by
+        return _Walk(between, min([*merged, *waiting], default=None))
+
+    def _parting(self, number: int, ring: Ring, firsts: list[list[Ring]], walk: _Walk) -> Parting:
+        number_of = {first: side for side, group in enumerate(firsts, 1) for first in group}
+        between = tuple((one, "+".join(map(str, sorted({number_of[first] for first in by})))) for one, by in walk.between)
+        sides = tuple(self._side(side, ring, group, between) for side, group in enumerate(firsts, 1))
+        return Parting(number, ring, sides, between, walk.merged)
+
+    def _side(self, number: int, parted: Ring, firsts: list[Ring], between: Iterable[tuple[Ring, str]]) -> Side:
+        rings = tuple(ring for ring, side in between if side == str(number))
+        known = [self.known[ring] for ring in rings if ring in self.known]
+        said = {one.primary for one in known}
+        nodes = tuple(sorted({node for first in firsts for node in self._coming(parted, first)}))
+        return Side(
+            number,
+            tuple(firsts),
+            rings,
+            nodes,
+            max((len(one.nodes) for one in known), default=len(nodes)),
+            True if True in said else False if False in said else None,
+            min((one.seen_us for one in known), default=0),
+            all(ring in self.known for ring in firsts),
+        )
+
+    def _coming(self, parted: Ring, first: Ring) -> Iterator[str]:
+        """The nodes that came from the ring that parted."""
+        configuration = self.known.get(first)
+        if configuration is None:
+            return iter(self._nodes[first])
+        return (node for node, ring in zip(configuration.nodes, configuration.previous, strict=True) if ring == parted)
+
+    # --- one order --------------------------------------------------------------------------------------------------
+
+    def linear(self, policy: Policy) -> dict[Ring, int]:
+        """Every ring behind those that it follows, and of sides the one that the policy prefers before the others, up to the
+        merge."""
+        preference = self._preferences(policy)
+        missing = {ring: len(parents) for ring, parents in self.parents.items()}
+        ready = sorted((ring for ring, count in missing.items() if count == 0), reverse=True)
+        order: dict[Ring, int] = {}
+        while ready:
+            ring = ready.pop()
+            order[ring] = len(order)
+            for child in self.children[ring]:
+                missing[child] -= 1
+            now_ready = [child for child in self.children[ring] if missing[child] == 0]
+            ready += sorted(now_ready, key=lambda child: (preference.get((ring, child), []), child), reverse=True)
+        return order
+
+    def _preferences(self, policy: Policy) -> dict[tuple[Ring, Ring], list[tuple[Any, ...]]]:
+        """For a ring that parted and one that followed it, what counts, the outer parting first; the smallest is preferred."""
+        found: dict[tuple[Ring, Ring], list[tuple[Any, ...]]] = {}
+        for parting in self.partings:
+            for side in parting.sides:
+                for first in side.firsts:
+                    found.setdefault((parting.ring, first), []).append(_preference(policy, side))
+        return found
+
+    def origins(self) -> dict[Ring, tuple[int, str]]:
+        """The parting and the side of each ring that not everybody saw; of several partings the last."""
+        return {ring: (parting.number, side) for parting in self.partings for ring, side in parting.between}
+
+
+class _Walk(NamedTuple):
+    """Rings with the followers that they descend from, and the first that descends from all."""
+
+    between: list[tuple[Ring, frozenset[Ring]]]
+    merged: Ring | None
+
+
+def _preference(policy: Policy, side: Side) -> tuple[Any, ...]:
+    if policy == "earlier":
+        return (side.seen_us, -side.size, side.firsts)
+    return (side.primary is not True, -side.size, side.firsts) if policy == "primary" else (-side.size, side.firsts)
+
+
+def _met_before_all(followers: list[Ring], reached: Iterable[frozenset[Ring]]) -> list[list[Ring]]:
+    """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
+    side_of = {ring: ring for ring in followers}
+    for together in reached:
+        merged = {side_of[ring] for ring in together}
+        side_of = {ring: min(merged) if side in merged else side for ring, side in side_of.items()}
+    sides: dict[Ring, list[Ring]] = {}
+    for ring, side in side_of.items():
+        sides.setdefault(side, []).append(ring)
+    return list(sides.values()) if len(sides) > 1 else [[ring] for ring in followers]

@@ -1,0 +1,116 @@
+"""Every message, view and configuration once, whoever archived it, and what contradicts itself.
+
+Values are not shuffled for it. A life has every ordered message of its interval, so of several lives the lowest that covers a
+place is its owner: a join with the few intervals decides, row by row. Only what has no place on that line is compared one by one:
+messages of transitional configurations, and those that are not ordered.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from transis.pipeline.archive.columns import (
+    CONFIGURATION,
+    MESSAGE_ID,
+    MESSAGES,
+    PLACE,
+    RING,
+    VIEW,
+    VIEWS,
+    history_order,
+    is_message,
+    is_regular_line,
+    place,
+    ring_in,
+)
+
+ON_ONE_LINE = ("group", *RING)
+
+
+def messages(stream: DataFrame, spans: DataFrame) -> DataFrame:
+    """Every message once, with the configuration in which it was delivered. Of one that is not ordered the first copy counts, in
+    the order of the history."""
+    told = stream.where(is_message()).select(*MESSAGES)
+    covering = _covering(spans)
+    is_lower = F.struct("other", "other_life") < F.struct("archiver", "life")
+    owned = told.where(is_regular_line()).join(covering, [*_on_line(covering), is_lower], "left_anti")
+    others = told.where(~is_regular_line()).join(covering, [*_on_line(covering), F.col("ordered")], "left_anti")
+    return owned.unionByName(_first_of(others, MESSAGE_ID))
+
+
+def _covering(spans: DataFrame) -> DataFrame:
+    """Intervals, with names of their own."""
+    line = spans.where("lo is not null")
+    own = [F.col(name).alias(f"line_{name}") for name in ON_ONE_LINE]
+    return F.broadcast(line.select(*own, F.col("archiver").alias("other"), F.col("life").alias("other_life"), "lo", "hi"))
+
+
+def _on_line(covering: DataFrame) -> list[Column]:
+    """The row lies on that interval."""
+    same = [F.col(name) == F.col(f"line_{name}") for name in ON_ONE_LINE]
+    return [*same, place() >= F.col("lo"), place() <= F.col("hi")]
+
+
+def _first_of(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    rank = F.row_number().over(Window.partitionBy(*key).orderBy(*history_order()))
+    return rows.withColumn("rank", rank).where("rank = 1").drop("rank")
+
+
+def views(stream: DataFrame) -> DataFrame:
+    """Every group view once. Equal ids have equal members, causes and origins wherever they were seen."""
+    return _first_of(stream.where(F.col("kind") == VIEW).select(*VIEWS), ("group", "view"))
+
+
+def configurations(stream: DataFrame) -> DataFrame:
+    """Every configuration once, regular and transitional: its ring, its nodes, where each comes from, why it came about, when it
+    was first seen by an archiver's clock, and whether a group view in it says that it is primary."""
+    told = stream.where(F.col("kind").isin(CONFIGURATION, VIEW))
+    is_itself = F.col("kind") == CONFIGURATION
+    own = {"members": "nodes", "previous": "previous", "cause": "cause"}
+    found = told.groupBy("conf", "transitional").agg(
+        *(F.max(F.when(is_itself, F.col(name))).alias(alias) for name, alias in own.items()),
+        F.max("primary").alias("primary"),
+        F.min("received_at").alias("seen_at"),
+        F.max(is_itself).alias("is_told"),
+    )
+    # A transitional one follows its ring; all of its nodes come from there.
+    ring = F.when(F.col("transitional"), F.element_at("previous", 1)).otherwise(F.col("conf"))
+    return found.where("is_told").drop("is_told").withColumns(ring_in(ring))
+
+
+def delivered_in(messages: DataFrame, configurations: DataFrame) -> DataFrame:
+    """Messages with the nodes of the configuration in which each was delivered, where those came from, and why it came about."""
+    wanted = configurations.select("conf", "nodes", "previous", F.col("cause").alias("configuration_cause"))
+    return messages.join(F.broadcast(wanted), "conf", "left")
+
+
+def conflicting_keys(stream: DataFrame) -> DataFrame:
+    """What cannot be: two messages or two values at one place, one message at two places, one row twice in one life. It is a
+    broken guarantee or a broken file, and never passed over."""
+    told = stream.where(is_message())
+    placed = told.where("ordered")
+    value = F.xxhash64("value")
+    at_place = placed.groupBy("group", *RING, *PLACE).agg(
+        *_ends(F.struct("process", "counter")), (F.min(value) != F.max(value)).alias("values_differ")
+    )
+    of_message = placed.groupBy(*MESSAGE_ID).agg(*_ends(F.struct(*RING, *PLACE)))
+    in_life = told.groupBy(*MESSAGE_ID, "archiver", "life").agg(*_ends(F.col("row")), F.count("*").alias("times"))
+    differ = F.col("first") != F.col("last")
+    at_place = at_place.where(differ | F.col("values_differ"))
+    what = F.when(differ, "two messages at one place").otherwise("two values of one message")
+    return (
+        at_place.select(*_contradiction(what))
+        .unionByName(of_message.where(differ).select(*_contradiction(F.lit("one message at two places"))))
+        .unionByName(in_life.where("times > 1").select(*_contradiction(F.lit("one message twice in one life"))))
+    )
+
+
+def _ends(witness: Column) -> list[Column]:
+    return [F.min(witness).alias("first"), F.max(witness).alias("last")]
+
+
+def _contradiction(what: Column) -> list[Column]:
+    """Two witnesses as words: they are of another shape in each kind."""
+    words = (F.to_json(F.struct(F.col(name).alias("is"))).alias(name) for name in ("first", "last"))
+    return [F.col("group"), what.alias("what"), *words]

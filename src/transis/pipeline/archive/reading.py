@@ -1,0 +1,183 @@
+"""Reading an archive: which files it has of a group, what each archiver saw of it, and what nobody did.
+
+Ordered deliveries of a ring are one sequence of which every member has a part without a hole while it is there. So a life of an
+archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from transis.model.errors import PipelineError, UsageError
+from transis.model.groups import group_id
+from transis.pipeline.archive.columns import (
+    BEGIN,
+    CONFIGURATION,
+    LIFE,
+    RING,
+    STREAM,
+    VIEW,
+    is_message,
+    is_regular_line,
+    place,
+    ring_in,
+)
+from transis.pipeline.ingest import is_local, literally, local_path
+
+STREAM_PART: Final = "stream"
+SUFFIX: Final = ".parquet"
+
+ABSENT: Final = "absent"
+"""Nobody archived it, although the archive has what came before."""
+BEFORE: Final = "before"
+"""It was before anybody archived."""
+OPEN: Final = "open"
+"""The archive ends here; it may go on."""
+UNSEEN: Final = "unseen"
+"""A component came to a merge that nobody archived."""
+MISSING: Final = (ABSENT, UNSEEN)
+"""The gaps that a reader has to reckon with."""
+
+BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
+
+
+class ArchivedFiles(NamedTuple):
+    """The files of some groups of an archive, and their size."""
+
+    paths: tuple[str, ...]
+    size: int
+
+
+def find_files(archive: str, groups: Sequence[str] = ()) -> ArchivedFiles:
+    """The files of these groups, or of all. One that is not there is a UsageError that tells which are."""
+    if not is_local(archive):
+        raise PipelineError(f"{archive}: only a local or mounted archive can be read: copy it, or mount it")
+    directory = Path(local_path(archive)) / STREAM_PART
+    found = sorted(path for path in directory.glob(f"*{SUFFIX}") if not path.name.startswith((".", "_")))
+    if not found:
+        raise PipelineError(f"{archive}: holds no archive yet: name a directory that `transis archive --to` has written to")
+    by_group: dict[str, list[Path]] = {}
+    for path in found:
+        by_group.setdefault(path.name.partition("-")[0], []).append(path)
+    wanted = {name: f"{group_id(name):016x}" for name in groups}
+    for name, digits in wanted.items():
+        if digits not in by_group:
+            raise UsageError(f"there is no group {name!r} in {archive}: it holds {', '.join(group_names(archive))}")
+    chosen = [path for digits, paths in sorted(by_group.items()) if not groups or digits in wanted.values() for path in paths]
+    return ArchivedFiles(tuple(map(str, chosen)), sum(path.stat().st_size for path in chosen))
+
+
+def group_names(archive: str) -> list[str]:
+    """The groups of a local archive, in order; their names are in the files, and the first row of one is enough."""
+    directory = Path(local_path(archive)) / STREAM_PART
+    first = {path.name.partition("-")[0]: path for path in sorted(directory.glob(f"[!._]*{SUFFIX}"), reverse=True)}
+    return sorted(_name_in(path) for path in first.values())
+
+
+def _name_in(path: Path) -> str:
+    try:
+        with pq.ParquetFile(path) as file:
+            name = next(file.iter_batches(batch_size=1, columns=["group"])).column(0)[0].as_py()
+    except (OSError, StopIteration, pa.ArrowException) as error:
+        raise PipelineError(f"{path} is not a file of an archive, or only a part of one") from error
+    return str(name)
+
+
+def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -> DataFrame:
+    """All rows of these groups as they were written, with the columns of STREAM; of all groups if none is named."""
+    files = find_files(archive, groups)
+    return spark.read.schema(STREAM).parquet(*(literally(f"file://{path}") for path in files.paths))
+
+
+# -- what each archiver saw ------------------------------------------------------------------------------------------
+
+
+def spans(stream: DataFrame) -> DataFrame:
+    """A row for each life and ring: `lo` and `hi` are the ends of its interval, `next_*` the ring that it went on to, `why` the
+    reason that it gave when it began there."""
+    counted = {"messages": is_message(), "views": F.col("kind") == VIEW}
+    seen = stream.where("ring_seq is not null").groupBy(*LIFE, *RING)
+    found = seen.agg(
+        F.min(F.when(is_regular_line(), place())).alias("lo"),
+        F.max(F.when(is_regular_line(), place())).alias("hi"),
+        F.max(F.col("ordered") & (F.col("kind") == CONFIGURATION)).alias("from_start"),
+        F.max(F.when(F.col("kind") == BEGIN, F.col("why"))).alias("why"),
+        F.min("row").alias("first_row"),
+        *(F.count(F.when(condition, 1)).alias(name) for name, condition in counted.items()),
+    )
+    onward = Window.partitionBy(*LIFE).orderBy("first_row")
+    return found.select("*", *(F.lead(name).over(onward).alias(f"next_{name}") for name in RING))
+
+
+# -- what nobody saw -------------------------------------------------------------------------------------------------
+
+
+def gaps(stream: DataFrame, spans: DataFrame) -> DataFrame:
+    """What is missing, between `after` and `before`, which are null at an end of a ring; a row `unseen` has the group view that
+    its component was in."""
+    line = spans.where("lo is not null")
+    return _holes(line).unionByName(_ends(line, _followed(stream))).unionByName(_unseen(stream))
+
+
+def _holes(line: DataFrame) -> DataFrame:
+    """Before and between the intervals of a ring."""
+    in_ring = Window.partitionBy("group", *RING).orderBy("lo", "hi").rowsBetween(Window.unboundedPreceding, -1)
+    whole = Window.partitionBy("group")
+    found = line.withColumns({"reach": F.max(_end()).over(in_ring), "oldest": F.min("ring_seq").over(whole)})
+    is_first = F.col("reach").isNull() & (F.col("ring_seq") == F.col("oldest"))
+    missing = found.where(F.when(F.col("reach").isNull(), ~F.col("from_start")).otherwise(F.col("lo") > F.col("reach")))
+    return missing.select(*_gap(F.when(is_first, BEFORE).otherwise(ABSENT), F.col("reach"), F.col("lo")))
+
+
+def _ends(line: DataFrame, followed: DataFrame) -> DataFrame:
+    """Behind the last interval of a ring. It is certain that something is missing if another ring followed this one, or if one of
+    its archivers was seen elsewhere later."""
+    later = Window.partitionBy("group", "archiver").orderBy("life", "first_row")
+    is_elsewhere = F.struct(*RING) != F.lead(F.struct(*RING)).over(later)
+    rings = line.withColumn("elsewhere", F.coalesce(is_elsewhere, F.lit(False))).groupBy("group", *RING)
+    ends = rings.agg(F.max(_end()).alias("reach"), F.max("elsewhere").alias("elsewhere"), F.max("archiver").alias("archiver"))
+    ends = ends.where(F.col("reach") != F.expr(BEHIND_ALL)).join(F.broadcast(followed), list(RING), "left")
+    kind = F.when(F.col("elsewhere") | F.col("followed"), ABSENT).otherwise(OPEN)
+    return ends.withColumn("why", F.lit(None).cast("string")).select(*_gap(kind, F.col("reach"), F.lit(None).cast(_PLACE_TYPE)))
+
+
+def _followed(stream: DataFrame) -> DataFrame:
+    """Rings that another one followed."""
+    said = stream.where(F.col("kind") == CONFIGURATION).where("not transitional").select(F.explode("previous").alias("ring"))
+    split = said.where("ring is not null").select(*(column.alias(name) for name, column in ring_in(F.col("ring")).items()))
+    return split.distinct().withColumn("followed", F.lit(True))
+
+
+def _unseen(stream: DataFrame) -> DataFrame:
+    """Of views that came together, those that are in nobody's stream. The first view of a life names what was before it came."""
+    shown = stream.where(F.col("kind") == VIEW)
+    rank = F.row_number().over(Window.partitionBy(*LIFE).orderBy("row"))
+    later = shown.withColumn("rank", rank).where("rank > 1")
+    told = later.select("group", "archiver", F.explode("merged_from.view").alias("view"))
+    told = told.groupBy("group", "view").agg(F.min("archiver").alias("archiver"))
+    nowhere = told.join(shown.select("group", "view"), ["group", "view"], "left_anti")
+    empty = {name: F.lit(None).cast(STREAM[name].dataType) for name in (*RING, "why")}
+    nothing = F.lit(None).cast(_PLACE_TYPE)
+    return nowhere.withColumns(empty).select(*_gap(F.lit(UNSEEN), nothing, nothing, F.col("view")))
+
+
+_PLACE_TYPE: Final = "struct<place_seq: bigint, place_index: int>"
+
+
+def _end() -> Column:
+    """How far an interval reaches: to the end of the ring if its archiver went on from there."""
+    return F.when(F.col("next_ring_seq").isNotNull(), F.expr(BEHIND_ALL)).otherwise(F.col("hi"))
+
+
+def _gap(kind: Column, after: Column, before: Column, view: Column | None = None) -> list[Column]:
+    """The columns of a gap."""
+    named = (F.lit(None).cast("string") if view is None else view).alias("view")
+    ring = [F.col(name) for name in ("group", *RING)]
+    return [*ring, kind.alias("kind"), after.alias("after"), before.alias("before"), F.col("archiver"), F.col("why"), named]

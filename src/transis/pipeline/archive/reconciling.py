@@ -1,0 +1,94 @@
+"""Reconciling what sides did apart: keys that several of them touched, and one history of all by a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from transis.model.errors import UsageError
+from transis.pipeline.archive.columns import MESSAGE_ID, MESSAGES, PLACE, RING, SIDE, history_order
+from transis.pipeline.archive.lineage import Lineage, Policy
+from transis.pipeline.archive.sides import ends_apart, rings_apart
+from transis.pipeline.schemas import INT, LONG, TEXT, columns
+
+PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^']*'\])+"
+NAME: Final = r"[A-Za-z_]\w*"
+BLOCK: Final = 1 << 16
+"""Places of one ring that are numbered by one task."""
+
+_ORDER: Final = columns(ring_seq=LONG, ring_rep=TEXT, turn=INT)
+
+
+def read_keys(given: Sequence[str]) -> dict[str, str]:
+    """`flight=$.flight` as a name and a path; what is no such thing, or would hide a column of messages, is a UsageError."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, _, path = one.partition("=")
+        if not re.fullmatch(NAME, name) or not re.fullmatch(PATH, path):
+            raise UsageError(f"--key {one!r}: write NAME=$.path, for instance seat=$.seat")
+        if name in {*MESSAGES, *SIDE, "sides", "touched"} or name in found:
+            raise UsageError(f"--key {one!r}: the name {name!r} is taken: choose another one")
+        found[name] = path
+    return found
+
+
+def with_keys(rows: DataFrame, keys: Mapping[str, str]) -> DataFrame:
+    """Columns out of values that are JSON, as text; null where a value is none or has nothing there. `is_json` tells which."""
+    parsed = F.try_parse_json(F.col("value").cast("string"))
+    named = {name: F.try_variant_get(F.col("parsed"), path, "string") for name, path in keys.items()}
+    found = rows.withColumn("parsed", parsed).withColumns({**named, "is_json": F.col("parsed").isNotNull()})
+    return found.drop("parsed")
+
+
+def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Of `only_one_side` with a user's columns: keys that sides touched which did not see each other. `touched` has for each side
+    how often it did, and its first message."""
+    whole = rows.dropna(subset=list(key))
+    first = F.min_by(F.struct("process", "counter"), F.struct(*RING, *PLACE, "archiver", "life", "row"))
+    by_side = whole.groupBy("group", *SIDE, *key).agg(F.count("*").alias("messages"), first.alias("first"))
+    found = by_side.groupBy("group", "parting", *key).agg(
+        F.array_sort(F.collect_list(F.struct("side", "messages", "first.process", "first.counter"))).alias("touched")
+    )
+    return found.where(_sides_apart("touched.side"))
+
+
+def _sides_apart(sides: str) -> Column:
+    """Two of them have nobody in common."""
+    return F.expr(f"exists({sides}, one -> exists({sides}, other -> not arrays_overlap(split(one, '[+]'), split(other, '[+]'))))")
+
+
+def merged(stream: DataFrame, spans: DataFrame, messages: DataFrame, lineage: Lineage, policy: Policy) -> DataFrame:
+    """All messages as one history: `merged_position` counts from 1. Rings come in the order of the policy, messages in the order
+    of their ring. `parting` and `side` are null for what all saw; of partings inside of each other they are the inner one's."""
+    spark = stream.sparkSession
+    turns = [(*ring, turn) for ring, turn in lineage.linear(policy).items()]
+    placed = messages.join(F.broadcast(spark.createDataFrame(turns, _ORDER)), list(RING), "left")
+    placed = placed.withColumn("turn", F.coalesce("turn", F.lit(len(turns))))  # Of a ring that the lineage lacks nothing is lost.
+    return _numbered(_with_origin(placed, ends_apart(stream, spans, lineage), _origins(spark, lineage)))
+
+
+def _origins(spark: SparkSession, lineage: Lineage) -> DataFrame:
+    rows = [(*ring, *origin) for ring, origin in lineage.origins().items()]
+    return F.broadcast(spark.createDataFrame(rows, rings_apart(spark, lineage).schema))
+
+
+def _with_origin(placed: DataFrame, ends: DataFrame, origins: DataFrame) -> DataFrame:
+    inner = ends.groupBy(*MESSAGE_ID).agg(F.max(F.struct(*SIDE)).alias("end"))
+    found = placed.join(origins, list(RING), "left").join(F.broadcast(inner), list(MESSAGE_ID), "left")
+    return found.withColumns({name: F.coalesce(f"end.{name}", name) for name in SIDE}).drop("end")
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Dense numbers without one task that sees all: blocks of places are counted, then each is numbered from where it begins."""
+    block = ("turn", "block")
+    blocks = rows.withColumn("block", F.floor(F.col("place_seq") / BLOCK))
+    sizes = blocks.groupBy("group", *block).agg(F.count("*").alias("size"))
+    before = Window.partitionBy("group").orderBy(*block).rowsBetween(Window.unboundedPreceding, -1)
+    starts = sizes.select("group", *block, F.coalesce(F.sum("size").over(before), F.lit(0)).alias("start"))
+    rank = F.row_number().over(Window.partitionBy("group", *block).orderBy(*history_order()))
+    numbered = blocks.join(F.broadcast(starts), ["group", *block]).withColumn("merged_position", F.col("start") + rank)
+    return numbered.select("merged_position", *SIDE, *MESSAGES)

@@ -1,0 +1,63 @@
+"""The airline runs with one command, and what comes out is what its README shows."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from examples.airline.script import AGAIN, APART, FLIGHTS, TOGETHER
+from tests.console.running import environment
+from tests.house.sources import ROOT
+
+README = (ROOT / "examples" / "airline" / "README.md").read_text(encoding="utf-8")
+
+
+def tables(text: str) -> dict[str, str]:
+    """By their titles."""
+    return dict(re.findall(r"^### ([\w ]+)\n\n((?:\|.*\|\n?)+)", text, re.MULTILINE))
+
+
+@pytest.mark.slow
+def test_the_tables_are_those_of_the_readme(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "examples.airline", "--keep", str(tmp_path / "kept")]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    shown, wanted = tables(ended.stdout), tables(README)
+    assert list(shown) == ["Sold together", "Sold apart", "Oversold", "Proposals"]
+    for title, table in shown.items():
+        assert table.strip() == wanted[title].strip()
+    assert (tmp_path / "kept" / "archive" / "archive.json").is_file()
+    assert pq.read_table(tmp_path / "kept" / "tables" / "proposals").num_rows == len(wanted["Proposals"].splitlines()) - 2
+
+
+def test_the_tables_of_the_readme_follow_from_the_script() -> None:
+    """By a plain replay: each side goes on from what all saw; then the majority's history, the other one, and what followed."""
+    seats = {one.flight: one.seats for one in FLIGHTS}
+    alone, others = APART.values()
+    sold = {request.passenger: request.flight for request in replay([*TOGETHER], seats)}
+    by_side = [replay([*TOGETHER, *requests], seats)[len(sold) :] for requests in (others, alone)]
+    history = [*replay([*TOGETHER], seats), *by_side[0], *by_side[1], *AGAIN]
+    over = {flight: sum(one.flight == flight for one in history) - room for flight, room in seats.items()}
+    rows = [line.split("|") for line in tables(README)["Oversold"].splitlines()[2:]]
+    assert {row[1].strip(): int(row[6]) for row in rows} == {flight: count for flight, count in over.items() if count > 0}
+    beyond = [
+        one.passenger for at, one in enumerate(history) if [x.flight for x in history[:at]].count(one.flight) >= seats[one.flight]
+    ]
+    proposed = [line.split("|")[1].strip() for line in tables(README)["Proposals"].splitlines()[2:]]
+    assert proposed == beyond
+
+
+def replay(requests: list, seats: dict[str, int]) -> list:
+    """Those that got a seat."""
+    taken = dict.fromkeys(seats, 0)
+    sold = []
+    for request in requests:
+        if taken[request.flight] < seats[request.flight]:
+            taken[request.flight] += 1
+            sold.append(request)
+    return sold

@@ -1,0 +1,199 @@
+"""Rings as a graph: who parted from whom, when they met again, and one order for all. No Spark."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transis.pipeline.archive.lineage import POLICIES, Configuration, Lineage, Parting, Policy, Ring, ring_of
+
+
+class Story:
+    """Nodes, one letter each, that form rings; each remembers where it was last."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, Ring] = {}
+        self.configurations: list[Configuration] = []
+        self._clock = count(1)
+
+    def form(self, nodes: str, primary: bool | None = None, archived: bool = True, seen_us: int | None = None) -> Ring:
+        previous = tuple(self.at.get(node) for node in nodes)
+        ring = Ring(max((one.seq for one in previous if one is not None), default=0) + 4, f"{nodes[0]}/1/0")
+        self.at.update(dict.fromkeys(nodes, ring))
+        now = next(self._clock)
+        if archived:
+            seen = now if seen_us is None else seen_us
+            self.configurations.append(Configuration(ring, tuple(nodes), previous, primary, seen))
+        return ring
+
+    def forget(self, node: str) -> None:
+        """It crashed: its next life comes from nowhere."""
+        self.at.pop(node, None)
+
+    @property
+    def lineage(self) -> Lineage:
+        return Lineage(reversed(self.configurations))
+
+
+def sides(parting: Parting) -> list[str]:
+    return ["".join(side.nodes) for side in parting.sides]
+
+
+def test_two_sides_part_and_meet() -> None:
+    story = Story()
+    whole, ab = story.form("abcd"), story.form("ab")
+    cd, cde = story.form("cd"), story.form("cde")
+    again = story.form("abcde")
+    [parting] = story.lineage.partings
+    assert (parting.ring, parting.merged, sides(parting)) == (whole, again, ["ab", "cd"])
+    assert [side.rings for side in parting.sides] == [(ab,), (cd, cde)]
+    assert [side.size for side in parting.sides] == [2, 3]
+    assert story.lineage.origins() == {ab: (1, "1"), cd: (1, "2"), cde: (1, "2")}
+
+
+def test_who_crashes_parts_from_nobody() -> None:
+    story = Story()
+    story.form("abc")
+    story.form("ab")
+    story.forget("c")
+    story.form("c")
+    story.form("abc")
+    assert story.lineage.partings == []
+
+
+def test_sides_that_never_meet_stay_apart_for_ever() -> None:
+    story = Story()
+    story.form("ab")
+    rings = [story.form(nodes) for nodes in ("a", "b", "ac", "bd")]
+    [parting] = story.lineage.partings
+    assert parting.merged is None
+    assert dict(parting.between) == dict(zip(rings, "1212", strict=True))
+
+
+def test_two_of_three_that_meet_first_are_one_side_with_a_parting_of_their_own() -> None:
+    story = Story()
+    whole, a, b, c = (story.form(nodes) for nodes in ("abc", "a", "b", "c"))
+    bc = story.form("bc")
+    again = story.form("abc")
+    outer, inner = story.lineage.partings
+    assert (outer.ring, outer.merged, sides(outer)) == (whole, again, ["a", "bc"])
+    assert dict(outer.between) == {a: "1", b: "2", c: "2", bc: "2"}
+    assert (inner.ring, inner.merged, sides(inner)) == (whole, bc, ["b", "c"])
+    assert dict(inner.between) == {b: "1", c: "2"}
+
+
+def test_partings_inside_of_a_side() -> None:
+    story = Story()
+    whole = story.form("abcd")
+    story.form("a")
+    bcd = story.form("bcd")
+    story.form("b")
+    cd = story.form("cd")
+    story.form("abcd")
+    outer, inner = story.lineage.partings
+    assert (outer.ring, sides(outer)) == (whole, ["a", "bcd"])
+    assert (inner.ring, sides(inner)) == (bcd, ["b", "cd"])
+    assert story.lineage.origins()[cd] == (2, "2")
+
+
+def test_crosswise_meetings_are_told_by_both_sides() -> None:
+    """Of three, the first two met, and the last two, and never all."""
+    story = Story()
+    _, _, alone, _, ab = (story.form(nodes) for nodes in ("abc", "a", "b", "c", "ab"))
+    story.at["b"] = alone
+    bc = story.form("bc")
+    parting = story.lineage.partings[0]
+    assert parting.merged is None
+    assert (dict(parting.between)[ab], dict(parting.between)[bc]) == ("1+2", "2+3")
+    assert [side.rings for side in parting.sides] == [(side.firsts[0],) for side in parting.sides]
+
+
+def test_who_waited_for_the_other_has_a_side_without_rings() -> None:
+    """b stayed in the first ring until a came back, so only a saw anything alone."""
+    story = Story()
+    whole, alone, again = story.form("ab"), story.form("a"), story.form("ab")
+    [parting] = story.lineage.partings
+    assert (parting.ring, parting.merged, sides(parting)) == (whole, again, ["a", "b"])
+    assert parting.between == ((alone, "1"),)
+
+
+def test_a_side_that_nobody_archived_is_known_by_who_came_from_it() -> None:
+    story = Story()
+    whole, ab = story.form("abcd"), story.form("ab")
+    cd = story.form("cd", archived=False)
+    again = story.form("abcd")
+    [parting] = story.lineage.partings
+    assert (parting.ring, parting.merged, sides(parting)) == (whole, again, ["ab", "cd"])
+    assert [side.archived for side in parting.sides] == [True, False]
+    assert dict(parting.between) == {ab: "1", cd: "2"}
+
+
+@pytest.mark.parametrize(("policy", "first"), [("primary", "cd"), ("larger", "ab"), ("earlier", "e")])
+def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_merge(policy: Policy, first: str) -> None:
+    story = Story()
+    whole = story.form("abcde")
+    ring_of_side = {
+        "ab": [story.form("ab", False, seen_us=20), story.form("abxyz", False, seen_us=30)],
+        "cd": [story.form("cd", True, seen_us=21), story.form("cdw", True, seen_us=31)],
+        "e": [story.form("e", False, seen_us=10), story.form("ev", False, seen_us=40)],
+    }
+    again = story.form("abcdexyzwv")
+    order = sorted(story.lineage.linear(policy).items(), key=lambda item: item[1])
+    rings = [ring for ring, _ in order]
+    assert rings[0] == whole
+    assert rings[1:3] == ring_of_side[first]
+    assert {(rings[at], rings[at + 1]) for at in (1, 3, 5)} == {(one, other) for one, other in ring_of_side.values()}
+    assert rings[-1] == again
+
+
+def test_an_edge_that_leads_backward_is_left_out() -> None:
+    low, high = Ring(4, "a"), Ring(8, "a")
+    lineage = Lineage([Configuration(low, ("a",), (high,)), Configuration(high, ("a",), (low,))])
+    assert lineage.parents == {low: (), high: (low,)}
+
+
+def test_a_ring_is_read_from_its_word() -> None:
+    ring = Ring(12, "ann@site/3/00ab")
+    assert ring_of(str(ring)) == ring
+
+
+# -- against the definitions -----------------------------------------------------------------------------------------
+
+FORMED = st.lists(st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.booleans(), st.booleans()), max_size=14)
+
+
+@given(FORMED)
+def test_any_history(formed: list[tuple[set[str], bool, bool]]) -> None:
+    story = Story()
+    for nodes, primary, archived in formed:
+        story.form("".join(sorted(nodes)), primary, archived)
+    lineage = story.lineage
+    below = {ring: _descendants(lineage, ring) for ring in lineage.children}
+    for policy in POLICIES:
+        order = lineage.linear(policy)
+        assert sorted(order.values()) == list(range(len(lineage.parents)))
+        assert all(order[parent] < order[ring] for ring, parents in lineage.parents.items() for parent in parents)
+    for parting in lineage.partings:
+        _hold_to_the_definition(parting, below)
+    assert {one.ring for one in lineage.partings} == {ring for ring, found in lineage.children.items() if len(found) > 1}
+
+
+def _descendants(lineage: Lineage, ring: Ring) -> set[Ring]:
+    """With itself."""
+    return {ring}.union(*(_descendants(lineage, child) for child in lineage.children[ring]))
+
+
+def _hold_to_the_definition(parting: Parting, below: dict[Ring, set[Ring]]) -> None:
+    firsts = [first for side in parting.sides for first in side.firsts]
+    by_all = set.intersection(*(below[first] for first in firsts))
+    some = set.union(*(below[first] for first in firsts)) - by_all
+    assert parting.merged == min(by_all, default=None)
+    assert {ring for ring, _ in parting.between} == some
+    for ring, label in parting.between:
+        reaching = {side.number for side in parting.sides if any(ring in below[first] for first in side.firsts)}
+        assert label == "+".join(map(str, sorted(reaching)))
+    for side in parting.sides:
+        assert side.rings == tuple(ring for ring, label in parting.between if label == str(side.number))

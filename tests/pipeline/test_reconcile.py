@@ -1,0 +1,175 @@
+"""`transis reconcile` as people use it: whatever it is given, there is an answer or one sentence."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from tests.pipeline.archived import archive_simulated
+from transis.console.main import app
+from transis.console.reconcile import tell
+from transis.model.errors import UsageError
+from transis.pipeline.archive.job import Reconciled, Wish, exit_code
+from transis.pipeline.archive.lineage import Configuration, Lineage, Ring
+from transis.pipeline.archive.reconciling import read_keys
+
+GROUP = "orders of totem 1"
+
+
+def run(*arguments: str | Path) -> Result:
+    outcome = CliRunner().invoke(app, ["reconcile", *map(str, arguments)])
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
+    assert "Traceback" not in outcome.output
+    return outcome
+
+
+def refused(*arguments: str | Path) -> str:
+    outcome = run(*arguments)
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    [sentence] = outcome.stderr.splitlines()
+    return sentence
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("archive")
+    archive_simulated(directory, "totem", 1)
+    return directory
+
+
+def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
+    assert refused(tmp_path) == (
+        f"transis reconcile: {tmp_path}: holds no archive yet: name a directory that `transis archive --to` has written to"
+    )
+
+
+def test_an_archive_elsewhere_is_refused() -> None:
+    assert "hdfs://host/archive: only a local or mounted archive can be read" in refused("hdfs://host/archive")
+
+
+def test_a_group_that_is_not_there_is_answered_with_those_that_are(archive: Path) -> None:
+    sentence = refused(archive, "--group", "seat")
+    assert sentence == f"transis reconcile: there is no group 'seat' in {archive}: it holds {GROUP}"
+
+
+def test_a_file_that_is_none_of_an_archive_is_named(archive: Path, tmp_path: Path) -> None:
+    wrong = tmp_path / "stream" / "0123456789abcdef-n1-000001-000001.parquet"
+    wrong.parent.mkdir()
+    wrong.write_bytes(b"something else")
+    assert refused(tmp_path) == f"transis reconcile: {wrong} is not a file of an archive, or only a part of one"
+
+
+def test_a_wrong_policy_and_tables_that_are_there_are_refused(archive: Path, tmp_path: Path) -> None:
+    assert refused(archive, "--policy", "loudest").endswith("possible are primary, larger, earlier")
+    assert refused(archive, "--out", tmp_path).endswith(f"'{tmp_path}' exists: name a directory that is new")
+
+
+@pytest.mark.parametrize("key", ["flight", "flight=", "flight=flight", "=$.flight", "a b=$.x", "x=$.a b", "x=$.a'"])
+def test_a_key_that_is_none_is_refused(archive: Path, key: str) -> None:
+    assert refused(archive, "--key", key) == f"transis reconcile: --key {key!r}: write NAME=$.path, for instance seat=$.seat"
+
+
+def test_a_key_may_not_hide_a_column() -> None:
+    assert read_keys(["seat=$.a.b[0]['c d']", "row_no=$.x"]) == {"seat": "$.a.b[0]['c d']", "row_no": "$.x"}
+    for taken in (["value=$.x"], ["side=$.x"], ["a=$.x", "a=$.y"]):
+        with pytest.raises(UsageError, match="is taken"):
+            read_keys(taken)
+
+
+def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
+    """JSON and tables tell the same."""
+    out = tmp_path / "tables"
+    told = run(archive, "--key", "seat=$.seat", "--policy", "larger", "--out", out, "--json")
+    assert told.exit_code == 1
+    found = json.loads(told.stdout)
+    tables = {path.name: pq.read_table(path) for path in out.iterdir()}
+    assert sorted(tables) == ["conflicts", "gaps", "merged", "messages", "only_one_side", "views"]
+    assert (found["group"], found["archivers"], found["policy"]) == (GROUP, ["first", "second"], "larger")
+    assert found["messages"] == tables["messages"].num_rows == tables["merged"].num_rows > 0
+    assert found["views"] == tables["views"].num_rows > 0
+    assert len(found["gaps"]) == tables["gaps"].num_rows > 0
+    assert len(found["conflicts"]) == found["conflicts_total"] == tables["conflicts"].num_rows > 0
+    by_side = sum(count for parting in found["partings"] for count in parting["messages"].values())
+    assert by_side == tables["only_one_side"].num_rows > 0
+    assert (found["contradictions"], found["not_json"]) == ([], 0)
+
+
+# -- in words --------------------------------------------------------------------------------------------------------
+
+
+def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
+    """Of a cluster n1 n2 n3 that parted; nobody archived n3."""
+    whole, first, again = (Ring(seq, "n1/1/00aa") for seq in (4, 8, 12))
+    unseen, nodes = Ring(8, "n3/1/00cc"), ("n1/1/00aa", "n2/1/00bb", "n3/1/00cc")
+    lineage = Lineage(
+        [
+            Configuration(whole, nodes, (None, None, None)),
+            Configuration(first, nodes[:2], (whole, whole)),
+            Configuration(again, nodes, (first, first, unseen)),
+        ]
+    )
+    given = {"archivers": ("n1",), "lives": 2, "messages": 1234, "views": 1, "contradictions": [], "apart": {(1, "1"): 1}}
+    given |= {"not_json": 0, "conflicts": [], "conflicts_total": 0}
+    return Reconciled(wish=Wish("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, gaps=gaps, **given | more)
+
+
+def words(found: Reconciled) -> list[str]:
+    text = StringIO()
+    tell(Console(file=text, width=120), found)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def gap(kind: str, after: tuple[int, int] | None, before: tuple[int, int] | None, why: str = "", view: str | None = None) -> Row:
+    ends = [None if one is None else Row(place_seq=one[0], place_index=one[1]) for one in (after, before)]
+    return Row(kind=kind, ring_seq=4, ring_rep="n1/1/00aa", after=ends[0], before=ends[1], archiver="n1", why=why, view=view)
+
+
+def test_words() -> None:
+    gaps = [
+        gap("before", None, (16, 0)),
+        gap("absent", (20, 1), (31, 0), "the session was lost"),
+        gap("absent", (40, 0), None),
+        gap("open", (52, 3), None),
+        gap("unseen", None, None, view="T46@n3/1/00cc+0.0"),
+    ]
+    found = reconciled(gaps)
+    assert words(found) == [
+        "seats: 1,234 messages, 1 view, archived by n1 in 2 lives",
+        "  the archive begins in R4@n1/1 at 16.0",
+        "  nobody archived R4@n1/1 between 20.1 and 31.0; n1 came back: the session was lost",
+        "  nobody archived R4@n1/1 between 40.0 and its end",
+        "  the archive ends in R4@n1/1 at 52.3",
+        "  a component in T46@n3/1 was archived by nobody, says the merge that n1 saw",
+        "R4@n1/1 parted into n1/1 n2/1 | n3/1 and met in R12@n1/1",
+        "  only n1/1 n2/1 saw 1 message",
+        "  only n3/1 saw what nobody archived; of it the archive has 0 messages",
+    ]
+    assert exit_code(found) == 1
+
+
+def test_what_has_only_a_beginning_and_an_open_end_is_fine() -> None:
+    assert exit_code(reconciled([gap("before", None, (16, 0)), gap("open", (52, 3), None)])) == 0
+
+
+def test_collisions_and_contradictions_are_a_problem() -> None:
+    touched = [Row(side="1", messages=3), Row(side="2", messages=1)]
+    found = reconciled([], conflicts=[Row(parting=1, seat="12A\n", touched=touched)], conflicts_total=30, not_json=2)
+    assert exit_code(found) == 1
+    lines = words(found)
+    assert lines[-5:-3] == ["2 values of these cannot be read as JSON and have no key", "Keys that sides touched apart"]
+    assert [line.split() for line in lines[-3:-1]] == [
+        ["parting", "seat", "messages"],
+        ["1", "12A\\n", "side", "1:", "3,", "side", "2:", "1"],
+    ]
+    assert lines[-1] == "and 29 more; --json and --out have them"
+    wrong = reconciled([], contradictions=[Row(what="two messages at one place", first="a", last="b")])
+    assert exit_code(wrong) == 1
+    assert "  this cannot be: two messages at one place: a and b" in words(wrong)
