@@ -63,10 +63,10 @@ def after(before: Told, head: int, first: int, count: int) -> Told:
 class Prefixes:
     """The sums of the configuration in force."""
 
-    __slots__ = ("_sums", "_told", "_told_us", "step")
+    __slots__ = ("_last", "_sums", "_told", "_told_us", "step")
 
     def __init__(self) -> None:
-        self._sums = EMPTY
+        self._sums = self._last = EMPTY
         self._told = 0
         self._told_us = 0
         self.step = 1
@@ -78,21 +78,30 @@ class Prefixes:
         every = max(self.step, 1 << (count.bit_length() - 1)) if count else self.step
         start = before.count // every * every + every
         told = [after(before, head, first, place - before.count) for place in range(start, self._sums.count + 1, every)]
-        self._told += len(told)
+        if told:
+            self._told += len(told)
+            self._last = told[-1]
         return told
 
     def end(self) -> Told:
         """The configuration is over: its last sums. What comes now belongs to the next one."""
-        sums, self._sums = self._sums, EMPTY
+        sums, self._sums, self._last = self._sums, EMPTY, EMPTY
         return sums
 
-    def pace(self, now_us: int) -> None:
-        """Called now and then with the time: the step follows how often something was told since."""
+    def pace(self, now_us: int) -> list[Told]:
+        """Called now and then with the time: the step follows how often something was told since.
+
+        After a while without, where everything rests now is told: the others rest there too.
+        """
         told, self._told = self._told, 0
         if told:
             if now_us - self._told_us < TOO_OFTEN_US:
                 self.step = min(STEP_MAX, self.step << told.bit_length())
             self._told_us = now_us
-        elif now_us - self._told_us > TOO_SELDOM_US and self.step > 1:
-            self.step >>= 1
+        elif now_us - self._told_us > TOO_SELDOM_US:
+            self.step = max(1, self.step >> 1)
             self._told_us = now_us
+            if self._sums != self._last:
+                self._last = self._sums
+                return [self._sums]
+        return []
