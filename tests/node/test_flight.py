@@ -29,7 +29,7 @@ async def replicate(session: transis.Session[bytes]) -> None:
         state, taken = sha256(), 0
         async for event in group:
             if isinstance(event, transis.Message):
-                state.update(event.payload)
+                state.update(event.data)
                 taken += 1
                 if group.is_due(100):
                     group.checkpoint(state.digest())

@@ -48,7 +48,7 @@ def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
 
 @GROUP_VIEWS.breaks("replicas_agree")
 def replicas_part(draft: Draft, rng: Random) -> bool:
-    """Members of a view say that they are in one state at its beginning, and one of them says another behind its fifth message."""
+    """Members of a view are in one state at its beginning, as they say; one says another behind its fifth message."""
     changes = Crowd(draft.index).changes
     targets = [change for change in _shared(draft) if change.event.processes]
 
