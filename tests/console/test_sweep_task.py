@@ -22,7 +22,7 @@ from transis.console.sweep_task import run_apart, run_seeds
 from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, SeedRow, ran_row
 from transis.sim.sweep import Job, run_job
 from transis.trace.digest import digest
-from transis.trace.reader import read_trace
+from transis.trace.reader import read_history
 
 ENDLESS = ORDER._replace(job=Job(0, 128, "", groups=True))
 """It ends after a minute or two."""
@@ -79,7 +79,7 @@ def test_a_failed_seed_has_its_trace(tmp_path: Path) -> None:
     assert row.ran.broken == ["safe_7_1"]
     for name, content in row.traces.items():
         (tmp_path / name).write_bytes(content)
-    assert digest(read_trace(tmp_path)) == row.ran.digest
+    assert digest(read_history(tmp_path)) == row.ran.digest
     assert run(DEFECTIVE._replace(keep_traces=False), 0).traces == {}
 
 
