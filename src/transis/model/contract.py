@@ -192,5 +192,15 @@ class Delivered(NamedTuple):
     """Whether it has a place in the total order: basic messages have none, causal ones only where the engine orders them."""
 
 
+class Tape(Protocol):
+    """Hears inside the node what is delivered, a whole feed at a time: cheaper than to pick it out of the node's outputs."""
+
+    def fed(self, delivered: list[Delivered]) -> None:
+        """What one Deliver of the engine became; never empty."""
+
+    def configured(self, view: View) -> None:
+        """In force from here on."""
+
+
 NodeOutput = Accepted | Transmit | Reach | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
 """What a node hands to its driver, carried out in list order."""

@@ -22,6 +22,7 @@ from transis.pipeline.schemas import KINDS
 from transis.pipeline.wide import ARROW, CHUNK, NARROW, wide
 from transis.trace.addresses import read_address
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -33,6 +34,7 @@ from transis.trace.events import (
     Gap,
     GroupConf,
     NoteEvent,
+    Prefix,
     Refuse,
     Sent,
     Submit,
@@ -265,6 +267,14 @@ class Columns:
     def _client_life(self, event: ClientLife) -> Values:
         return (self._own_process(event.process), event.connected)
 
+    def _prefix(self, event: Prefix) -> Values:
+        return (self.keys.view(event.conf), self.keys.view(event.regular), event.count, event.a, event.b, event.last)
+
+    def _checkpoint(self, event: CheckpointEvent) -> Values:
+        where = (self.keys.group(event.group), self.keys.group_view(event.group, event.view), event.name, event.count)
+        behind = (None if event.sender is None else self.keys.process(event.sender), event.counter, *event.place)
+        return (self._own_process(event.process), *where, *behind, event.digest.hex())
+
     # -- the segment itself, and names --------------------------------------------------------------------------------
 
     def finish(self, segment: Segment | Frames, file: str, size: int) -> None:
@@ -338,4 +348,6 @@ _ROWS: Final[dict[type[Any], tuple[str, Callable[[Columns, Any], Values]]]] = {
     ClientDelivery: ("client_deliveries", Columns._client_delivery),
     ClientLeft: ("client_leaves", Columns._client_left),
     ClientLife: ("clients", Columns._client_life),
+    Prefix: ("prefixes", Columns._prefix),
+    CheckpointEvent: ("checkpoints", Columns._checkpoint),
 }

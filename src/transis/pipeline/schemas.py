@@ -99,6 +99,16 @@ _OF_GROUPS: Final = {
     "groups": LONGS,
 }
 
+_OF_DIGESTS: Final = {
+    "position": LONG,  # ordered messages so far, in the configuration or in the group's view
+    "sum_a": LONG,  # the two sums of trace/prefix.py
+    "sum_b": LONG,
+    "last": FLAG,  # there were no more in this configuration
+    "last_process": LONG,  # the message behind which an application told of its state
+    "last_counter": LONG,
+    "state": TEXT,  # its digest, in hexadecimal digits
+}
+
 _OF_OTHERS: Final = {
     "what": TEXT,
     "detail": DETAIL,
@@ -144,6 +154,7 @@ EVENTS: Final = columns(
     **_OF_RUNS,
     **_OF_VIEWS,
     **_OF_GROUPS,
+    **_OF_DIGESTS,
     **_OF_OTHERS,
     **_OF_NAMES,
     **_OF_SEGMENTS,
@@ -170,6 +181,12 @@ KINDS: Final[dict[str, list[str]]] = {
     "client_deliveries": [*_OF_EVERY_EVENT, "handed", "waited"],
     "client_leaves": [*_OF_EVERY_EVENT, "process", "group", "name", "why", "refused"],
     "clients": [*_OF_EVERY_EVENT, "process", "connected"],
+    "prefixes": [*_OF_EVERY_EVENT, "conf", "regular", "position", "sum_a", "sum_b", "last"],
+    "checkpoints": [
+        *_OF_EVERY_EVENT,
+        *("process", "group", "group_view", "name", "position", "last_process", "last_counter", "place_seq", "place_index"),
+        "state",
+    ],
     "clock_steps": [*_OF_EVERY_EVENT, "from_us"],  # events with an earlier time than the event before
     "extents": ["run", "node", "segment", "conf_no", "first_tpos", "end_tpos", "ordered"],  # of the order, by stretch
     "addresses": ["run", "address", "groups", "processes"],

@@ -132,9 +132,9 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
 class Run:
     """The phases of one run, in order."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, make_node: NodeFactory | None = None) -> None:
         self._plan = plan
-        self.world = build_world(plan, node_of(plan))
+        self.world = build_world(plan, make_node or node_of(plan))
         self._settled_us: int | None = None
         self._budget_us = 0
         self._liveness = Findings("liveness")

@@ -27,6 +27,7 @@ from transis.model.contract import (
     Reach,
     Refused,
     Stopped,
+    Tape,
 )
 from transis.model.errors import UsageError
 from transis.model.groups import Address, GroupDelivered, GroupId, GroupOutput
@@ -107,6 +108,10 @@ class GroupedNode:
     def outputs(self) -> list[GroupedOutput]:
         outputs, self._out = self._out, []
         return outputs
+
+    def record_on(self, tape: Tape) -> None:
+        """Let somebody hear what is delivered; before the start."""
+        self._node.tape = tape
 
     # --- the doors of local processes -------------------------------------------------------------------------------
 

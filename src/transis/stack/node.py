@@ -25,6 +25,7 @@ from transis.model.contract import (
     RunIds,
     Send,
     Stopped,
+    Tape,
     Transmit,
 )
 from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
@@ -82,6 +83,8 @@ class Node:
         self._stopped = False
         self._now = 0
         self._out: list[NodeOutput] = []
+        self.tape: Tape | None = None
+        """Who else hears what is delivered; given before the start."""
 
     # --- doors ------------------------------------------------------------------------------------------------------
 
@@ -257,7 +260,10 @@ class Node:
             case Deliver():
                 burst, sender, view, phase, early, place_seq = output
                 assert isinstance(burst, Burst)
-                self._out.extend(self._assembler.feed(burst, sender, view, phase, early, place_seq))
+                delivered = self._assembler.feed(burst, sender, view, phase, early, place_seq)
+                if delivered and self.tape is not None:
+                    self.tape.fed(delivered)
+                self._out.extend(delivered)
             case Configure():
                 self._configure(output)
             case Stopped():
@@ -269,6 +275,8 @@ class Node:
 
     def _configure(self, output: Configure) -> None:
         """A regular view ends all partial messages of the old one; with nobody above, there is nothing to exchange in it."""
+        if self.tape is not None:
+            self.tape.configured(output.view)
         self._out.append(output)
         if output.view.id.is_regular:
             self._assembler.reset()

@@ -3,14 +3,15 @@
 A node's events are totally ordered by `lseq`, dense from 1. Messages are recorded as runs: `count` consecutive
 messages of one process from counter `first` on; the i-th of them has place (place.seq, place.index + i) and, when
 ordered, tpos + i. What client processes were handed is recorded by pointing at the deliveries of the same trace, so that a
-client's stream can be held against its node's (traces plan G) at the cost of a number a run.
+client's stream can be held against its node's (traces plan G) at the cost of a number a run. Where a row for each delivery is too
+much, a node tells digests instead (`Prefix`, prefix.py), and applications those of their own state (`CheckpointEvent`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupView
+from transis.model.groups import GroupId, GroupView, GroupViewId
 from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
@@ -180,8 +181,44 @@ class ClientLife(NamedTuple):
     connected: bool
 
 
-OfNode = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap
-OfClients = GroupConf | ClientDelivery | ClientLeft | ClientLife
+class Prefix(NamedTuple):
+    """The first `count` ordered messages that were delivered in `conf` have these sums (prefix.py); `last`: there were no more.
+
+    Equal (conf, count) have equal sums at every node: the regular part of a configuration is one sequence, and who shares a
+    transitional one shares what is delivered in it.
+    """
+
+    lseq: int
+    time_us: int
+    conf: ViewId
+    regular: ViewId
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
+    a: int
+    b: int
+    last: bool
+
+
+class CheckpointEvent(NamedTuple):
+    """What an application says about its own state, behind `count` ordered messages of a group since that group's view.
+
+    The last of them is `counter` of `sender` at `place`; without one they are None, 0 and (0, 0).
+    """
+
+    lseq: int
+    time_us: int
+    process: int
+    group: GroupId
+    name: str
+    view: GroupViewId
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of an event
+    sender: ProcessId | None
+    counter: int
+    place: Place
+    digest: bytes
+
+
+OfNode = Submit | Refuse | Sent | Delivery | Conf | End | Fault | NoteEvent | Gap | Prefix
+OfClients = GroupConf | ClientDelivery | ClientLeft | ClientLife | CheckpointEvent
 Event = OfNode | OfClients
 
 

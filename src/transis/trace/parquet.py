@@ -15,6 +15,7 @@ from transis.model.groups import GroupId, GroupViewId
 from transis.model.ids import NodeId, ProcessId, ViewId
 from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -26,6 +27,7 @@ from transis.trace.events import (
     Gap,
     GroupConf,
     NoteEvent,
+    Prefix,
     Refuse,
     Sent,
     Submit,
@@ -210,6 +212,18 @@ def _client_life(event: ClientLife) -> Row:
     return {"process": event.process, "connected": event.connected}
 
 
+def _prefix(event: Prefix) -> Row:
+    where = {"conf": _view(event.conf), "regular": _view(event.regular), "position": event.count}
+    return where | {"sum_a": event.a, "sum_b": event.b, "last": event.last}
+
+
+def _checkpoint(event: CheckpointEvent) -> Row:
+    where = {"group": _group(event.group), "name": event.name, "view": _group_view_id(event.view), "position": event.count}
+    behind = {"last_process": _process(event.sender) if event.sender else None, "last_counter": event.counter}
+    place = {"place_seq": event.place.seq, "place_index": event.place.index}
+    return {"process": event.process} | where | behind | place | {"state": event.digest.hex()}
+
+
 def _note(event: NoteEvent) -> Row:
     return {"what": event.what, "detail": [{"key": key, "value": str(value)} for key, value in event.detail]}
 
@@ -240,5 +254,7 @@ TABLES: Final[dict[type[Any], tuple[str, Callable[[Any], Row]]]] = {
     ClientDelivery: ("client_deliveries", _client_delivery),
     ClientLeft: ("client_leaves", _client_left),
     ClientLife: ("clients", _client_life),
+    Prefix: ("prefixes", _prefix),
+    CheckpointEvent: ("checkpoints", _checkpoint),
 }
 """Which table an event goes to, and its columns beside node, lseq and time."""

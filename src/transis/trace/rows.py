@@ -14,6 +14,7 @@ import msgspec
 
 from transis.model.errors import TraceError
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -25,6 +26,7 @@ from transis.trace.events import (
     Gap,
     GroupConf,
     NoteEvent,
+    Prefix,
     Refuse,
     Sent,
     Submit,
@@ -33,8 +35,9 @@ from transis.trace.events import (
 KINDS: Final[tuple[type[Event], ...]] = (
     *(Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap),
     *(GroupConf, ClientDelivery, ClientLeft, ClientLife),
+    *(Prefix, CheckpointEvent),
 )
-"""A kind's number is its place here. The second row came with schema 2."""
+"""A kind's number is its place here. The second row came with schema 2, the third with schema 3."""
 
 NUMBERS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(KINDS)}
 

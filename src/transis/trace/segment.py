@@ -12,7 +12,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path
@@ -30,8 +30,9 @@ from transis.trace.events import Event
 from transis.trace.rows import encode_rows
 
 MAGIC: Final = b"transis trace\n"
-SCHEMA: Final = 2
-"""Version of header, rows and footer. Readers accept this one and the one before; 2 added the events of client processes."""
+SCHEMA: Final = 3
+"""Version of header, rows and footer. Readers accept this one and the one before; 2 added the events of client processes,
+3 digests of what was delivered and of what applications say of their state."""
 
 SUFFIX: Final = ".trace"
 
@@ -211,6 +212,18 @@ def life_name(node: NodeId) -> str:
 def frame(kind: bytes, body: bytes) -> bytes:
     payload = kind + body
     return FRAME.pack(len(payload), crc32(payload)) + payload
+
+
+def whole_frames(content: bytes | memoryview, place: int = 0) -> Iterator[tuple[bytes, memoryview]]:
+    """Kind and body of every frame from `place` on, up to the first that is cut off or damaged."""
+    view = memoryview(content)
+    while place + FRAME.size < len(view):
+        length, checksum = FRAME.unpack_from(view, place)
+        payload = view[place + FRAME.size : place + FRAME.size + length]
+        if not length or len(payload) < length or crc32(payload) != checksum:
+            return
+        yield bytes(payload[:1]), payload[1:]
+        place += FRAME.size + length
 
 
 def _frames(events: Sequence[Event]) -> list[bytes]:

@@ -1,0 +1,260 @@
+"""The tape: everything that a node delivers, packed as it comes, at a small part of what the recorder costs.
+
+One *stretch* is open at a time: consecutive runs of one process, service and address in one configuration, whose counters go on.
+A feed of the engine goes on with it or ends it; when it ends it is one row, and one step of the prefix digests (prefix.py).
+
+    row = ROW, then for every datagram but the last how many messages end in it (u16),
+          then, unless their places go on one by one, the place of every datagram but the first (u64)
+
+From a row every Delivery comes back (`runs_of`) but for sizes, and for the stamps of its later datagrams, which are those of the
+first. What the groups say among themselves (processes from PROCESSES_MAX on) is left out, as the recorder leaves it out.
+
+Rules of this file:
+1. No clock and no file: the tape is fed inside the node, and `take` is called by who has both.
+2. Steps are counted by feeds: a run of any length costs one list of counters, and most feeds not even that.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterator
+from operator import sub
+from struct import Struct
+from typing import Final, NamedTuple
+
+from transis.model.contract import Delivered
+from transis.model.groups import PROCESSES_MAX
+from transis.model.ids import Place, ViewId
+from transis.model.service import Service
+from transis.model.view import View
+from transis.trace.prefix import Prefixes, Told, head_of
+
+ROW: Final = Struct("<QQQQQqIIIIHBB")
+"""Boot of the sender, first counter, place, origin_us, timestamp, tpos; process, messages, index of the place, datagrams; number of
+the address; service, flags."""
+ORDERED, CONSECUTIVE = 1, 2
+"""Flags of a row."""
+DATAGRAMS_MAX: Final = 4096
+"""A stretch that is so long is ended: bounds what is open."""
+ADDRESSES_MAX: Final = 4096
+"""Addresses that have a number at a time; then numbers are given anew."""
+HEADS_MAX: Final = 65_536
+"""Senders whose share of the digests is remembered."""
+
+
+class Named(NamedTuple):
+    """From here on the number stands for this address."""
+
+    number: int
+    address: bytes
+
+
+class Telling(NamedTuple):
+    """Digests of a position that are to be told; `last`: the configuration ended there."""
+
+    conf: ViewId
+    regular: ViewId
+    told: Told
+    last: bool
+
+
+Piece = bytes | View | Named
+"""Rows of one configuration, a configuration, or what a number stands for in the rows that follow."""
+
+
+class Taken(NamedTuple):
+    pieces: list[Piece]
+    tellings: list[View | Telling]
+
+
+class TapedRun(NamedTuple):
+    """Messages of a row that end in one datagram."""
+
+    boot: int
+    number: int
+    service: Service
+    address: int
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a run
+    place: Place
+    tpos: int
+    origin_us: int
+    timestamp: int
+
+
+class DeliveryTape:
+    """Fed by the node (model.contract.Tape); emptied by `take`."""
+
+    def __init__(self) -> None:
+        self.view: View | None = None
+        self.regular: View | None = None
+        self.addresses: dict[bytes, int] = {}
+        self._head: Delivered | None = None
+        self._next = -1
+        self._firsts: list[int] = []
+        self._ramps: list[tuple[int, int]] = []
+        self._next_seq = -1
+        self._tpos = 0
+        self._heads: dict[tuple[int, int, Service], int] = {}
+        self._prefixes = Prefixes()
+        self._rows = bytearray()
+        self._pieces: list[Piece] = []
+        self._tellings: list[View | Telling] = []
+        self.messages = 0
+
+    # --- fed by the node --------------------------------------------------------------------------------------------
+
+    def fed(self, delivered: list[Delivered]) -> None:
+        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire."""
+        first, last = delivered[0], delivered[-1]
+        if first[0] is last[0]:
+            self._add(first, last, delivered)
+        else:
+            for run in delivered:
+                self._add(run, run, [run])
+
+    def configured(self, view: View) -> None:
+        self._end_stretch()
+        self._end_rows()
+        if self.view is not None:
+            self._tell(self._prefixes.end(), last=True)
+        if view.id.is_regular:
+            self.regular = view
+            self._tpos = 0
+        self.view = view
+        self._pieces.append(view)
+        self._tellings.append(view)
+
+    # --- emptied by the flight recorder -----------------------------------------------------------------------------
+
+    @property
+    def size(self) -> int:
+        """Bytes of rows that wait to be taken."""
+        return len(self._rows)
+
+    def take(self, now_us: int) -> Taken:
+        """What was fed since; it tells the digests how much time has passed."""
+        self._end_stretch()
+        self._end_rows()
+        for told in self._prefixes.pace(now_us):
+            self._tell(told)
+        taken = Taken(self._pieces, self._tellings)
+        self._pieces, self._tellings = [], []
+        return taken
+
+    def _add(self, first: Delivered, last: Delivered, runs: list[Delivered]) -> None:
+        if first[3] != self._next or first[7][1] or not self._goes_on(first) or len(self._firsts) > DATAGRAMS_MAX:
+            self._end_stretch()
+            if first[0][1] >= PROCESSES_MAX:
+                return
+            self._head = first
+        datagrams, counter, seq = len(runs), first[3], first[7][0]
+        if last[3] - counter == datagrams - 1:  # One message in each but the last.
+            self._firsts.extend(range(counter, counter + datagrams))
+        else:
+            self._firsts += [run[3] for run in runs]
+        if last[7][0] - seq != datagrams - 1:  # Messages longer than a datagram.
+            self._ramps += [(run[7][0], 1) for run in runs]
+        elif seq != self._next_seq or not self._ramps:
+            self._ramps.append((seq, datagrams))
+        else:
+            self._ramps[-1] = (self._ramps[-1][0], self._ramps[-1][1] + datagrams)
+        self._next = last[3] + len(last[4])
+        self._next_seq = last[7][0] + 1
+
+    def _goes_on(self, run: Delivered) -> bool:
+        head = self._head
+        return head is not None and head[0] == run[0] and head[1] == run[1] and head[2] is run[2] and head[11] is run[11]
+
+    def _end_stretch(self) -> None:
+        """One row, and one step of the digests."""
+        head = self._head
+        if head is None:
+            return
+        (node, number), address, service, counter, _, _, _, place, _, origin_us, timestamp, ordered = head
+        firsts, ramps, messages = self._firsts, self._ramps, self._next - counter
+        flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE
+        tpos = self._tpos if ordered else -1
+        known = self._number_of(address)
+        who = (node.boot, counter, place[0], origin_us, timestamp, tpos, number, messages, place[1], len(firsts))
+        self._rows += ROW.pack(*who, known, service, flags)
+        if len(firsts) > 1:
+            self._rows += _packed("H", list(map(sub, firsts[1:], firsts)))
+            if len(ramps) > 1:
+                self._rows += _packed("Q", [seq for start, count in ramps for seq in range(start, start + count)][1:])
+        if ordered:
+            self._tpos += messages
+            for told in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
+                self._tell(told)
+        self.messages += messages
+        self._head, self._firsts, self._ramps, self._next = None, [], [], -1
+
+    def _end_rows(self) -> None:
+        if self._rows:
+            self._pieces.append(bytes(self._rows))
+            self._rows.clear()
+
+    def _tell(self, told: Told, last: bool = False) -> None:
+        if self.view is not None:
+            self._tellings.append(Telling(self.view.id, self.view.regular, told, last))
+
+    def _number_of(self, address: bytes) -> int:
+        known = self.addresses.get(address)
+        if known is None:
+            if len(self.addresses) >= ADDRESSES_MAX:
+                self.addresses.clear()
+            known = self.addresses[address] = len(self.addresses)
+            self._end_rows()
+            self._pieces.append(Named(known, address))
+        return known
+
+    def _head_of(self, boot: int, number: int, service: Service) -> int:
+        sender = (boot, number, service)
+        known = self._heads.get(sender)
+        if known is None:
+            if len(self._heads) >= HEADS_MAX:
+                self._heads.clear()
+            known = self._heads[sender] = head_of(*sender)
+        return known
+
+
+def runs_of(rows: bytes | memoryview) -> Iterator[TapedRun]:
+    """The runs of rows, as they were delivered. Rows are covered by a checksum; bytes that are no rows end them."""
+    place = 0
+    while place + ROW.size <= len(rows):
+        boot, counter, seq, origin_us, timestamp, tpos, number, messages, index, datagrams, address, service, flags = ROW.unpack_from(
+            rows, place
+        )
+        place += ROW.size
+        if not datagrams or service not in _SERVICES:
+            return
+        counts = _unpacked("H", rows[place : place + 2 * (datagrams - 1)])
+        place += 2 * (datagrams - 1)
+        seqs = list(range(seq, seq + datagrams))
+        if not flags & CONSECUTIVE:
+            seqs = [seq, *_unpacked("Q", rows[place : place + 8 * (datagrams - 1)])]
+            place += 8 * (datagrams - 1)
+        for count, at in zip([*counts, messages - sum(counts)], seqs, strict=False):
+            yield TapedRun(
+                boot, number, _SERVICES[service], address, counter, count, Place(at, index), tpos, origin_us, timestamp
+            )
+            counter, index, tpos = counter + count, 0, tpos + count if flags & ORDERED else -1
+
+
+_SERVICES: Final = {int(service): service for service in Service}
+
+
+def _packed(kind: str, numbers: list[int]) -> bytes:
+    packed = array(kind, numbers)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def _unpacked(kind: str, content: bytes | memoryview) -> list[int]:
+    numbers = array(kind)
+    numbers.frombytes(bytes(content[: len(content) // numbers.itemsize * numbers.itemsize]))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()

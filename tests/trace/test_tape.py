@@ -1,0 +1,164 @@
+"""The tape: from its rows come the recorder's deliveries of the same run, and its sums are those of what was delivered."""
+
+import pytest
+
+from tests.trace.taped import Taped, taped_run
+from transis.model.contract import Delivered, Phase
+from transis.model.groups import PROCESSES_MAX
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.service import Service
+from transis.model.view import Cause, Member, View
+from transis.sim.tried import TOTEM, Tried
+from transis.trace.events import Conf, Delivery, Event
+from transis.trace.prefix import EMPTY, after, head_of
+from transis.trace.tape import ADDRESSES_MAX, DATAGRAMS_MAX, DeliveryTape, Named, Taken, Telling, runs_of
+
+A = NodeId("a", 1, 7)
+B = NodeId("b", 1, 9)
+REGULAR = ViewId(ViewKind.REGULAR, 4, A)
+VIEW = View(REGULAR, REGULAR, (Member(A, "", None), Member(B, "", None)), Cause("test"), 0)
+
+Shown = tuple[object, ...]
+
+
+def shown(event: Conf | Delivery) -> Shown:
+    """What of an event the tape keeps; runs of one datagram only."""
+    if isinstance(event, Conf):
+        return ("conf", event.view)
+    who = (event.process.node.boot, event.process.number, event.first, event.count, event.service, event.address)
+    return ("delivery", *who, event.place, event.tpos)
+
+
+def from_tape(taken: Taken) -> list[Shown]:
+    told: list[Shown] = []
+    addresses: dict[int, bytes] = {}
+    for piece in taken.pieces:
+        if isinstance(piece, View):
+            told.append(("conf", piece))
+        elif isinstance(piece, Named):
+            addresses[piece.number] = piece.address
+        else:
+            for run in runs_of(piece):
+                who = (run.boot, run.number, run.first, run.count, run.service, addresses[run.address])
+                told.append(("delivery", *who, run.place, run.tpos))
+    return told
+
+
+def recorded(events: list[Event]) -> list[Shown]:
+    return [shown(event) for event in events if isinstance(event, Conf | Delivery)]
+
+
+def sums_of(events: list[Event]) -> list[Telling]:
+    """The last sums of every configuration but the one in force at the end, message by message."""
+    found, sums, conf = [], EMPTY, None
+    for event in events:
+        if isinstance(event, Conf):
+            if conf is not None:
+                found.append(Telling(conf.id, conf.regular, sums, True))
+            sums, conf = EMPTY, event.view
+        elif isinstance(event, Delivery) and event.tpos >= 0:
+            head = head_of(event.process.node.boot, event.process.number, event.service)
+            for i in range(event.count):
+                sums = after(sums, head, event.first + i, 1)
+    return found
+
+
+def check(life: Taped) -> int:
+    """A node that was killed may have handed its tape what it had not handed its recorder."""
+    expected, taken = recorded(life.events), life.tape.take(0)
+    told = from_tape(taken)
+    assert told[: len(expected)] == expected
+    lasts = [one for one in taken.tellings if isinstance(one, Telling) and one.last]
+    ends = sums_of(life.events)
+    assert lasts[: len(ends)] == ends
+    return len(expected)
+
+
+@pytest.mark.parametrize("groups", [False, True], ids=["nodes", "groups"])
+@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis"), Tried("lansis", order="toto")], ids=lambda one: one.options)
+def test_the_tape_has_what_the_recorder_has(tried: Tried, groups: bool) -> None:
+    lives, _ = taped_run(3, groups, tried)
+    assert sum(map(check, lives)) > 100
+
+
+def delivered(first: int, count: int, seq: int, index: int = 0, **changed: object) -> Delivered:
+    run = Delivered(
+        ProcessId(A, 0), b"x", Service.AGREED, first, [b"abc"] * count, REGULAR, Phase.REGULAR, Place(seq, index), False, 5, 6, True
+    )
+    return run._replace(**changed)  # type: ignore[arg-type]
+
+
+def same(*feeds: list[Delivered]) -> None:
+    """What is fed comes back."""
+    tape = DeliveryTape()
+    tape.configured(VIEW)
+    for feed in feeds:
+        tape.fed(feed)
+    told, tpos, expected = from_tape(tape.take(0))[1:], 0, []
+    for run in (run for feed in feeds for run in feed if run.process.number < PROCESSES_MAX):
+        at = tpos if run.ordered else -1
+        tpos += len(run.payloads) if run.ordered else 0
+        who = (run.process.node.boot, run.process.number, run.first_counter, len(run.payloads), run.service, run.address)
+        expected.append(("delivery", *who, run.place, at))
+    assert told == expected
+
+
+CONTROL = ProcessId(A, PROCESSES_MAX + 5)
+
+
+@pytest.mark.parametrize(
+    "feeds",
+    {
+        "one datagram after the other": ([delivered(1, 2, 1)], [delivered(3, 5, 2)], [delivered(8, 1, 3)]),
+        "places that jump": ([delivered(1, 1, 1)], [delivered(2, 1, 5)], [delivered(3, 1, 1 << 43)]),
+        "another sender": ([delivered(1, 1, 1)], [delivered(2, 1, 2, process=ProcessId(B, 0))], [delivered(2, 1, 3)]),
+        "another address": ([delivered(1, 1, 1)], [delivered(2, 1, 2, address=b"y")]),
+        "another service": ([delivered(1, 1, 1)], [delivered(2, 1, 2, service=Service.SAFE)]),
+        "out of the order": ([delivered(1, 1, 1)], [delivered(2, 1, 2, service=Service.BASIC, ordered=False)]),
+        "two runs of one datagram": ([delivered(1, 3, 1)], [delivered(4, 3, 1, 3)]),
+        "a hole in the counters": ([delivered(1, 3, 1)], [delivered(5, 3, 2)]),
+        "the groups' own": ([delivered(1, 3, 1)], [delivered(4, 1, 2, process=CONTROL)], [delivered(4, 1, 2, 1)]),
+        "a long visit": ([delivered(i + 1, 1, i + 1) for i in range(DATAGRAMS_MAX + 7)], [delivered(DATAGRAMS_MAX + 8, 1, 9999)]),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_every_cut_comes_back(feeds: tuple[str, tuple[list[Delivered], ...]]) -> None:
+    same(*feeds[1])
+
+
+def test_a_feed_of_one_run_is_one_row() -> None:
+    process = ProcessId(A, 0)
+    feed = [delivered(1 + 20 * i, 20, 1 + i, process=process) for i in range(46)]
+    feed.append(delivered(1 + 20 * 46, 3, 50, process=process))
+    tape = DeliveryTape()
+    tape.configured(VIEW)
+    tape.fed(feed)
+    ramp = [piece for piece in tape.take(0).pieces if isinstance(piece, bytes)]
+    assert len(ramp) == 1
+    assert len(ramp[0]) < 64 + 47 * 10 + 10
+    same(feed)
+
+
+def test_numbers_of_addresses_are_given_anew_when_there_are_too_many() -> None:
+    same(*([delivered(1, 1, 1 + i, address=b"%d" % i)] for i in range(2 * ADDRESSES_MAX + 5)))
+
+
+def test_bytes_that_are_no_rows_end_them() -> None:
+    tape = DeliveryTape()
+    tape.configured(VIEW)
+    tape.fed([delivered(1, 2, 1)])
+    (rows,) = [piece for piece in tape.take(0).pieces if isinstance(piece, bytes)]
+    assert len(list(runs_of(rows))) == 1
+    for cut in range(len(rows)):
+        assert list(runs_of(rows[:cut])) == []
+    assert list(runs_of(bytes(200))) == []
+    assert len(list(runs_of(rows + b"\xff" * 200))) >= 1
+
+
+def test_digests_are_told_of_all_that_ended_and_of_where_everything_rests() -> None:
+    tape = DeliveryTape()
+    tape.configured(VIEW)
+    tape.take(0)
+    tape.fed([delivered(1, 3, 1)])
+    assert tape.take(1).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 2), False)]
+    assert tape.take(5_000_000).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 3), False)]
