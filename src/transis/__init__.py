@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from transis import blocking
     from transis.client import (
         Batch,
+        Configuration,
         Group,
         Json,
         Message,
         MsgPack,
+        Position,
         Raw,
         Receipt,
         Session,
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Configuration",
     "Group",
     "Json",
     "Message",
     "MessageId",
     "MsgPack",
     "Node",
+    "Position",
     "ProcessId",
     "Raw",
     "Receipt",

@@ -36,6 +36,7 @@ ARROWS: dict[str, set[str]] = {
     "toolkit": {"client"},
     # Its simulated hosts run nodes with the sessions of `stack`, whose frames are of `wire`, and it judges traces.
     "testing": {"sim", "client", "stack", "trace", "wire"},
+    "archive": {"client", "trace"},
     "drawing": set(),
     "pipeline": {"trace", "drawing"},
 }
@@ -46,6 +47,7 @@ CORE = {"msgspec", "cryptography"}
 OF_OTHERS: dict[str, set[str]] = {
     "model": {"msgspec"},
     "trace": {"msgspec", "pyarrow"},
+    "archive": {"msgspec", "numpy", "pyarrow"},
     "net": CORE | {"uvloop"},
     "node": CORE | {"uvloop"},
     "daemon": CORE | {"uvloop", "prometheus_client"},

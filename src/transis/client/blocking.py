@@ -26,8 +26,9 @@ from transis.client.addressing import Destination
 from transis.client.chunks import ChunkReader
 from transis.client.codecs import Codec
 from transis.client.connection import WINDOW
-from transis.client.events import Batch, Message, View
+from transis.client.events import Batch, Configuration, Message, View
 from transis.client.loopthread import LoopThread
+from transis.client.positions import Passed, Position
 from transis.client.receipts import Outcome
 from transis.client.stream import MessageStream
 from transis.model.errors import UsageError
@@ -102,13 +103,14 @@ class Receipt:
 
 
 class Stream(Generic[T]):
-    """Iterating over messages and views, or with `batches()` over frames."""
+    """Iterating over messages and views, or with `batches()` over frames; with `everything()` also over configurations."""
 
     def __init__(self, thread: LoopThread, stream: MessageStream[T], ahead: int) -> None:
         self._thread = thread
         self._stream = stream
         self._ahead = ahead
-        self._came: deque[Batch[T] | View] = deque()
+        self._came: deque[tuple[Batch[T] | View | Configuration, Passed | None]] = deque()
+        self._passed: Passed | None = None
         self._current: Batch[T] | None = None
         self._rank = 0
         self._reading = Lock()
@@ -127,11 +129,17 @@ class Stream(Generic[T]):
                 self._rank += 1
                 return current[self._rank - 1]
             event = self._next_event(timeout)
-            if not isinstance(event, Batch):
+            if isinstance(event, Batch):
+                self._current, self._rank = event, 0
+            elif not isinstance(event, Configuration):
                 return event
-            self._current, self._rank = event, 0
 
     def next_batch(self, timeout: float | None = None) -> Batch[T] | View:
+        while isinstance(event := self.next_of_all(timeout), Configuration):
+            pass
+        return event
+
+    def next_of_all(self, timeout: float | None = None) -> Batch[T] | View | Configuration:
         current, self._current = self._current, None
         if current is not None and self._rank < len(current):
             return current.after(self._rank)
@@ -144,30 +152,38 @@ class Stream(Generic[T]):
             except StopIteration:
                 return
 
-    def _next_event(self, timeout: float | None) -> Batch[T] | View:
+    def everything(self) -> Iterator[Batch[T] | View | Configuration]:
+        while True:
+            try:
+                yield self.next_of_all()
+            except StopIteration:
+                return
+
+    def _next_event(self, timeout: float | None) -> Batch[T] | View | Configuration:
         if not self._reading.acquire(blocking=False):
             raise UsageError("another thread iterates over this stream at this moment: one stream has one reader")
         try:
             if not self._came and not self._thread.call(self._fetch(), timeout):
                 raise StopIteration
-            event = self._came.popleft()
+            event, self._passed = self._came.popleft()
         finally:
             self._reading.release()
-        self._passed(event)
+        if isinstance(event, View):
+            self._entered(event)
         return event
 
     async def _fetch(self) -> bool:
         """Bring over what is there; False at the end. What came lies in `_came` even if the caller is gone."""
         try:
-            self._came.append(await self._stream.next_batch())
+            self._came.append((await self._stream.next_of_all(), self._stream.passed))
             while len(self._came) < self._ahead and self._stream.is_ready:
-                self._came.append(await self._stream.next_batch())
+                self._came.append((await self._stream.next_of_all(), self._stream.passed))
         except StopAsyncIteration:
             return bool(self._came)
         return True
 
-    def _passed(self, event: Batch[T] | View) -> None:
-        """The application has it."""
+    def _entered(self, view: View) -> None:
+        """The application has this view."""
 
 
 class Group(Stream[T]):
@@ -176,9 +192,8 @@ class Group(Stream[T]):
         self._group = inner
         self._views: dict[str, View] = {}
 
-    def _passed(self, event: Batch[T] | View) -> None:
-        if not isinstance(event, Batch):
-            self._views[event.name] = event
+    def _entered(self, view: View) -> None:
+        self._views[view.name] = view
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,8 +225,21 @@ class Group(Stream[T]):
     def reload(self, timeout: float | None = None) -> bool:
         loaded = self._thread.call(self._group.reload(), timeout)
         if loaded:
-            self._current = None
+            self._current, self._passed = None, self._group.passed
         return loaded
+
+    @property
+    def position(self) -> Position:
+        return group.require_passed(self.names, self._passed).at(self._taken())
+
+    def is_due(self, every: int) -> bool:
+        return group.require_passed(self.names, self._passed).is_due(every, self._taken())
+
+    def checkpoint(self, digest: bytes | str | int) -> None:
+        self._thread.call(self._group.checkpoint_at(self.position, digest))
+
+    def _taken(self) -> int | None:
+        return None if self._current is None else self._rank
 
     def leave(self) -> None:
         self._thread.call(self._group.leave())
@@ -258,9 +286,11 @@ class Session(Generic[T]):
     def closed(self) -> bool:
         return self._session.closed
 
-    def join(self, *names: str, state: Transfer | None = None, timeout: float | None = None) -> Joining[T]:
+    def join(
+        self, *names: str, state: Transfer | None = None, configurations: bool = False, timeout: float | None = None
+    ) -> Joining[T]:
         """`timeout` is for the join itself, with the state if there is one."""
-        inner = self._session.join(*names, state=None if state is None else state._for_loop())
+        inner = self._session.join(*names, state=None if state is None else state._for_loop(), configurations=configurations)
         return Joining(self._thread, inner, AHEAD if state is None else 1, timeout)
 
     @property
@@ -289,6 +319,9 @@ class Session(Generic[T]):
 
     def statistics(self, timeout: float | None = None) -> dict[str, Any]:
         return self._thread.call(self._session.statistics(), timeout)
+
+    def about(self, timeout: float | None = None) -> dict[str, str]:
+        return self._thread.call(self._session.about(), timeout)
 
     def close(self) -> None:
         try:

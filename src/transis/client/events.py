@@ -13,12 +13,16 @@ from transis.model.errors import CodecError
 from transis.model.groups import GroupView
 from transis.model.ids import MessageId, Place, ProcessId, ViewId
 from transis.model.service import Service
+from transis.model.view import View as NodeView
 from transis.wire.session import Stream
 
 T = TypeVar("T")
 
 View = GroupView
 """A group view, regular or transitional, as the stream of its group has it."""
+
+Configuration = NodeView
+"""A configuration of the node, regular or transitional: which nodes are together. Only `everything()` has them."""
 
 
 class Message(NamedTuple, Generic[T]):
@@ -76,6 +80,11 @@ class Batch(Generic[T]):
         """Not decoded."""
         return self._frame.payloads[self._skip :] if self._skip else self._frame.payloads
 
+    @property
+    def stretches(self) -> list[tuple[int, int, int]]:
+        """(seq, index, count): so many consecutive messages have the places (seq, index), (seq, index + 1) and so on."""
+        return _behind(self._skip, _plain(self._frame))
+
     def __len__(self) -> int:
         return len(self._frame.payloads) - self._skip
 
@@ -110,3 +119,16 @@ class Batch(Generic[T]):
 
 def _plain(frame: Stream) -> Iterator[tuple[int, int, int]]:
     return ((one.seq, one.index, one.count) for one in frame.stretches)
+
+
+def _behind(skip: int, stretches: Iterator[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Without the first so many messages."""
+    if not skip:
+        return list(stretches)
+    rest: list[tuple[int, int, int]] = []
+    for seq, index, count in stretches:
+        gone = min(skip, count)
+        skip -= gone
+        if gone < count:
+            rest.append((seq, index + gone, count - gone))
+    return rest

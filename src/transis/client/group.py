@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from transis.client.events import Batch, View
+from transis.client.events import Batch, Configuration, View
 from transis.client.inlet import Entry, Inlet
 from transis.client.keeper import LOADED, Keeper
 from transis.client.memberships import Membership
+from transis.client.positions import Passed, Position, beginning
 from transis.client.providing import Transfer
 from transis.client.receipts import Receipt
 from transis.client.spool import Spool
@@ -25,7 +26,7 @@ from transis.model.groups import Address, group_id, require_group_name
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.wire.address import encode_address
-from transis.wire.session import Changed
+from transis.wire.session import CHECKPOINT_MAX, Changed, Checkpoint, Stream
 
 if TYPE_CHECKING:
     from transis.client.session import Session
@@ -37,13 +38,14 @@ LEAVE_SECONDS: Final = 5.0
 
 
 class Group(MessageStream[T]):
-    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None) -> None:
+    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool = False) -> None:
         super().__init__(_inlet_for(state, session.window), session.codec)
         self.names = names
         self._session = session
         self._address = encode_address(Address(tuple(map(group_id, names))))
         self._memberships: list[Membership] = []
         self._views: dict[str, View] = {}
+        self._configurations = configurations
         self._keeper: Keeper | None = None
         if state is not None:
             require_group_name(companion_of(names[0]))
@@ -92,6 +94,8 @@ class Group(MessageStream[T]):
 
     async def _enter(self) -> None:
         session = self._session
+        if self._configurations:
+            session._followers.add(self._inlet)
         for name in self.names:
             self._memberships.append(await session._memberships.begin(name, self._inlet))
         for membership in self._memberships:
@@ -116,6 +120,7 @@ class Group(MessageStream[T]):
     def abandon(self) -> None:
         """Leave, and let go of everything that came and will come."""
         self._stop()
+        self._session._followers.remove(self._inlet)
         self._inlet.discard(for_good=True)
 
     async def close(self) -> None:
@@ -135,26 +140,81 @@ class Group(MessageStream[T]):
             raise UsageError("this group was joined without `state`: there is nothing to load")
         loaded = await self._keeper.reload() == LOADED
         if loaded:
-            self._current = None
+            self._current, self.passed = None, self._keeper.begun
         return loaded
+
+    # --- evidence ---------------------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """Behind what the iteration has passed: the last message, or the whole of the last batch."""
+        return self._require_passed().at(self._taken())
+
+    def is_due(self, every: int) -> bool:
+        """Whether the last message is one at which all members that count by `every` tell a checkpoint."""
+        return self._require_passed().is_due(every, self._taken())
+
+    def checkpoint(self, digest: bytes | str | int) -> None:
+        """Tell a digest of this member's state behind `position`; members that told different ones there have diverged."""
+        self._session._tell_checkpoint(self.name, self.position, digest)
+
+    async def checkpoint_at(self, position: Position, digest: bytes | str | int) -> None:
+        """For who reads ahead of its application, and so knows better where that stands."""
+        self._session._tell_checkpoint(self.name, position, digest)
+
+    def _taken(self) -> int | None:
+        """How many messages of the last batch were passed; None for all, as whoever takes batches takes them whole."""
+        return None if self._current is None else self._rank
+
+    def _require_passed(self) -> Passed:
+        return require_passed(self.names, self.passed)
 
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _may_take(self) -> bool:
         return self._keeper is None or self._keeper.step()
 
-    def _open(self, entry: Entry) -> Batch[T] | View | None:
+    def _open(self, entry: Entry) -> Batch[T] | View | Configuration | None:
         if self._keeper is not None and self._keeper.reach(entry.frame):
             return None
         event = super()._open(entry)
-        if event is not None and not isinstance(event, Batch):
-            self._views[event.name] = event
-            if self._keeper is not None:
-                self._keeper.passed = event.id
+        if isinstance(entry.frame, Stream):
+            if self.passed is not None:
+                self.passed = self.passed.then(entry.frame)
+        elif isinstance(event, View):
+            self._enter_view(event)
         return event
+
+    def _enter_view(self, view: View) -> None:
+        """A stream that begins with a state begins in the middle of a view: some of its messages are in the state."""
+        self._views[view.name] = view
+        begun = None
+        if self._keeper is not None:
+            self._keeper.passed = view.id
+            begun = self._keeper.begun
+        self.passed = begun if begun is not None and begun.before.view == view.id else beginning(view.id)
 
     def __repr__(self) -> str:
         return f"<Group {' '.join(self.names)} of {self._session.process}>"
+
+
+def require_passed(names: tuple[str, ...], passed: Passed | None) -> Passed:
+    if len(names) > 1:
+        raise UsageError("a position is one of one group: this stream is of several names, join them one by one")
+    if passed is None:
+        raise UsageError("there is no position before the first view: take it out of the iteration first")
+    return passed
+
+
+def checkpoint_of(name: str, position: Position, digest: bytes | str | int) -> Checkpoint:
+    if isinstance(digest, int):
+        if not 0 <= digest < 1 << 64:
+            raise UsageError(f"digest = {digest}: a number must be from 0 to 2^64 - 1; give bytes for anything longer")
+        digest = digest.to_bytes(8, "big")
+    data = digest.encode("utf-8", "surrogatepass") if isinstance(digest, str) else bytes(digest)
+    if not 1 <= len(data) <= CHECKPOINT_MAX:
+        raise UsageError(f"a digest of {len(data)} bytes: 1 to {CHECKPOINT_MAX} are allowed, so hash what is longer")
+    return Checkpoint(name, *position, data)
 
 
 def _inlet_for(state: Transfer | None, window: int) -> Inlet:
@@ -165,14 +225,15 @@ def _inlet_for(state: Transfer | None, window: int) -> Inlet:
 class Joining(Generic[T]):
     """What `session.join` returns: a context that gives the Group; or `await it.open()` and, later, `await group.close()`."""
 
-    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None) -> None:
+    def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool) -> None:
         self._session = session
         self._names = names
         self._state = state
+        self._configurations = configurations
         self._group: Group[T] | None = None
 
     async def open(self) -> Group[T]:
-        group = Group(self._session, self._names, self._state)
+        group = Group(self._session, self._names, self._state, self._configurations)
         try:
             await group._enter()
         except BaseException:

@@ -18,6 +18,7 @@ import msgspec
 
 from transis.client.chunks import ChunkReader
 from transis.client.inlet import Inlet
+from transis.client.positions import Passed, beginning
 from transis.client.providing import Provisions, Transfer
 from transis.client.talking import Speaker, Talker
 from transis.client.transfer import (
@@ -67,6 +68,7 @@ class Keeper:
         self.companion = companion_of(name)
         self.buffered_max = 0
         self.passed: GroupViewId | None = None
+        self.begun: Passed | None = None
         self._transfer = transfer
         self._speaker = speaker
         self._inlet = inlet
@@ -84,6 +86,8 @@ class Keeper:
         self._last_view: GroupView | None = None
         self._cut_at = 0
         self._cut_view: GroupView | None = None
+        self._cut_passed: Passed | None = None
+        self._arrived_passed: Passed | None = None
         self._cut_ledger = Ledger()
         self._reader: ChunkReader | None = None
         self._news: asyncio.Queue[_Loading | Found | GiveUp | Callable[[], TransisError]] = asyncio.Queue()
@@ -101,7 +105,9 @@ class Keeper:
             if frame.view.group == self._companion_id:
                 self._arrived_view(frame.view)
             else:
-                self._last_view = frame.view
+                self._last_view, self._arrived_passed = frame.view, beginning(frame.view.id)
+        elif isinstance(frame, Stream) and self._arrived_passed is not None:
+            self._arrived_passed = self._arrived_passed.then(frame)
         return frame if self._is_keeping else None
 
     @property
@@ -204,7 +210,7 @@ class Keeper:
 
     def _cut(self) -> None:
         self._cut_ledger = self._arrived.copy()
-        self._cut_view = self._last_view
+        self._cut_view, self._cut_passed = self._last_view, self._arrived_passed
         self._cut_at = self._inlet.put_count
         self._keeping = self._inlet.held = True
 
@@ -213,11 +219,15 @@ class Keeper:
         if not self._has_state:
             self._reached = self._arrived.copy()
             self._inlet.discard()
-            self._begin_stream(self._last_view)
+            self._begin_stream(self._last_view, self._arrived_passed)
 
-    def _begin_stream(self, view: GroupView | None) -> None:
-        """The application begins here, with the view in force, unless that is the last it saw: a merge is told once."""
+    def _begin_stream(self, view: GroupView | None, passed: Passed | None) -> None:
+        """The application begins here, with the view in force, unless that is the last it saw: a merge is told once.
+
+        `begun` is the position where it begins: what came since the view and before here is in the state.
+        """
         self._to_reach.clear()
+        self.begun = None if passed is None else Passed(passed.at())
         self._keeping = True
         self._beginnings += 1
         if view is not None and view.id != self.passed:
@@ -262,7 +272,7 @@ class Keeper:
         self._inlet.drop_before(self._cut_at)
         self._reached = self._cut_ledger
         self._reached.holders = set(load.holders)
-        self._begin_stream(self._cut_view)
+        self._begin_stream(self._cut_view, self._cut_passed)
         self._acquired()
         self._say_to_all(Ready())
 

@@ -19,12 +19,14 @@ from typing import Any, Final, Generic, TypeVar
 
 from transis.client.addressing import AddressBook, Destination, require_application_name
 from transis.client.codecs import Codec
-from transis.client.group import Joining
+from transis.client.following import Followers
+from transis.client.group import Joining, checkpoint_of
 from transis.client.inlet import Inlet, Parcel
 from transis.client.keeper import Keeper
 from transis.client.link import CONNECT_SECONDS, Link
 from transis.client.memberships import Memberships
 from transis.client.outgoing import Outgoing, divide, require_size
+from transis.client.positions import Position
 from transis.client.providing import Transfer
 from transis.client.receipts import Receipt, Receipts
 from transis.client.stream import MessageStream
@@ -41,6 +43,7 @@ from transis.wire.session import (
     Ask,
     Bye,
     Changed,
+    Configured,
     Credit,
     Done,
     Goodbye,
@@ -83,6 +86,7 @@ class Session(Generic[T]):
         self._receipts = Receipts()
         self._memberships: Memberships
         self._keepers: dict[GroupId, Keeper] = {}
+        self._followers = Followers(self._out.post)
         self._private_inlet = Inlet()
         self._private: MessageStream[T] | None = None
         self._owed = 0
@@ -176,8 +180,11 @@ class Session(Generic[T]):
 
     # --- groups -----------------------------------------------------------------------------------------------------
 
-    def join(self, *names: str, state: Transfer | None = None) -> Joining[T]:
-        """`async with session.join("orders") as group`. Several names make one stream over all of them."""
+    def join(self, *names: str, state: Transfer | None = None, configurations: bool = False) -> Joining[T]:
+        """`async with session.join("orders") as group`. Several names make one stream over all of them.
+
+        With `configurations` the stream also has the node's configurations, for who iterates over `everything()`.
+        """
         self._require_open()
         if not names or len(set(names)) < len(names):
             raise UsageError("join at least one name, and each once")
@@ -189,7 +196,15 @@ class Session(Generic[T]):
             require_application_name(name)
         if state is not None and len(names) > 1:
             raise UsageError("a group with state has one name: its snapshot stands at a place of one group")
-        return Joining(self, names, state)
+        if state is not None and configurations:
+            raise UsageError(
+                "a group with state begins at its snapshot, whose configuration is not told: join without one of both"
+            )
+        return Joining(self, names, state, configurations)
+
+    def _tell_checkpoint(self, name: str, position: Position, digest: bytes | str | int) -> None:
+        self._require_open()
+        self._out.post_anywhere(checkpoint_of(name, position, digest))
 
     @property
     def private(self) -> MessageStream[T]:
@@ -334,6 +349,7 @@ class Session(Generic[T]):
                 keeper.abort(lambda: JoinRefused(text))
         if not self._memberships.has(membership.inlet):
             membership.inlet.end()
+            self._followers.remove(membership.inlet)
 
     def _give_back(self, amount: int) -> None:
         self._owed += amount
@@ -351,10 +367,17 @@ class Session(Generic[T]):
 
     async def statistics(self) -> dict[str, Any]:
         """Figures of the node and of this session at the node, and of this side under `client`."""
+        return {**await self._ask("statistics"), "client": self._own_statistics()}
+
+    async def about(self) -> dict[str, str]:
+        """What the node is: its cluster, engine, order, mode, guarantees and build."""
+        return await self._ask("about")
+
+    async def _ask(self, question: str) -> dict[str, Any]:
         self._require_open()
         number = next(self._numbers)
         future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._out.post_anywhere(Ask(number, "statistics"))
+        self._out.post_anywhere(Ask(number, question))
         try:
             answer = await future
         finally:
@@ -364,7 +387,8 @@ class Session(Generic[T]):
             raise self._failure()
         if answer.why:
             raise UsageError(answer.why)
-        return {**decode_value(answer.value), "client": self._own_statistics()}
+        value: dict[str, Any] = decode_value(answer.value)
+        return value
 
     def _own_statistics(self) -> dict[str, int]:
         waiting = sum(inlet.bytes for inlet in [*self._memberships.inlets(), self._private_inlet])
@@ -391,6 +415,7 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Done: lambda session, done: session._settle(done.first, done.count, ""),
     Credit: lambda session, credit: session._out.grant(credit.amount),
     Changed: Session._changed,
+    Configured: lambda session, frame: session._followers.configured(frame, session._give_back),
     Left: Session._left,
     Welcome: Session._welcome,
     Joined: lambda session, joined: session._memberships.joined(joined.name),

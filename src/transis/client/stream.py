@@ -11,15 +11,20 @@ from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
 from transis.client.codecs import Codec
-from transis.client.events import Batch, Message, View
+from transis.client.events import Batch, Configuration, Message, View
 from transis.client.inlet import Entry, Inlet
+from transis.client.positions import Passed
 from transis.model.errors import JoinRefused
-from transis.wire.session import Changed, Stream
+from transis.wire.session import Left, Stream
 
 T = TypeVar("T")
 
 
 class MessageStream(Generic[T]):
+    """`passed` is where the iteration stands, in a stream that has positions."""
+
+    passed: Passed | None = None
+
     def __init__(self, inlet: Inlet, codec: Codec[T]) -> None:
         self._inlet = inlet
         self._codec = codec
@@ -36,15 +41,25 @@ class MessageStream(Generic[T]):
                 self._rank += 1
                 return current[self._rank - 1]
             event = await self._next_event()
-            if not isinstance(event, Batch):
+            if isinstance(event, Batch):
+                self._current, self._rank = event, 0
+            elif not isinstance(event, Configuration):
                 return event
-            self._current, self._rank = event, 0
 
     def batches(self) -> AsyncIterator[Batch[T] | View]:
         """The same stream by frames: no object per message, unless a batch is iterated over."""
         return _Batches(self)
 
+    def everything(self) -> AsyncIterator[Batch[T] | View | Configuration]:
+        """By frames, with the node's configurations in their places, if the group was joined with `configurations=True`."""
+        return _Everything(self)
+
     async def next_batch(self) -> Batch[T] | View:
+        while isinstance(event := await self.next_of_all(), Configuration):
+            pass
+        return event
+
+    async def next_of_all(self) -> Batch[T] | View | Configuration:
         current, self._current = self._current, None
         if current is not None and self._rank < len(current):
             return current.after(self._rank)
@@ -54,9 +69,9 @@ class MessageStream(Generic[T]):
     def is_ready(self) -> bool:
         """Whether the next one would come without waiting and without an error, as far as can be seen."""
         entry = self._inlet.peek()
-        return entry is not None and isinstance(entry.frame, Stream | Changed) and self._may_take()
+        return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
 
-    async def _next_event(self) -> Batch[T] | View:
+    async def _next_event(self) -> Batch[T] | View | Configuration:
         inlet = self._inlet
         while True:
             entry = inlet.take() if self._may_take() else None
@@ -74,12 +89,12 @@ class MessageStream(Generic[T]):
     def _may_take(self) -> bool:
         return True
 
-    def _open(self, entry: Entry) -> Batch[T] | View | None:
+    def _open(self, entry: Entry) -> Batch[T] | View | Configuration | None:
         """What the application sees of a frame; None if it is not for it."""
         frame = entry.frame
         if isinstance(frame, Stream):
             return Batch(frame, entry.names, self._codec)
-        if isinstance(frame, Changed):
+        if not isinstance(frame, Left):
             return frame.view
         raise JoinRefused(f"this process was put out of the group {frame.name!r}: {frame.why}")
 
@@ -93,3 +108,14 @@ class _Batches(Generic[T]):
 
     async def __anext__(self) -> Batch[T] | View:
         return await self._stream.next_batch()
+
+
+class _Everything(Generic[T]):
+    def __init__(self, stream: MessageStream[T]) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Everything[T]:
+        return self
+
+    async def __anext__(self) -> Batch[T] | View | Configuration:
+        return await self._stream.next_of_all()

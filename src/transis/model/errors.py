@@ -6,6 +6,7 @@
     │   └── MessageTooLarge
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
+    ├── ArchiveError         an archive cannot be written there, or a file of it cannot be read: says what to do
     ├── PipelineError        the pipeline cannot run or go on, with the reason and where Spark's log is
     ├── MissingExtra         something optional is not installed: says which extra to install
     ├── ConnectError         no session came about: says where a node was looked for, and how to start one
@@ -52,6 +53,10 @@ class IdentityError(TransisError):
 
 class TraceError(TransisError):
     """A trace cannot be read."""
+
+
+class ArchiveError(TransisError):
+    """An archive cannot be written or read there."""
 
 
 class PipelineError(TransisError):

@@ -44,6 +44,7 @@ from transis.net.statedir import StateDirectory, new_boot_id
 from transis.net.transport import Statistics, Transport
 from transis.net.witnessed import WitnessedNode
 from transis.stack.grouped import GroupedOutput
+from transis.trace.flight import Flight
 from transis.trace.recorder import Recorder, Sink
 
 Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
@@ -77,6 +78,7 @@ class Driver:
         make_sink: Callable[[NodeId], Sink] | None = None,
         clock: NodeClock | None = None,
         on_note: Callable[[Note], None] | None = None,
+        make_flight: Callable[[NodeId], Flight] | None = None,
     ) -> None:
         self.node = WitnessedNode(
             replace(config, address=transport.address), state.stored, new_boot_id(), key, frozenset(config.quorum)
@@ -89,6 +91,10 @@ class Driver:
         self._on_note = on_note
         self._recorder = Recorder(self.node.id, make_sink(self.node.id)) if make_sink is not None else None
         self.node.recorder = self._recorder
+        self.flight = make_flight(self.node.id) if make_flight is not None else None
+        if self.flight is not None:
+            self.node.flight = self.flight
+            self.node.record_on(self.flight.tape)
         self._clock = clock or NodeClock()
         self._writer = ThreadPoolExecutor(1, "transis-state")
         self._room = asyncio.Event()
@@ -151,6 +157,8 @@ class Driver:
         if self._recorder is not None:
             self._recorder.end(boottime_us(), "failed")
             self._recorder.flush()
+        if self.flight is not None:
+            self.flight.close(boottime_us(), "stopped" if self._stopped else "failed")
         self._room.set()
         self._over.set()
 
@@ -280,6 +288,8 @@ class Driver:
                 self._recorder.flush()
             for output in outputs:
                 _CARRY[type(output)](self, output)
+            if self.flight is not None:
+                self.flight.turn(boottime_us())
             events, self._events = self._events, []
             if events:
                 self._on_events(events)

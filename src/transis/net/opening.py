@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,6 +21,7 @@ from transis.model.errors import ConfigError
 from transis.model.ids import NodeId
 from transis.model.limits import BURST_DATAGRAMS_MAX
 from transis.net.driver import Driver, Event
+from transis.net.flying import FlightPlan, open_flight
 from transis.net.interfaces import Interface
 from transis.net.statedir import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group, MeshTransport, MulticastTransport, Transport
@@ -46,6 +48,8 @@ class Opening:
     port: int = 0
     seeds: tuple[str, ...] = ()
     key: bytes | None = field(default=None, repr=False)
+    flight: FlightPlan | None = None
+    """None: no flight recorder."""
 
 
 def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext: bool, otherwise: str) -> None:
@@ -130,7 +134,10 @@ def open_node(
         window = window_for(opening.config, transport.datagrams_that_fit(opening.config.datagram))
         config = replace(opening.config, window=window)
         used = transport if wrap is None else wrap(transport)
-        return Driver(config, used, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note)
+        make_flight = partial(open_flight, opening.flight, config) if opening.flight is not None else None
+        return Driver(
+            config, used, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note, make_flight=make_flight
+        )
     except BaseException:
         transport.close()
         state.close()

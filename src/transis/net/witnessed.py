@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from transis.net.clock import boottime_us
 from transis.stack.grouped import GroupedNode
+from transis.trace.flight import Flight
 from transis.trace.recorder import Recorder
 
 
 class WitnessedNode(GroupedNode):
-    """`recorder` is given when the node has its id; None records nothing."""
+    """`recorder` and `flight` are given when the node has its id; None records nothing."""
 
     recorder: Recorder | None = None
+    flight: Flight | None = None
 
     def connect(self, process: int) -> None:
         super().connect(process)

@@ -10,6 +10,7 @@ from transis.model.errors import IdentityError
 from transis.model.ids import NodeId
 from transis.model.view import View
 from transis.net.driver import Event
+from transis.net.flying import FlightKeeper
 from transis.net.opening import open_node
 from transis.net.sessionserver import SessionServer
 from transis.net.transport import Statistics
@@ -29,9 +30,11 @@ class HostedNode:
         self._view: View | None = None
         opening = settings.opening()
         self._config = opening.config
+        self._flying: asyncio.Task[None] | None = None
         self.driver = open_node(opening, self._hear, make_sink=self._make_sink if settings.trace else None)
-        self.host = SessionHost(self.driver.node, settings.cluster, settings.policy, self.driver.statistics)
+        self.host = SessionHost(self.driver.node, settings.cluster, settings.policy, self.statistics)
         self.server = SessionServer(self.driver, self.host)
+        self._keeper = FlightKeeper(self.driver.flight) if self.driver.flight is not None else None
 
     @property
     def id(self) -> NodeId:
@@ -40,6 +43,8 @@ class HostedNode:
     async def start(self) -> None:
         """Until the first view. Raises what ended the node before it had one."""
         self.driver.start()
+        if self._keeper is not None:
+            self._flying = asyncio.create_task(self._keeper.run(), name="looking after the flight recorder")
         ended = asyncio.ensure_future(self.driver.ended())
         first = asyncio.ensure_future(self._first_view.wait())
         try:
@@ -54,12 +59,15 @@ class HostedNode:
     async def close(self, why: str) -> None:
         """At once for the others, who will find out; the clients are told."""
         self.driver.close(why)
+        if self._flying is not None:
+            self._flying.cancel()
+            await asyncio.gather(self._flying, return_exceptions=True)
         await self.server.close(f"the node ended: {why}")
         if self._segments is not None:
             self._segments.close()
 
     def statistics(self) -> Statistics:
-        return self.driver.statistics()
+        return self.driver.statistics() | (self._keeper.statistics() if self._keeper is not None else {})
 
     def _hear(self, events: Sequence[Event]) -> None:
         """Called for every turn of a busy ring, so it looks at no event: of several views in one turn the last one counts."""

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from transis.model.config import Config, Pulse, Timing, Window
 from transis.model.errors import ConfigError
 from transis.net.addresses import configured_endpoint
+from transis.net.flying import FLIGHT, FlightPlan
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.keys import read_key
 from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
@@ -49,6 +50,7 @@ class NodeSettings:
     quorum: tuple[str, ...] = ()
     info: bytes = b""
     trace: str = ""
+    flight: bool = True
     policy: SessionPolicy = DEFAULT_POLICY
     engine: str = "totem"
     order: str = "all-ack"
@@ -80,7 +82,9 @@ class NodeSettings:
             pulse=self._pulse(interface),
         ).validated()
         group = group_for(interface, self.group)
-        return Opening(config, interface, Path(self.state), self.transport, group, self.port, self.seeds, self.key)
+        state = Path(self.state)
+        flight = FlightPlan(state / FLIGHT) if self.flight else None
+        return Opening(config, interface, state, self.transport, group, self.port, self.seeds, self.key, flight)
 
     def _pulse(self, interface: Interface) -> Pulse:
         if self.pulse is not None:
@@ -105,6 +109,7 @@ class NodeArguments(TypedDict, total=False):
     quorum: Sequence[str]
     info: bytes
     trace: str | Path | None
+    flight: bool
     policy: SessionPolicy
     engine: str
     order: str

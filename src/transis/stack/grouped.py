@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
+from transis import __version__
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
 from transis.model.config import Config
 from transis.model.contract import (
@@ -37,6 +38,7 @@ from transis.model.service import Service
 from transis.stack.node import Node
 from transis.wire.address import CONTROL_ADDRESS, decode_address, encode_address
 from transis.wire.rejection import Rejection
+from transis.wire.session import Checkpoint
 
 REQUESTS_MAX: Final = 4096
 """Control messages that wait for room on the control lane before joins and leaves are put off."""
@@ -57,6 +59,7 @@ class GroupedNode:
         quorum: frozenset[str] = frozenset(),
         slice_groups: int = SLICE_GROUPS,
     ) -> None:
+        self._config = config
         self._node = Node(config, stored, boot, key, lane_opened_from_above=True)
         self._groups = GroupLayer(self._node.id, quorum, slice_groups=slice_groups)
         self._late: deque[Configure | Delivered | Stopped] = deque()
@@ -154,6 +157,9 @@ class GroupedNode:
         taken = self._node.submit(now, service, payloads, address, process)
         self._follow(now)
         return taken
+
+    def checkpoint(self, now: int, process: int, frame: Checkpoint) -> None:
+        """A local process told a digest of its state. The groups have no use for it; who records what processes do, has."""
 
     # --- between the node and the groups ----------------------------------------------------------------------------
 
@@ -272,6 +278,18 @@ class GroupedNode:
         """Figures for an operator: the engine's, what was thrown away by what was wrong with it, how many groups there are."""
         rejected = {f"rejected_{kind.replace(' ', '_')}": count for kind, count in sorted(self.rejections.items())}
         return self._node.statistics() | rejected | {"groups": len(self._groups.table.groups)}
+
+    def about(self) -> dict[str, str]:
+        """What a client may have to know of a node to read its stream: who orders, how, and what the views promise."""
+        config = self._config
+        return {
+            "cluster": config.cluster,
+            "engine": config.engine,
+            "order": config.order,
+            "mode": config.mode,
+            "guarantees": config.guarantees,
+            "build": __version__,
+        }
 
     def check(self) -> None:
         self._node.check()

@@ -1,6 +1,7 @@
 """What a node tells its application -> what its sessions are told.
 
-1. Messages, views and last words about groups go into the streams of those they are for, in the order of the node's outputs.
+1. Messages, views and last words about groups go into the streams of those they are for, in the order of the node's outputs;
+   configurations into the streams of those who follow them, in the same order.
 2. Answers and receipts leave beside the streams.
 3. A full queue is the end of its session, and of no other.
 """
@@ -12,13 +13,14 @@ from typing import Any, Final
 
 from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
 from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.ids import NodeId, ViewId
+from transis.model.ids import NodeId
+from transis.model.view import View
 from transis.stack.outbound import Outbound
 from transis.stack.requests import Requests
 from transis.stack.session import Parcel, Session
 from transis.stack.streaming import OpenFrame
 from transis.stack.turns import Turns
-from transis.wire.session import Changed, Left, NotSent, cost
+from transis.wire.session import Changed, Configured, Left, NotSent, cost
 
 HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What a node tells its application."""
@@ -45,7 +47,7 @@ class Hearing:
         self._too_slow = too_slow
         self._stopped = stopped
         self._frame = OpenFrame()
-        self._configuration: ViewId | None = None
+        self._configuration: View | None = None
 
     def hear(self, now: int, events: Sequence[HostEvent]) -> None:
         me, frame = self._me, self._frame
@@ -53,7 +55,7 @@ class Hearing:
             if type(event) is GroupDelivered:
                 if not frame.add(event):
                     self._close_frame(now)
-                    frame.begin(event, self._configuration or event.run.view)
+                    frame.begin(event, event.run.view if self._configuration is None else self._configuration.id)
             elif type(event) is Delivered:
                 if event.process.node is me or event.process.node == me:
                     self._delivered_own(event)
@@ -115,8 +117,19 @@ class Hearing:
             self._outbound.answer(session, NotSent(event.ids.first_counter, event.ids.count, event.why))
 
     def _configured(self, now: int, event: Configure) -> None:
-        self._configuration = event.view.id
+        self._configuration = event.view
+        parcel = _configured(event.view)
+        for session in list(self._sessions.values()):
+            if session.follows:
+                self._stream(now, session, parcel)
         self._room(now, event)
+
+    def follow(self, now: int, session: Session) -> None:
+        """The stream of this session has configurations from here on; first the one in force, if the node has one."""
+        if not session.follows:
+            session.follows = True
+            if self._configuration is not None:
+                self._stream(now, session, _configured(self._configuration))
 
     def _room(self, now: int, event: Room | Configure) -> None:
         """A node that was full, or did not run yet, takes messages and requests again."""
@@ -125,6 +138,11 @@ class Hearing:
 
     def _node_stopped(self, now: int, event: Stopped) -> None:
         self._stopped(now, event.why)
+
+
+def _configured(view: View) -> Parcel:
+    frame = Configured(view)
+    return Parcel(frame, cost(frame))
 
 
 _HEAR: Final[dict[type[HostEvent], Callable[[Hearing, int, Any], None]]] = {

@@ -16,6 +16,9 @@ from transis.wire.session import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame,
 CREDIT_MAX: Final = 1 << 40
 """Credit is counted no further: a client's window protects the client, so it may make it as large as it likes."""
 
+CHECKPOINTS_PER_S: Final = 1000
+"""Checkpoints of one session that are recorded in a second: they cost the client no credit, and so need a bound of their own."""
+
 
 class Parcel:
     """A frame on its way to one client or to many: made once, encoded once, and only if somebody wants its bytes.
@@ -84,6 +87,24 @@ class SessionStatus(NamedTuple):
     sent: int
     received: int
     connected_us: int
+    checkpoints_dropped: int
+    """Checkpoints that were not recorded: of a group it is not in, or more than CHECKPOINTS_PER_S."""
+
+
+class Checkpoints:
+    """How many checkpoints of a session were taken in the second that began at `_since`, and how many were dropped at all."""
+
+    __slots__ = ("_since", "_taken", "dropped")
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._since = self._taken = 0
+
+    def may_take(self, now: int) -> bool:
+        if now - self._since >= 1_000_000:
+            self._since, self._taken = now, 0
+        self._taken += 1
+        return self._taken <= CHECKPOINTS_PER_S
 
 
 class Session:
@@ -94,9 +115,11 @@ class Session:
         "_done",
         "_returned",
         "answer_bytes",
+        "checkpoints",
         "connected_us",
         "credit",
         "departing",
+        "follows",
         "is_over",
         "label",
         "memberships",
@@ -124,6 +147,8 @@ class Session:
         self.unsent: deque[Unsent] = deque()
         self.unsent_bytes = 0
         self.sent = self.received = 0
+        self.follows = False
+        self.checkpoints = Checkpoints()
         self.departing = False
         self.is_over = False
         self._answers: list[Parcel] = []
@@ -208,6 +233,7 @@ class Session:
             self.sent,
             self.received,
             self.connected_us,
+            self.checkpoints.dropped,
         )
 
     def check(self, send_window: int) -> None:

@@ -32,8 +32,10 @@ from transis.wire.session import (
     Answer,
     Ask,
     Bye,
+    Checkpoint,
     ClientFrame,
     Credit,
+    Follow,
     Goodbye,
     Hello,
     Join,
@@ -141,11 +143,24 @@ class SessionHost:
 
     def _answer(self, now: int, session: Session, ask: Ask) -> None:
         if ask.question == "statistics":
-            value = {"node": dict(self.figures()), "session": self.statistics(session.number)}
-            self._outbound.answer(session, Answer(ask.number, encode_value(value)))
+            value: Mapping[str, object] = {"node": dict(self.figures()), "session": self.statistics(session.number)}
+        elif ask.question == "about":
+            value = self.node.about()
         else:
-            why = f"{ask.question!r} is no question that this node can answer: ask for 'statistics'"
+            why = f"{ask.question!r} is no question that this node can answer: ask for 'statistics' or 'about'"
             self._outbound.answer(session, Answer(ask.number, b"", why))
+            return
+        self._outbound.answer(session, Answer(ask.number, encode_value(value)))
+
+    def _follow(self, now: int, session: Session, follow: Follow) -> None:
+        self._hearing.follow(now, session)
+
+    def _checkpoint(self, now: int, session: Session, checkpoint: Checkpoint) -> None:
+        """What a client says too often, or about a group that it is not in, is dropped and counted: it has no answer."""
+        if checkpoint.name in session.memberships.names and session.checkpoints.may_take(now):
+            self.node.checkpoint(now, session.number, checkpoint)
+        else:
+            session.checkpoints.dropped += 1
 
     def _bye(self, now: int, session: Session, bye: Bye) -> None:
         session.departing = True
@@ -286,4 +301,6 @@ _RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, Session, Any
     Credit: SessionHost._credit,
     Ask: SessionHost._answer,
     Bye: SessionHost._bye,
+    Follow: SessionHost._follow,
+    Checkpoint: SessionHost._checkpoint,
 }

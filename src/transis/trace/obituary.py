@@ -14,27 +14,28 @@ from transis.model.errors import TraceError
 from transis.model.ids import NodeId
 from transis.trace.events import End, Event
 from transis.trace.reader import read_segment
-from transis.trace.segment import SUFFIX, SegmentWriter, life_name
+from transis.trace.segment import TRACES, Naming, SegmentWriter, life_name
 
 
-def record_end(directory: Path, node: NodeId, how: str) -> bool:
+def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:
     """Write that a life ended, at the time of its last event; False if its trace says so already."""
-    files = _files(directory, node)
+    files = _files(directory, node, naming)
     last_event = _last_event(files)
     if isinstance(last_event, End):
         return False
     lseq, time_us = (0, 0) if last_event is None else (last_event.lseq, last_event.time_us)
     last = read_segment(files[-1])
     header = msgspec.structs.replace(last.header, number=last.header.number + 1, previous=last.digest)
-    writer = SegmentWriter(directory, header)
+    writer = SegmentWriter(directory, header, naming=naming)
     if not writer.write([End(lseq + 1, time_us, how)]):
         raise TraceError(f"{directory}: the end of {node} could not be written")
     writer.close()
     return True
 
 
-def _files(directory: Path, node: NodeId) -> list[Path]:
-    files = sorted(path for path in directory.glob(f"*{SUFFIX}") if path.name.startswith(f"{life_name(node)}-"))
+def _files(directory: Path, node: NodeId, naming: Naming) -> list[Path]:
+    begins = f"{naming.prefix}{life_name(node)}-"
+    files = sorted(path for path in directory.glob(f"*{naming.suffix}") if path.name.startswith(begins))
     if not files:
         raise TraceError(f"{directory}: holds no segment of {node}")
     return files

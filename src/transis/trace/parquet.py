@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from transis.model.errors import MissingExtra
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.model.groups import GroupId
 from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
     CheckpointEvent,
@@ -32,6 +31,10 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
+from transis.trace.naming import group_view_name as _group_view_id
+from transis.trace.naming import node_name as _node
+from transis.trace.naming import process_name as _process
+from transis.trace.naming import view_name as _view
 from transis.trace.reader import Segment, read_segment
 
 Row = dict[str, Any]
@@ -106,15 +109,6 @@ def _address_rows(events: list[Event]) -> list[Row]:
     ]
 
 
-def _node(node: NodeId) -> str:
-    """Name, incarnation and boot id: two lives never share it, also not those of a copied directory."""
-    return f"{node.name}/{node.incarnation}/{node.boot:016x}"
-
-
-def _view(view: ViewId) -> str:
-    return f"{'R' if view.is_regular else 'T'}{view.seq}@{_node(view.rep)}"
-
-
 def _run(event: Submit | Sent | Delivery) -> Row:
     return {"first": event.first, "count": event.count, "service": event.service.name.lower(), "address": event.address}
 
@@ -152,14 +146,6 @@ def _conf(event: Conf) -> Row:
 
 def _group(group: GroupId) -> str:
     return f"{group:016x}"
-
-
-def _process(process: ProcessId) -> str:
-    return f"{_node(process.node)}#{process.number}"
-
-
-def _group_view_id(view: GroupViewId) -> str:
-    return f"{_view(view.configuration)}+{view.place.seq}.{view.place.index}"
 
 
 def _group_conf(event: GroupConf) -> Row:

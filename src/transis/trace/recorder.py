@@ -12,12 +12,13 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
-from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.ids import NodeId, ViewId, ViewKind
+from transis.model.groups import GroupDelivered, GroupId, GroupLeft, GroupOutput, GroupRefused, GroupViewId, GroupViewInstalled
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -29,17 +30,42 @@ from transis.trace.events import (
     Gap,
     GroupConf,
     NoteEvent,
+    Prefix,
     Refuse,
     Sent,
     Submit,
 )
 from transis.trace.handing import Handing
+from transis.trace.tape import Telling
 
 TURN_EVENTS_MAX: Final = 1 << 20
 """Events between two flushes: one turn of a driver makes hundreds, so this is a bound on memory, not a tuning knob."""
 
 NOTES_FOR_COVERAGE: Final = frozenset({"event", "trap"})
 """Notes that only the coverage table wants: several a packet, and nothing an audit reads."""
+
+
+NUMBER_MAX: Final = 1 << 62
+INDEX_MAX: Final = 1 << 31
+"""Numbers that a client tells of a position are recorded below these: tables have them in so many bits."""
+
+
+class Checkpoint(NamedTuple):
+    """What a client said about its state, and behind which message of its group (events.CheckpointEvent)."""
+
+    group: GroupId
+    name: str
+    view: GroupViewId
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a checkpoint
+    sender: ProcessId | None
+    counter: int
+    place: Place
+    digest: bytes
+
+    @property
+    def is_possible(self) -> bool:
+        seqs = (self.count, self.counter, self.place.seq, self.view.place.seq, self.view.place.index)
+        return all(0 <= number < NUMBER_MAX for number in seqs) and 0 <= self.place.index < INDEX_MAX
 
 
 class Sink(Protocol):
@@ -126,6 +152,17 @@ class Recorder:
         """A process connected, or is gone; whoever owns the doors of processes says so, for the node hands out nothing then."""
         self._hand_over(now_us)
         self._append(ClientLife(self._next(), now_us, process, connected))
+
+    def checkpoint(self, now_us: int, process: int, told: Checkpoint) -> None:
+        """A process told of its state. It may have invented the position, but not one that no table can hold."""
+        if told.is_possible:
+            self._hand_over(now_us)
+            self._append(CheckpointEvent(self._next(), now_us, process, *told))
+
+    def telling(self, now_us: int, telling: Telling) -> None:
+        """Digests of what was delivered (tape.py)."""
+        conf, regular, (count, a, b), last = telling
+        self._append(Prefix(self._next(), now_us, conf, regular, count, a, b, last))
 
     def fault(self, now_us: int, what: str) -> None:
         """The harness did something to this node."""

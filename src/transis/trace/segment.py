@@ -13,11 +13,11 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
-from io import FileIO
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 from zlib import crc32
 
@@ -26,6 +26,7 @@ import msgspec
 from transis import __version__
 from transis.model.config import Config
 from transis.model.ids import NodeId
+from transis.trace.appending import Appender
 from transis.trace.events import Event
 from transis.trace.rows import encode_rows
 
@@ -49,6 +50,19 @@ FRAME: Final = Struct(">II")
 KIND_HEADER: Final = b"H"
 KIND_BATCH: Final = b"B"
 KIND_FOOTER: Final = b"F"
+
+
+class Naming(NamedTuple):
+    """What the names of files begin and end with, and what is added while they are written."""
+
+    prefix: str
+    suffix: str
+    unfinished: str = ""
+
+
+TRACES: Final = Naming("", SUFFIX)
+DIGESTS: Final = Naming("life-", ".digests", ".open")
+"""The digests of a running node: Spark passes over names that begin with `_` or `.`, and must never see a file that grows."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -87,12 +101,12 @@ class Footer(msgspec.Struct, frozen=True):
 class SegmentWriter:
     """A sink for the recorder that writes segments into a directory."""
 
-    def __init__(self, directory: Path, header: Header, limit_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, directory: Path, header: Header, limit_bytes: int = SEGMENT_BYTES, naming: Naming = TRACES) -> None:
         self._directory = directory
         self._header = header
         self._limit_bytes = limit_bytes
-        self._file: FileIO | None = None
-        self._size = 0
+        self._naming = naming
+        self._file: Appender | None = None
         self._sha = sha256()
         self._first_lseq = self._last_lseq = self._events = 0
         self._done = False
@@ -109,7 +123,7 @@ class SegmentWriter:
         self._first_lseq = self._first_lseq or events[0].lseq
         self._last_lseq = events[-1].lseq
         self._events += len(events)
-        if self._size >= self._limit_bytes:
+        if self._file is not None and self._file.size >= self._limit_bytes:
             self._seal(closed=False)
         return True
 
@@ -127,7 +141,7 @@ class SegmentWriter:
     @property
     def current(self) -> str:
         """The name of the file that is being written, or nothing."""
-        return segment_name(self._header) if self._file is not None else ""
+        return self._file.path.name if self._file is not None else ""
 
     def release(self) -> None:
         """Close the file without sealing it, as the end of a process does."""
@@ -140,45 +154,29 @@ class SegmentWriter:
         return MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(self._header))
 
     def _open(self) -> bool:
-        """Segments are created, never opened again: an existing file of this name belongs to somebody else."""
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._file = FileIO(self._directory / segment_name(self._header), "x")
+            self._file = Appender(self._directory / (segment_name(self._header, self._naming) + self._naming.unfinished))
         except OSError:
             return False
-        self._size = self._first_lseq = self._last_lseq = self._events = 0
+        self._first_lseq = self._last_lseq = self._events = 0
         self._sha = sha256()
         return True
 
     def _append(self, content: bytes) -> bool:
-        assert self._file is not None
-        try:
-            written = self._file.write(content)
-        except OSError:
-            written = 0
-        if written == len(content):
-            self._size += written
+        """What arrived in part is taken back; if that fails, this segment ends here, torn."""
+        file = self._file
+        assert file is not None
+        if file.append(content):
             self._sha.update(content)
             return True
-        self._take_back()
+        if file.is_torn:
+            file.close()
+            self._next_segment(self._sha.hexdigest())
+        elif file.size == 0:
+            with suppress(OSError):
+                file.discard()
+            self._file = None
         return False
-
-    def _take_back(self) -> None:
-        """Cut off a frame of which only a part arrived; if that fails too, this segment ends here, torn."""
-        assert self._file is not None
-        try:
-            self._file.truncate(self._size)
-            self._file.seek(self._size)
-            if self._size == 0:
-                self._discard_empty()
-        except OSError:
-            self._abandon()
-
-    def _discard_empty(self) -> None:
-        assert self._file is not None
-        self._file.close()
-        self._file = None
-        (self._directory / segment_name(self._header)).unlink()
 
     def _seal(self, closed: bool) -> None:
         if self._file is None:
@@ -186,26 +184,29 @@ class SegmentWriter:
         footer = Footer(self._first_lseq, self._last_lseq, self._events, self._sha.hexdigest(), closed)
         digest = footer.digest
         if self._append(frame(KIND_FOOTER, msgspec.msgpack.encode(footer))) and self._file is not None:
-            self._file.close()
+            finish(self._file, self._naming)
             self._next_segment(digest)
-
-    def _abandon(self) -> None:
-        assert self._file is not None
-        self._file.close()
-        self._next_segment(self._sha.hexdigest())
 
     def _next_segment(self, previous: str) -> None:
         self._file = None
         self._header = msgspec.structs.replace(self._header, number=self._header.number + 1, previous=previous)
 
 
-def segment_name(header: Header) -> str:
+def finish(file: Appender, naming: Naming) -> None:
+    """Close a file that is complete and give it its name; one that cannot be renamed is left to the next life."""
+    file.close()
+    if naming.unfinished:
+        with suppress(OSError):
+            file.path.rename(file.path.with_name(file.path.name.removesuffix(naming.unfinished)))
+
+
+def segment_name(header: Header, naming: Naming = TRACES) -> str:
     """Names sort in the order of segments; a node's name is quoted, for it may hold any printable character."""
-    return f"{life_name(header.node)}-{header.number:06d}{SUFFIX}"
+    return f"{naming.prefix}{life_name(header.node)}-{header.number:06d}{naming.suffix}"
 
 
 def life_name(node: NodeId) -> str:
-    """How the names of all segments of a life begin."""
+    """How the names of all segments of a life begin, without the prefix of their kind."""
     return f"{quote(node.name, safe='')}-{node.incarnation}-{node.boot:016x}"
 
 

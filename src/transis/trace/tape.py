@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import sub
 from struct import Struct
 from typing import Final, NamedTuple
@@ -31,8 +31,8 @@ from transis.model.view import View
 from transis.trace.prefix import Prefixes, Told, head_of
 
 ROW: Final = Struct("<QQQQQqIIIIHBB")
-"""Boot of the sender, first counter, place, origin_us, timestamp, tpos; process, messages, index of the place, datagrams; number of
-the address; service, flags."""
+"""Boot of the sender, first counter, place, origin_us, timestamp, tpos; process, messages, index of the place, datagrams; number
+of the address; service, flags."""
 ORDERED, CONSECUTIVE = 1, 2
 """Flags of a row."""
 DATAGRAMS_MAX: Final = 4096
@@ -68,19 +68,32 @@ class Taken(NamedTuple):
     tellings: list[View | Telling]
 
 
-class TapedRun(NamedTuple):
-    """Messages of a row that end in one datagram."""
+class TapedRow(NamedTuple):
+    """A stretch as it was packed."""
 
     boot: int
+    first: int
+    seq: int
+    origin_us: int
+    timestamp: int
+    tpos: int
     number: int
-    service: Service
+    messages: int
+    place_index: int
+    datagrams: int
     address: int
+    service: Service
+    flags: int
+    rest: memoryview
+
+
+class TapedRun(NamedTuple):
+    """Messages of a stretch that end in one datagram."""
+
     first: int
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a run
     place: Place
     tpos: int
-    origin_us: int
-    timestamp: int
 
 
 class DeliveryTape:
@@ -219,27 +232,30 @@ class DeliveryTape:
         return known
 
 
-def runs_of(rows: bytes | memoryview) -> Iterator[TapedRun]:
-    """The runs of rows, as they were delivered. Rows are covered by a checksum; bytes that are no rows end them."""
-    place = 0
-    while place + ROW.size <= len(rows):
-        boot, counter, seq, origin_us, timestamp, tpos, number, messages, index, datagrams, address, service, flags = ROW.unpack_from(
-            rows, place
-        )
+def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
+    """The rows in these bytes; what is no row ends them. They are covered by a checksum, so that is somebody else's doing."""
+    content, place = memoryview(content), 0
+    while place + ROW.size <= len(content):
+        *numbers, datagrams, address, service, flags = ROW.unpack_from(content, place)
         place += ROW.size
-        if not datagrams or service not in _SERVICES:
+        size = (datagrams - 1) * (2 if flags & CONSECUTIVE else 2 + 8)
+        if not datagrams or service not in _SERVICES or place + size > len(content):
             return
-        counts = _unpacked("H", rows[place : place + 2 * (datagrams - 1)])
-        place += 2 * (datagrams - 1)
-        seqs = list(range(seq, seq + datagrams))
-        if not flags & CONSECUTIVE:
-            seqs = [seq, *_unpacked("Q", rows[place : place + 8 * (datagrams - 1)])]
-            place += 8 * (datagrams - 1)
-        for count, at in zip([*counts, messages - sum(counts)], seqs, strict=False):
-            yield TapedRun(
-                boot, number, _SERVICES[service], address, counter, count, Place(at, index), tpos, origin_us, timestamp
-            )
-            counter, index, tpos = counter + count, 0, tpos + count if flags & ORDERED else -1
+        yield TapedRow(*numbers, datagrams, address, _SERVICES[service], flags, content[place : place + size])
+        place += size
+
+
+def runs_of(row: TapedRow) -> Iterator[TapedRun]:
+    """The runs of a row, as they were delivered."""
+    split = 2 * (row.datagrams - 1)
+    counts = _unpacked("H", row.rest[:split])
+    seqs: Iterable[int] = range(row.seq, row.seq + row.datagrams)
+    if not row.flags & CONSECUTIVE:
+        seqs = [row.seq, *_unpacked("Q", row.rest[split:])]
+    first, index, tpos = row.first, row.place_index, row.tpos
+    for count, seq in zip([*counts, row.messages - sum(counts)], seqs, strict=True):
+        yield TapedRun(first, count, Place(seq, index), tpos)
+        first, index, tpos = first + count, 0, tpos + count if row.flags & ORDERED else -1
 
 
 _SERVICES: Final = {int(service): service for service in Service}
@@ -252,9 +268,9 @@ def _packed(kind: str, numbers: list[int]) -> bytes:
     return packed.tobytes()
 
 
-def _unpacked(kind: str, content: bytes | memoryview) -> list[int]:
+def _unpacked(kind: str, content: memoryview) -> list[int]:
     numbers = array(kind)
-    numbers.frombytes(bytes(content[: len(content) // numbers.itemsize * numbers.itemsize]))
+    numbers.frombytes(content)
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tolist()

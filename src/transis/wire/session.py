@@ -5,8 +5,8 @@
 2. Both directions have credit, in the bytes that `cost` counts: a Send or a stream frame may leave while credit is above zero,
    and may overdraw it once, so that one large message always fits. Everything else is free: answers, receipts and credit
    itself never wait behind a full window, and so a client that is behind can still send, join, leave and be answered.
-3. *Stream frames* (Stream, Changed, Left) are the one ordered stream of a process, the same order everywhere. The other
-   frames of a node say nothing about order.
+3. *Stream frames* (Stream, Changed, Left, Configured) are the one ordered stream of a process, the same order everywhere. The
+   other frames of a node say nothing about order.
 4. A client numbers its messages itself, from 1, in the order of its Sends: the node counts the same. Done and NotSent name them.
 5. Any bytes become frames or a rejection; after a rejection the stream is over.
 """
@@ -18,13 +18,14 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from transis.model.groups import GroupView
-from transis.model.ids import ProcessId, ViewId
+from transis.model.groups import GroupView, GroupViewId
+from transis.model.ids import Place, ProcessId, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
+from transis.model.view import View
 from transis.wire.rejection import Rejection
 
-SESSION_VERSION: Final = 1
+SESSION_VERSION: Final = 2
 """Of this protocol between a client and its node; both must have the same, and the one that does not is told which."""
 
 FRAME_MAX: Final = MESSAGE_MAX + (1 << 20)
@@ -37,6 +38,9 @@ MESSAGE_COST: Final = 16
 """Added to the length of each message when credit is counted, so that empty ones are not free."""
 
 QUESTION_MAX: Final = 64
+
+CHECKPOINT_MAX: Final = 64
+"""Bytes of an application's digest of its state."""
 
 TOO_SLOW: Final = "too slow: "
 """How the Goodbye of a client begins that did not keep up with its stream."""
@@ -84,7 +88,7 @@ class Credit(_Layout, frozen=True, tag=5):
 
 
 class Ask(_Layout, frozen=True, tag=6):
-    """A question by its name ("statistics"); the Answer has the same number."""
+    """A question by its name ("statistics", "about"); the Answer has the same number."""
 
     number: _Count
     question: Annotated[str, msgspec.Meta(max_length=QUESTION_MAX)]
@@ -92,6 +96,26 @@ class Ask(_Layout, frozen=True, tag=6):
 
 class Bye(_Layout, frozen=True, tag=7):
     """The client goes on purpose: its groups see it leave, and what it sent is sent."""
+
+
+class Follow(_Layout, frozen=True, tag=8):
+    """The client's stream shall have the node's configurations from now on, the one in force first. Again is nothing."""
+
+
+class Checkpoint(_Layout, frozen=True, tag=9):
+    """A digest of the application's state behind a message. No answer, and no credit.
+
+    The message is the `count`-th agreed or safe one of the group since the group view; `sender`, `counter` and `place` name it,
+    or are None, 0 and (0, 0) when there was none since.
+    """
+
+    name: _Text
+    view: GroupViewId
+    count: _Count
+    sender: ProcessId | None
+    counter: _Count
+    place: Place
+    digest: Annotated[bytes, msgspec.Meta(min_length=1, max_length=CHECKPOINT_MAX)]
 
 
 # --- from the node ------------------------------------------------------------------------------------------------------------
@@ -184,9 +208,15 @@ class Goodbye(_Layout, frozen=True, tag=42):
     why: str
 
 
-ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye
-StreamFrame = Stream | Changed | Left
-NodeFrame = Welcome | Joined | NotJoined | Stream | Changed | Left | Done | NotSent | Answer | Goodbye | Credit
+class Configured(_Layout, frozen=True, tag=43):
+    """A configuration of the node is in force from here on: for clients that asked for it by Follow."""
+
+    view: View
+
+
+ClientFrame = Hello | Join | Leave | Send | Credit | Ask | Bye | Follow | Checkpoint
+StreamFrame = Stream | Changed | Left | Configured
+NodeFrame = Welcome | Joined | NotJoined | Stream | Changed | Left | Done | NotSent | Answer | Goodbye | Credit | Configured
 Frame = ClientFrame | NodeFrame
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -207,6 +237,8 @@ def cost(frame: Frame) -> int:
             return MESSAGE_COST * (len(view.members) + len(view.joined) + len(view.left) + 1)
         case Left():
             return MESSAGE_COST
+        case Configured(view=configuration):
+            return MESSAGE_COST * (len(configuration.members) + 1)
         case _:
             return 0
 

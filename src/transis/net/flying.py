@@ -1,0 +1,106 @@
+"""Looking after a node's flight recorder (trace/flight.py) in its event loop: once a second the recorder is looked at, now and then
+its directory is tidied in a thread, and films around a change of the view are developed by a process of the lowest priority.
+
+The node never waits for any of it, and nothing of it ends the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from transis.model.config import Config
+from transis.model.ids import NodeId
+from transis.net.clock import boottime_us
+from transis.trace.develop import Wanted
+from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, tidy
+from transis.trace.mending import mend
+from transis.trace.segment import live_header
+
+FLIGHT: Final = "flight"
+"""Where a flight recorder is in its node's state directory, unless told otherwise."""
+LOOK_S: Final = 1.0
+TIDY_LOOKS: Final = 5
+"""The directory is tidied at every so many looks."""
+
+log: Final = logging.getLogger("transis.flight")
+
+
+class FlightPlan(NamedTuple):
+    """Where a node's flight recorder is, and how much it keeps."""
+
+    directory: Path
+    limits: FlightLimits = FlightLimits()
+
+
+def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
+    """The flight recorder of a new life; what the life before it left open is sealed first."""
+    mend(plan.directory, node.name)
+    return Flight(plan.directory, live_header(config, node), plan.limits)
+
+
+class FlightKeeper:
+    """Until it is cancelled."""
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+        self._tidied = Tidied(0, 0, 0)
+
+    async def run(self) -> None:
+        looks = 0
+        while True:
+            keep = self._flight.look(boottime_us())
+            try:
+                if keep is not None:
+                    await self._develop(keep)
+                if looks % TIDY_LOOKS == 0:
+                    await self._tidy()
+            except OSError as error:
+                log.warning("the flight recorder's directory %s cannot be looked after: %s", self._flight.directory, error)
+            looks += 1
+            await asyncio.sleep(LOOK_S)
+
+    async def _tidy(self) -> None:
+        """What is found is told; with too little room on the disk recording pauses, and goes on when there is enough."""
+        flight, limits = self._flight, self._flight.limits
+        if not flight.directory.is_dir():
+            return
+        now_s = time.time()
+        self._tidied = await asyncio.to_thread(tidy, flight.directory, flight.node.name, flight.current, limits, now_s)
+        free, wanted = self._tidied.free_bytes, limits.free_mb * MB
+        paused = f"only {free} bytes are free, {wanted} shall be" if free < wanted else ""
+        if bool(paused) != bool(flight.paused):
+            log.warning("the flight recorder %s", f"pauses: {paused}; the node goes on" if paused else "goes on")
+        flight.paused = paused
+
+    async def _develop(self, keep: Keep) -> None:
+        directory = self._flight.directory
+        numbers = [int(path.name[:6]) for path in (directory / KEPT).glob("[0-9]*") if path.name[:6].isdigit()]
+        name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
+        wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}")
+        command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
+        developing = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "transis.trace.develop", *command),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            _, complaint = await developing.communicate()
+        finally:
+            if developing.returncode is None:  # The node ends, and its developer with it.
+                developing.kill()
+                await developing.wait()
+        if developing.returncode:
+            log.warning("films were not developed: %s", complaint.decode(errors="replace").strip().rpartition("\n")[2])
+
+    def statistics(self) -> dict[str, int | str]:
+        figures: dict[str, int | str] = {"flight": self._flight.paused or "recording", "flight_bytes": self._tidied.bytes}
+        return figures | {"flight_kept": self._tidied.kept, "flight_dropped": self._flight.dropped}

@@ -1,0 +1,209 @@
+"""Developing films: the part that is wanted becomes ordinary trace segments, which `transis audit` and `transis report` read.
+
+For each life one sealed segment: the configuration in force, a Gap for what came before, then deliveries and configurations as
+they were. So an audit has a stay to stand in and knows that its beginning is missing: what is owed is pending, what is forbidden
+is broken. Sizes are 0, and what was sent and what clients were handed is not there.
+
+    python -m transis.trace.develop DIRECTORY OUT '{"from_us": 1, "to_us": 2, "why": "..."}'
+
+is how a node has it done: in a process of its own, of the lowest priority, into a directory that appears when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from transis.model.errors import TraceError, TransisError
+from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.model.view import View
+from transis.trace.events import Conf, Delivery, End, Event, Gap
+from transis.trace.film import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
+from transis.trace.segment import Header, SegmentWriter, segment_name
+from transis.trace.tape import Named, TapedRow, rows_of, runs_of
+
+LOWEST_PRIORITY: Final = 19
+ANY: Final = 1 << 62
+BATCH: Final = 4096
+"""Events that are written at once."""
+WHY: Final = "why.json"
+
+
+class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to develop: between two times of the nodes' clocks, or the messages of a regular configuration and of what follows it,
+    between two positions (tpos); then all up to the next regular configuration, if the last position is not reached."""
+
+    from_us: int = 0
+    to_us: int = ANY
+    regular: ViewId | None = None
+    first: int = 0
+    last: int = ANY
+    why: str = ""
+
+
+def develop(directory: Path, wanted: Wanted, out: Path) -> list[Path]:
+    """A segment in `out` for every life of which films below this directory have something wanted; their paths.
+
+    A film that cannot be read is passed over: it may just have been deleted.
+    """
+    names = sorted(directory.rglob(f"*{FILMS.suffix}"), key=lambda path: path.name)
+    lives = groupby(names, key=lambda path: path.name.rpartition("-")[0])
+    return [path for _, of_life in lives if (path := _develop_life(of_life, wanted, out)) is not None]
+
+
+def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | None:
+    life = _Life(wanted)
+    events = life.events(_readable(paths))
+    first = next(events, None)
+    if first is None:
+        return None
+    assert life.header is not None, "events come from films, and these have headers"
+    header = msgspec.structs.replace(life.header, number=1)
+    writer, rest = SegmentWriter(out, header, limit_bytes=ANY), chain([first], events)
+    while batch := list(islice(rest, BATCH)):
+        if not writer.write(batch):
+            raise TraceError(f"{out}: the disk did not take what was developed")
+    writer.close()
+    return out / segment_name(header)
+
+
+def _readable(paths: Iterable[Path]) -> Iterator[Film]:
+    for path in paths:
+        with suppress(OSError, TraceError):
+            yield read_film(path)
+
+
+class _Life:
+    """The films of one life, as events of what is wanted of them."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.header: Header | None = None
+        self._wanted = wanted
+        self._view: View | None = None
+        self._regular: View | None = None
+        self._addresses: dict[int, bytes] = {}
+        self._nodes: dict[int, NodeId] = {}
+        self._lseq = 0
+        self._began = self._done = False
+
+    def events(self, films: Iterable[Film]) -> Iterator[Event]:
+        for film in films:
+            yield from self._open(film.header)
+            for frame in film.frames:
+                yield from self._take(frame)
+                if self._done:
+                    return
+
+    def _open(self, header: FilmHeader) -> Iterator[Event]:
+        """What is in force. Where a film is missing, or the disk took nothing for a while, is a gap."""
+        before, self.header = self.header, header.life
+        self._addresses = dict(header.addresses)
+        was_in_force = self._view
+        self._view = self._regular = None
+        for view in (header.regular, header.view):
+            if view is not None:
+                self._install(view)
+        if self._began and (header.is_torn_off or before is None or header.life.number != before.number + 1):
+            yield self._gap(0)
+            if self._view is not None and self._view != was_in_force:
+                yield Conf(self._next(), 0, self._view)
+
+    def _take(self, frame: FilmFrame) -> Iterator[Event]:
+        if isinstance(frame, Named):
+            self._addresses[frame.number] = frame.address
+        elif frame.time_us > self._wanted.to_us:
+            self._done = True
+        elif isinstance(frame, Rows):
+            if frame.time_us >= self._wanted.from_us:
+                yield from self._deliveries(frame)
+        elif isinstance(frame, Filmed):
+            yield from self._configured(frame)
+        elif self._began:
+            yield End(self._next(), frame.time_us, frame.how)
+            self._done = True
+
+    def _configured(self, frame: Filmed) -> Iterator[Event]:
+        view, wanted = frame.view, self._wanted
+        if not self._began and frame.time_us >= wanted.from_us and (wanted.regular is None or wanted.regular == view.id):
+            yield from self._begin(frame.time_us)
+        self._install(view)
+        if self._began:
+            yield Conf(self._next(), frame.time_us, view)
+            self._done = view.id.is_regular and wanted.regular not in (None, view.id)
+
+    def _deliveries(self, frame: Rows) -> Iterator[Event]:
+        view = self._view
+        if view is None or self._wanted.regular not in (None, view.regular):
+            return
+        for row in rows_of(frame.rows):
+            if self._is_wanted(row.tpos, row.messages):
+                yield from () if self._began else self._begin(frame.time_us)
+                yield from self._runs(row, frame.time_us, view)
+            self._done = self._done or row.tpos > self._wanted.last
+
+    def _runs(self, row: TapedRow, time_us: int, view: View) -> Iterator[Event]:
+        process = ProcessId(self._nodes.get(row.boot, NodeId("?", 0, row.boot)), row.number)
+        address = self._addresses.get(row.address, b"")
+        for first, count, place, tpos in runs_of(row):
+            if self._is_wanted(tpos, count):
+                what = (process, first, count, row.service, address, place, tpos, row.origin_us, row.timestamp, 0)
+                yield Delivery(self._next(), time_us, view.id, view.regular, *what)
+
+    def _is_wanted(self, tpos: int, count: int) -> bool:
+        """What is in no order is wanted with what stands around it."""
+        if tpos < 0:
+            return self._began or self._wanted.regular is None
+        return tpos + count > self._wanted.first and tpos <= self._wanted.last
+
+    def _begin(self, time_us: int) -> Iterator[Event]:
+        """The configuration in force, and that what came before is missing; at the beginning of a life nothing is."""
+        self._began = True
+        in_force = [self._regular] if self._regular == self._view else [self._regular, self._view]
+        for view in in_force:
+            if view is not None:
+                yield Conf(self._next(), time_us, view)
+                yield self._gap(time_us)
+
+    def _install(self, view: View) -> None:
+        self._view = view
+        if view.id.is_regular:
+            self._regular = view
+            self._nodes = {node.boot: node for node in view.nodes}
+
+    def _gap(self, time_us: int) -> Gap:
+        missing = self._next()
+        return Gap(self._next(), time_us, missing, missing)
+
+    def _next(self) -> int:
+        self._lseq += 1
+        return self._lseq
+
+
+def main(arguments: list[str]) -> int:
+    os.nice(LOWEST_PRIORITY)
+    directory, out = Path(arguments[0]), Path(arguments[1])
+    aside = out.with_name(f".developing-{out.name}")
+    try:
+        wanted = msgspec.json.decode(arguments[2], type=Wanted)
+        shutil.rmtree(aside, ignore_errors=True)  # What was left behind by one that was killed.
+        if develop(directory, wanted, aside):
+            (aside / WHY).write_bytes(msgspec.json.encode(wanted))
+            aside.rename(out)
+    except (TransisError, OSError, msgspec.MsgspecError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

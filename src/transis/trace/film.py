@@ -1,0 +1,178 @@
+"""Films: what a tape held, in files of a few MiB, enough for the last minutes.
+
+    film  = MAGIC, header frame, then frames as in segment.py:
+            R rows of one configuration (time u64, then rows of tape.py) | C a configuration
+            A what a number of an address stands for | E how the life ended
+
+1. A film stands alone: its header has the configuration in force, the last regular one, whose members the senders are, and the
+   numbers of addresses. So the oldest can be deleted at any time.
+2. Plain writes of whole frames; what a crash cuts off is read up to the last whole one. The writer never raises for a disk: it
+   takes nothing and says so. The film ends there, and the next one says that something before it is missing.
+3. A film begins when the tape is empty, or what is in force would not be that of its first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from transis.model.errors import TraceError
+from transis.model.view import View
+from transis.trace.appending import Appender
+from transis.trace.segment import KIND_HEADER, Header, Naming, frame, segment_name, whole_frames
+from transis.trace.tape import DeliveryTape, Named, Piece
+
+MAGIC: Final = b"transis film\n"
+FILMS: Final = Naming("life-", ".film")
+FILM_BYTES: Final = 8 << 20
+"""A film is ended when it has grown beyond this: what is deleted at once when there are too many."""
+
+_ROWS, _CONF, _ADDRESS, _END = b"R", b"C", b"A", b"E"
+_TIME: Final = Struct("<Q")
+
+Body = TypeVar("Body")
+
+
+class FilmHeader(msgspec.Struct, frozen=True):
+    """Who the film is of, and what was in force when it began."""
+
+    life: Header
+    view: View | None
+    regular: View | None
+    addresses: list[tuple[int, bytes]]
+    is_torn_off: bool
+    """Something before it is missing: the disk did not take it."""
+
+
+class Rows(NamedTuple):
+    """Deliveries of one configuration, rows of tape.py."""
+
+    time_us: int
+    rows: memoryview
+
+
+class Filmed(NamedTuple):
+    """A configuration was installed."""
+
+    time_us: int
+    view: View
+
+
+class Over(NamedTuple):
+    time_us: int
+    how: str
+
+
+FilmFrame = Rows | Filmed | Named | Over
+
+
+class Film(NamedTuple):
+    path: Path
+    header: FilmHeader
+    frames: Iterator[FilmFrame]
+
+
+class FilmWriter:
+    """The films of one life, one after the other. `tape` is asked what is in force when one begins."""
+
+    def __init__(self, directory: Path, life: Header, tape: DeliveryTape) -> None:
+        self._directory = directory
+        self._life = life
+        self._tape = tape
+        self._file: Appender | None = None
+        self._lost = False
+        self.began_us = 0
+
+    @property
+    def current(self) -> str:
+        return self._file.path.name if self._file is not None else ""
+
+    @property
+    def size(self) -> int:
+        return self._file.size if self._file is not None else 0
+
+    def write(self, now_us: int, pieces: Iterable[Piece]) -> bool:
+        """Append what was taken from the tape; False if the disk did not take it."""
+        if self._file is not None and self._file.append(b"".join(_frame_of(now_us, piece) for piece in pieces)):
+            return True
+        return self.skip()
+
+    def begin(self, now_us: int) -> bool:
+        """Begin a film; the one before ends. The tape must be empty. False if the disk does not take it."""
+        self.end()
+        tape = self._tape
+        addresses = sorted((number, address) for address, number in tape.addresses.items())
+        header = FilmHeader(self._life, tape.view, tape.regular, addresses, self._lost)
+        try:
+            self._file = Appender(self._directory / segment_name(self._life, FILMS))
+        except OSError:
+            return False
+        self._life = msgspec.structs.replace(self._life, number=self._life.number + 1)
+        self.began_us = now_us
+        if self._file.append(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header))):
+            self._lost = False
+            return True
+        with suppress(OSError):
+            self._file.discard()
+        self._file = None
+        return False
+
+    def skip(self) -> bool:
+        """What was taken from the tape is not written: here the film ends."""
+        self.end()
+        self._lost = True
+        return False
+
+    def over(self, now_us: int, how: str) -> None:
+        if self._file is not None:
+            self._file.append(frame(_END, msgspec.msgpack.encode((now_us, how))))
+        self.end()
+
+    def end(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _frame_of(now_us: int, piece: Piece) -> bytes:
+    if isinstance(piece, bytes):
+        return frame(_ROWS, _TIME.pack(now_us) + piece)
+    if isinstance(piece, Named):
+        return frame(_ADDRESS, msgspec.msgpack.encode(piece))
+    return frame(_CONF, msgspec.msgpack.encode((now_us, piece)))
+
+
+def read_film(path: Path) -> Film:
+    """A film up to its last whole frame. What never was one is a TraceError."""
+    content = path.read_bytes()
+    if not content.startswith(MAGIC):
+        raise TraceError(f"{path.name}: byte 0: not a film")
+    frames = whole_frames(content, len(MAGIC))
+    kind, body = next(frames, (b"", memoryview(b"")))
+    if kind != KIND_HEADER:
+        raise TraceError(f"{path.name}: byte {len(MAGIC)}: the header is cut off")
+    return Film(path, _decoded(path, body, FilmHeader), _frames(path, frames))
+
+
+def _frames(path: Path, frames: Iterator[tuple[bytes, memoryview]]) -> Iterator[FilmFrame]:
+    for kind, body in frames:
+        if kind == _ROWS and len(body) >= _TIME.size:
+            yield Rows(_TIME.unpack_from(body)[0], body[_TIME.size :])
+        elif kind == _CONF:
+            yield _decoded(path, body, Filmed)
+        elif kind == _ADDRESS:
+            yield _decoded(path, body, Named)
+        elif kind == _END:
+            yield _decoded(path, body, Over)
+
+
+def _decoded(path: Path, body: memoryview, kind: type[Body]) -> Body:
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise TraceError(f"{path.name}: no {kind.__name__.lower()}: {error}") from error

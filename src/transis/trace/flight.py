@@ -1,0 +1,219 @@
+"""The flight recorder: always on, bounded, cheap. Digests of what a node delivered, for a follower to compare, and films of the
+last minutes, for when something is wrong.
+
+    DIRECTORY/life-NAME-INC-BOOT-000017.digests        sealed segments: Conf, Prefix, CheckpointEvent, End
+    DIRECTORY/life-NAME-INC-BOOT-000018.digests.open   being written
+    DIRECTORY/life-NAME-INC-BOOT-000004.film           what was delivered (film.py)
+    DIRECTORY/kept/000003-R12-ann/                     developed around a change of the view (develop.py)
+
+1. The node never waits and never fails for it: a disk that refuses makes films pause, which their headers say, and leaves a Gap
+   in the digests. The sums go on.
+2. `turn` is called after every turn of the driver and writes a few times a second; `look` every second. Neither reads a
+   directory: that is `tidy`, for a thread.
+3. kill -9 loses a fifth of a second of a film and of digests; the next life seals what this one left open and writes its end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from transis.model.contract import Configure
+from transis.model.ids import NodeId, ViewId
+from transis.model.view import View
+from transis.trace.events import Event
+from transis.trace.film import FILM_BYTES, FILMS, FilmWriter
+from transis.trace.recorder import Checkpoint, Recorder
+from transis.trace.segment import DIGESTS, Header, SegmentWriter
+from transis.trace.tape import DeliveryTape
+
+FRAME_BYTES: Final = 64 << 10
+"""Rows on the tape that are written at once,"""
+FRAME_US: Final = 200_000
+"""or when they are so old."""
+EVENTS_MAX: Final = 16_384
+"""Events between two writes: more checkpoints than that are a Gap."""
+FILMS_OF_TIME: Final = 5
+"""Films that share the minutes that are kept: one is deleted at a time."""
+KEPT: Final = "kept"
+MB: Final = 1 << 20
+SECOND_US: Final = 1_000_000
+
+
+class FlightLimits(NamedTuple):
+    """How much is kept, and when; docs/watching.md says what each is good for."""
+
+    seal_s: int = 10
+    minutes: int = 5
+    films_mb: int = 64
+    kept_mb: int = 256
+    digests_hours: int = 24
+    before_s: int = 30
+    after_s: int = 10
+    free_mb: int = 256
+
+
+class Keep(NamedTuple):
+    """Films to be developed: around the change to this view, between these times."""
+
+    view: ViewId
+    from_us: int
+    to_us: int
+
+
+class Flight:
+    """Of one life. `life` is the first header of its segments."""
+
+    def __init__(self, directory: Path, life: Header, limits: FlightLimits) -> None:
+        self.directory = directory
+        self.tape = DeliveryTape()
+        self.limits = limits
+        self.paused = ""
+        self.dropped = 0
+        self._digests = SegmentWriter(directory, life, naming=DIGESTS)
+        self._recorder = Recorder(life.node, self, EVENTS_MAX)
+        self._films = FilmWriter(directory, life, self.tape)
+        self._written_us = 0
+        self._sealed_us = 0
+        self._changes: list[tuple[int, ViewId]] = []
+        self._closed = False
+
+    @property
+    def node(self) -> NodeId:
+        return self._recorder.node
+
+    @property
+    def current(self) -> frozenset[str]:
+        """Files that are being written."""
+        return frozenset({self._digests.current, self._films.current} - {""})
+
+    def turn(self, now_us: int) -> None:
+        """After what the node handed out was carried out."""
+        if now_us - self._written_us >= FRAME_US or self.tape.size >= FRAME_BYTES:
+            self._write(now_us)
+
+    def look(self, now_us: int) -> Keep | None:
+        """Now and then: seal digests that are old enough; what is to be developed now, if anything is."""
+        if self._closed:
+            return None
+        self._write(now_us)
+        if not self._digests.current:
+            self._sealed_us = now_us
+        elif now_us - self._sealed_us >= self.limits.seal_s * SECOND_US:
+            self._digests.seal()
+            self._sealed_us = now_us
+        return self._due(now_us)
+
+    def checkpoint(self, now_us: int, process: int, told: Checkpoint) -> None:
+        self._recorder.checkpoint(now_us, process, told)
+
+    def close(self, now_us: int, how: str) -> None:
+        """The life is over, in this way."""
+        if self._closed:
+            return
+        self._closed = True
+        self._write(now_us)
+        self._recorder.end(now_us, how)
+        self._recorder.flush()
+        self._digests.close()
+        self._films.over(now_us, how)
+
+    def write(self, events: Sequence[Event]) -> bool:
+        """The sink of the recorder of digests."""
+        taken = not self.paused and self._digests.write(events)
+        self.dropped += 0 if taken else len(events)
+        return taken
+
+    def _write(self, now_us: int) -> None:
+        self._written_us = now_us
+        pieces, tellings = self.tape.take(now_us)
+        if pieces and (self.paused or not self._films.write(now_us, pieces)):
+            self.dropped += len(pieces)
+            self._films.skip()
+        if not self.paused and (not self._films.current or self._is_full(now_us)):
+            self._films.begin(now_us)
+        for telling in tellings:
+            if isinstance(telling, View):
+                self._recorder.observe(now_us, Configure(telling))
+                self._notice(now_us, telling)
+            else:
+                self._recorder.telling(now_us, telling)
+        self._recorder.flush()
+
+    def _is_full(self, now_us: int) -> bool:
+        age_max_us = self.limits.minutes * 60 * SECOND_US // FILMS_OF_TIME
+        return self._films.size > FILM_BYTES or now_us - self._films.began_us > age_max_us
+
+    # --- around changes of the view ---------------------------------------------------------------------------------
+
+    def _notice(self, now_us: int, view: View) -> None:
+        if view.id.is_regular:
+            self._changes.append((now_us, view.id))
+
+    def _due(self, now_us: int) -> Keep | None:
+        """Changes that follow each other closely are kept together."""
+        if not self._changes:
+            return None
+        before_us, after_us = self.limits.before_s * SECOND_US, self.limits.after_s * SECOND_US
+        (first_us, _), (last_us, view) = self._changes[0], self._changes[-1]
+        if now_us < min(last_us + after_us, first_us + before_us + after_us):
+            return None
+        self._changes.clear()
+        return Keep(view, first_us - before_us, now_us)
+
+
+# --- files, for a thread --------------------------------------------------------------------------------------------
+
+
+class Tidied(NamedTuple):
+    """What a look at the directory found and left."""
+
+    bytes: int
+    kept: int
+    free_bytes: int
+
+
+def tidy(directory: Path, name: str, current: frozenset[str], limits: FlightLimits, now_s: float) -> Tidied:
+    """Delete what is too old or too much of this node, the oldest first, never a file that is being written."""
+    begins = f"{FILMS.prefix}{quote(name, safe='')}-"
+    found = [path for path in directory.glob(f"{FILMS.prefix}*") if path.name.startswith(begins) and path.name not in current]
+    films = [path for path in found if path.name.endswith(FILMS.suffix)]
+    digests = [path for path in found if path.name.endswith(DIGESTS.suffix)]
+    kept = [path for path in (directory / KEPT).glob("[0-9]*") if path.is_dir()]
+    total = _keep_newest(films, limits.films_mb * MB - FILM_BYTES, now_s - limits.minutes * 60)
+    total += _keep_newest(digests, limits.kept_mb * MB, now_s - limits.digests_hours * 3600)
+    total += _keep_newest(kept, limits.kept_mb * MB, 0)
+    total += sum(_size(directory / name) for name in current)
+    left = sum(path.exists() for path in kept)
+    return Tidied(total, left, shutil.disk_usage(directory).free)
+
+
+def _keep_newest(paths: Iterable[Path], bytes_max: int, since_s: float) -> int:
+    """Bytes that stay."""
+    stays = 0
+    for written_s, path in sorted(((_written_s(path), path) for path in paths), reverse=True):
+        size = _size(path)
+        if written_s >= since_s and stays + size <= bytes_max:
+            stays += size
+            continue
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return stays
+
+
+def _written_s(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size
+    except OSError:
+        return 0
