@@ -39,6 +39,7 @@ class MemberList(msgspec.Struct):
 
 class Configuration(msgspec.Struct):
     id: ViewId
+    regular: ViewId
     mode: str
     touched_us: int = 0
     lists: list[MemberList] = []

@@ -94,7 +94,7 @@ class ClusterFold:
         state.heard_us[life] = max(told.modified_us, state.heard_us.get(life, 0))
         for event in told.events:
             if isinstance(event, Prefix):
-                self._configuration(event.conf, told).told(life, (event.count, event.a, event.b), event.last)
+                self._configuration(event.conf, event.regular, told).told(life, (event.count, event.a, event.b), event.last)
             elif isinstance(event, Conf):
                 self._installed(life, event.view, told)
             elif isinstance(event, CheckpointEvent):
@@ -108,10 +108,10 @@ class ClusterFold:
             self.state.lives.append(node)
         return self._lives[node]
 
-    def _configuration(self, conf: ViewId, told: Told) -> Configuration:
+    def _configuration(self, conf: ViewId, regular: ViewId, told: Told) -> Configuration:
         found = self._configurations.get(conf)
         if found is None:
-            found = self._configurations[conf] = Configuration(conf, told.mode)
+            found = self._configurations[conf] = Configuration(conf, regular, told.mode)
             self.state.configurations.append(found)
         found.touched_us = max(found.touched_us, told.modified_us)
         self._touched[conf] = found
@@ -120,19 +120,20 @@ class ClusterFold:
     def _installed(self, life: int, view: View, told: Told) -> None:
         """It follows the transitional one of the same life, or that one's regular one; whichever is told first waits for the
         other."""
-        self._configuration(view.id, told).members_by(life, view.nodes)
+        installed = self._configuration(view.id, view.regular, told)
+        installed.members_by(life, view.nodes)
         if not view.id.is_regular:
-            regular = self._configuration(view.regular, told)
+            regular = self._configuration(view.regular, view.regular, told)
             regular.onward[life] = view.id
             if life in regular.after:
-                self._configuration(view.id, told).onward[life] = regular.after[life]
+                installed.onward[life] = regular.after[life]
             return
         previous = next((member.previous for member in view.members if member.node == told.node), None)
         if previous is not None:
-            regular = self._configuration(previous, told)
+            regular = self._configuration(previous, previous, told)
             regular.after[life] = view.id
             if life in regular.onward:
-                self._configuration(regular.onward[life], told).onward[life] = view.id
+                self._configuration(regular.onward[life], previous, told).onward[life] = view.id
 
     # -- judging ---------------------------------------------------------------------------------------------------------
 
@@ -165,7 +166,7 @@ class ClusterFold:
         sides = self._sides(lives)
         told = " against ".join(map(named, sides))
         words = f"in {one.id} nodes delivered different messages: the same up to message {equal_at:,}, not the same up to {differs_at:,}: {told}"
-        return Divergence(self.state.name, ONE_SEQUENCE, one.id, equal_at, differs_at, sides, words)
+        return Divergence(self.state.name, ONE_SEQUENCE, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
 
     def _moved_apart(self, one: Configuration) -> Divergence | None:
         parted = one.went_apart()
@@ -176,14 +177,22 @@ class ClusterFold:
         told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(sums, ends)}" for sums, lives in ends)
         words = f"who went from {one.id} to {target} together had not delivered the same: {told}"
         counts = [sums[0] for sums, _ in ends]
-        return Divergence(self.state.name, ATOMICITY, one.id, min(one.settled, *counts), max(counts), sides, words)
+        equal_at = min(one.settled, *counts)
+        return Divergence(self.state.name, ATOMICITY, one.id, one.regular, equal_at, max(counts), sides, words, self._before(one))
 
     def _disagreed(self, one: Configuration) -> Divergence | None:
         if len(one.lists) < 2:
             return None
         sides = self._sides([each.lives for each in one.lists])
         told = "; ".join(f"for {named(self._names(each.lives))} {named([str(node) for node in each.members])}" for each in one.lists)
-        return Divergence(self.state.name, AGREEMENT, one.id, 0, 0, sides, f"the members of {one.id} are not the same for all: {told}")
+        words = f"the members of {one.id} are not the same for all: {told}"
+        return Divergence(self.state.name, AGREEMENT, one.id, one.regular, 0, 0, sides, words, self._before(one))
+
+    def _before(self, one: Configuration) -> int:
+        """Messages of the regular configuration that this one follows; of several answers the smallest, so that nothing is missed."""
+        if one.id == one.regular or one.regular not in self._configurations:
+            return 0
+        return min((sums[0] for sums in self._configurations[one.regular].ends.values()), default=0)
 
     def _sides(self, lives: list[list[int]]) -> tuple[tuple[str, ...], ...]:
         return tuple(sorted((tuple(self._names(side)) for side in lives), key=lambda side: (-len(side), side)))

@@ -161,4 +161,5 @@ def _key(one: FollowVerdict) -> str:
 
 
 def _plain(one: Divergence) -> dict[str, Any]:
-    return one._asdict() | {"conf": str(one.conf), "sides": [list(side) for side in one.sides]}
+    kept = {name: value for name, value in one._asdict().items() if name in VIOLATIONS.names}
+    return kept | {"conf": str(one.conf), "sides": [list(side) for side in one.sides]}

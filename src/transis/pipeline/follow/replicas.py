@@ -99,7 +99,8 @@ def _parting(one: Checkpoints) -> Divergence | None:
     told = " against ".join(named(side) for side in sides)
     words = f"{equal}, different at {said[0].behind}: {told}; one of the {differs_at - max(equal_at, 0)} messages between made them so"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
-    return Divergence("", REPLICAS, one.view.configuration, max(equal_at, 0), differs_at, sides, where)
+    conf = one.view.configuration
+    return Divergence("", REPLICAS, conf, conf, max(equal_at, 0), differs_at, sides, where)
 
 
 def _last_equal(one: Checkpoints, below: int) -> tuple[int, str]:

@@ -33,12 +33,16 @@ class Divergence(NamedTuple):
     cluster: str
     property: str
     conf: ViewId
+    regular: ViewId
+    """Its regular one, by which flight recorders find it."""
     equal_at: int
     """Behind so many messages all of them still said the same; of the group's view where replicas are compared."""
     differs_at: int
     sides: tuple[tuple[str, ...], ...]
     """The largest first."""
     explanation: str
+    before: int = 0
+    """Messages of the regular configuration, where this one is its transitional successor and counts from 0 again."""
 
 
 class FollowVerdict(NamedTuple):
