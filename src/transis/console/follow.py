@@ -53,8 +53,7 @@ def followed(
         from transis.pipeline.follow.job import FollowWish
         from transis.pipeline.follow.job import follow as run
 
-        with _ended_by_signals() as enough:
-            broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, enough)
+        broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, _ended_by_signals)
     except TransisError as error:
         raise unable("audit", error) from None
     told.end(ledger)

@@ -105,8 +105,8 @@ class Configuration(msgspec.Struct):
 
     def bound(self) -> None:
         while len(self.positions) > POSITIONS_MAX:
-            lowest = min(self.positions)
-            self.lost += len(self.positions.pop(lowest)) == 1
+            told = self.positions.pop(min(self.positions))
+            self.lost += sum(len(one.lives) for one in told) == 1
 
     def _forget(self, upto: int) -> None:
         self.positions = {position: seen for position, seen in self.positions.items() if position > upto}

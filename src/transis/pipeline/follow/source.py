@@ -20,9 +20,9 @@ from transis.pipeline.follow.telling import Told
 from transis.pipeline.ingest import is_local, literally, local_path
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
 from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import Header
+from transis.trace.segment import DIGESTS, Header
 
-SEALED: Final = "*.digests"
+SEALED: Final = f"*{DIGESTS.suffix}"
 FILES_AT_A_TIME: Final = 1000
 COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string"
 _BATCH: Final = pa.schema(
