@@ -86,7 +86,9 @@ class Place:
             raise ArchiveError(f"{target} is not the description of an archive: give another --to") from None
         where = repr(str(self.directory))
         if its_format != FORMAT:
-            raise ArchiveError(f"{where} holds an archive of format {its_format}, this release writes {FORMAT}: give another --to")
+            raise ArchiveError(
+                f"{where} holds an archive of format {its_format}, this release writes {FORMAT}: give another --to"
+            )
         if its_cluster != cluster:
             text = f"{where} holds the archive of cluster {its_cluster!r}, and this node is of {cluster!r}: give another --to"
             raise ArchiveError(text)
@@ -162,5 +164,7 @@ def require_name(name: str) -> str:
 
 def local_directory(text: str) -> Path:
     if "://" in text:
-        raise ArchiveError(f"{text!r} is no local directory: an archive is written to a local or mounted one, and copied from there")
+        raise ArchiveError(
+            f"{text!r} is no local directory: an archive is written to a local or mounted one, and copied from there"
+        )
     return Path(text)

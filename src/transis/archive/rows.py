@@ -45,9 +45,7 @@ class _Early(NamedTuple):
 class Rows:
     """`rows` is how many were added in this life, `bytes` about the size of those that were not taken yet."""
 
-    def __init__(
-        self, group: str, archiver: str, life: int, engine: str, guarantees: str, last: Position | None = None
-    ) -> None:
+    def __init__(self, group: str, archiver: str, life: int, engine: str, guarantees: str, last: Position | None = None) -> None:
         """`last` is where the archiver stood before this life."""
         self.rows = 0
         self.bytes = 0

@@ -29,7 +29,7 @@ INTERRUPTED: Final = 130
 bench = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Measure throughput, failover, idle costs and both engines side by side on this machine.",
+    help="Measure throughput, failover, idle costs, the flight recorder and both engines side by side on this machine.",
 )
 
 THROUGHPUT_EXAMPLES = """Examples:
@@ -143,6 +143,43 @@ def idle(
         return measure_idle(Idle(nodes, seconds, engine), say)
 
     _show(_carry_out("idle", measure), as_json)
+
+
+FLIGHT_EXAMPLES = """Examples:
+
+transis bench flight [dim]# some minutes[/dim]
+
+transis bench flight --size 64 --rounds 4 --json
+"""
+
+
+@bench.command(epilog=FLIGHT_EXAMPLES)
+def flight(
+    nodes: NodesOption = 4,
+    size: Annotated[str, typer.Option(help="Bytes of a message, with commas between several.")] = "64,1000",
+    rounds: Annotated[int, typer.Option(help="Pairs of runs, with the flight recorder and without.")] = 10,
+    seconds: Annotated[float, typer.Option(help="How long to measure each, after a second to warm up.")] = 3.0,
+    path: Annotated[str, typer.Option(help="embedded or session, as for throughput.")] = "embedded",
+    engine: EngineOption = ENGINES[0],
+    as_json: JsonOption = False,
+) -> None:
+    """What the flight recorder costs: throughput and processor time with it and without, in pairs; what is lost must be 0."""
+    sizes = _numbers("--size", size, 0, 1 << 20)
+    one_of("--engine", engine, ENGINES)
+    one_of("--path", path, PATHS)
+    _check("--nodes", nodes, 2, NODES_MAX)
+    _check("--rounds", rounds, 1, 1000)
+    _check("--seconds", seconds, 0.1, 3600)
+
+    def measure(say: Callable[[str], None]) -> dict[str, Any]:
+        from transis.console.bench_flight import FlightCost, measure_flight
+
+        return measure_flight(FlightCost(nodes, tuple(map(int, sizes)), rounds, seconds, engine, path), say)
+
+    figures = _carry_out("flight", measure)
+    _show(figures, as_json)
+    if any(one["lost"] for one in figures["sizes"].values()):
+        raise typer.Exit(LOST)
 
 
 ENGINES_EXAMPLES = """Examples:

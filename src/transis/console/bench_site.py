@@ -35,11 +35,13 @@ class Site(AbstractContextManager["Site"]):
         lan: bool = False,
         sealed: bool = False,
         transport: str = "multicast",
+        flight: bool = True,
     ) -> None:
         self.names = [f"n{number:02d}" for number in range(1, nodes + 1)]
         self.directory = directory
         self.engine = engine
         self.transport = transport
+        self._flight = flight
         self.cluster = f"bench-{os.getpid()}"
         self.key = os.urandom(KEY_SIZE) if sealed else None
         self.group = f"239.193.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
@@ -119,6 +121,8 @@ seeds = {self.seeds}
 {key}
 [sessions]
 socket = "{self.socket(name)}"
+[flight]
+enabled = {str(self._flight).lower()}
 [log]
 level = "warning"
 """

@@ -64,6 +64,7 @@ class Job(msgspec.Struct, kw_only=True):
     seeds: list[str] = []
     state: str = ""
     engine: str = "totem"
+    flight: bool = True
 
 
 class Samples:
@@ -198,6 +199,7 @@ def _node(job: Job) -> Node:
         seeds=job.seeds,
         state=Path(job.state),
         engine=job.engine,
+        flight=job.flight,
     )
 
 

@@ -42,6 +42,8 @@ class Throughput(NamedTuple):
     engine: str
     rate: float = 0.0
     """Messages a second that each program sends; 0 for as many as it may."""
+    flight: bool = True
+    """With the flight recorder, as nodes have it unless they are told otherwise."""
 
 
 class _Place(NamedTuple):
@@ -61,11 +63,13 @@ class _Account(NamedTuple):
     after: Usage
 
 
-def measure_throughput(wanted: Throughput, say: Say) -> dict[str, Any]:
-    say("measuring bare UDP")
-    bare = bare_datagrams_per_s()
+def measure_throughput(wanted: Throughput, say: Say, bare: float = 0.0) -> dict[str, Any]:
+    """`bare` is what bare UDP reached here before; 0: it is measured first."""
+    if not bare:
+        say("measuring bare UDP")
+        bare = bare_datagrams_per_s()
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        how = {"lan": wanted.lan, "sealed": wanted.sealed}
+        how = {"lan": wanted.lan, "sealed": wanted.sealed, "flight": wanted.flight}
         with Site(wanted.nodes, Path(directory), engine=wanted.engine, transport=wanted.transport, **how) as site:
             accounts = asyncio.run(_measure(wanted, site, say))
     return _sum_up(wanted, accounts, bare)
@@ -111,6 +115,7 @@ async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) ->
         seeds=site.seeds,
         state=site.state(name),
         engine=site.engine,
+        flight=wanted.flight,
     )
     speaker.tell(msgspec.to_builtins(job))
     return _Place(speaker, daemon)
@@ -140,6 +145,7 @@ def _sum_up(wanted: Throughput, accounts: Sequence[_Account], bare: float) -> di
         "transport": wanted.transport,
         "sealed": wanted.sealed,
         "tracing": False,
+        "flight": wanted.flight,
         "rate": wanted.rate or "as fast as it may",
         "seconds": wanted.seconds,
         "msgs_per_s": round(rate),

@@ -36,6 +36,7 @@ from transis.model.ids import NodeId
 from transis.net.clock import boottime_us
 from transis.net.cut import CuttableTransport, Severable
 from transis.net.driver import Driver, Event
+from transis.net.flying import FlightKeeper
 from transis.net.opening import open_node
 from transis.net.process import calm_the_collector, fast_loop
 from transis.net.sessionserver import SessionServer
@@ -69,6 +70,7 @@ class Daemon:
         self._transport: CuttableTransport | None = None
         self._sink: KeptSink | None = None
         self._retention: Retention | None = None
+        self._flight: FlightKeeper | None = None
         self._faults: Faults | None = None
         self._is_ready = False
         self._hurried = False
@@ -85,6 +87,8 @@ class Daemon:
             background = [asyncio.create_task(self._look_now_and_then(), name="looking at the figures")]
             if self._retention is not None:
                 background.append(asyncio.create_task(self._retention.run(), name="looking after the traces"))
+            if self._flight is not None:
+                background.append(asyncio.create_task(self._flight.run(), name="looking after the flight recorder"))
             for task in background:
                 task.add_done_callback(_complain)
             try:
@@ -137,6 +141,9 @@ class Daemon:
         sources = [self.driver.statistics, self._reports.own_figures]
         if self._retention is not None:
             sources.append(self._retention.statistics)
+        if self.driver.flight is not None:
+            self._flight = FlightKeeper(self.driver.flight)
+            sources.append(self._flight.statistics)
         self._figures = self._reports.figures = Figures(sources)
         for name, path in (("sessions.socket", plan.clients), ("admin.socket", plan.admin)):
             _make_directory(name, path.parent)
@@ -156,6 +163,8 @@ class Daemon:
         plan = self._plan
         wrap = self._make_cuttable if plan.settings.admin.allow_faults else None
         make_sink = self._make_sink if plan.trace is not None else None
+        if plan.settings.flight.directory and plan.flight is not None:
+            _make_directory("flight.directory", plan.flight.directory)
         try:
             return open_node(plan.opening, self._hear, make_sink=make_sink, on_note=self._note, wrap=wrap)
         except ConfigError as error:

@@ -31,6 +31,7 @@ COUNTERS: Final = {
     "pauses": "Times that this process did not run for a while",
     "views": "Regular views installed",
     "trace_dropped_events": "Events that were not recorded because the disk had no room",
+    "flight_dropped": "Times that the disk had no room for something of the flight recorder",
 }
 GAUGES: Final = {
     "members": "Nodes in the view in force",
@@ -53,6 +54,8 @@ GAUGES: Final = {
     "synchrony_safe_milli": "Members that have a safe message at its delivery, in thousandths; absent before one (lansis)",
     "session_queue_bytes": "Bytes that wait for clients that are behind",
     "trace_bytes": "Bytes of kept trace segments",
+    "flight_bytes": "Bytes of the flight recorder's films, digests and what was developed",
+    "flight_kept": "Changes of the view around which films were developed and kept",
 }
 
 

@@ -23,12 +23,14 @@ from transis.model.config import MS, SECOND, Config
 from transis.model.errors import ConfigError, MissingExtra
 from transis.model.places import socket_to_listen_at
 from transis.net.addresses import PORT_MAX, Endpoint, configured_endpoint
+from transis.net.flying import FLIGHT, FlightPlan
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.keys import read_key
 from transis.net.opening import Opening, group_for, require_key
 from transis.net.sessionserver import UNIX_PATH_MAX
 from transis.net.transport import Group
 from transis.stack.sessions import SessionPolicy
+from transis.trace.flight import FlightLimits
 
 LOOPBACK: Final = "127.0.0.1"
 KEY_FILE: Final = "security.key_file"
@@ -58,9 +60,16 @@ class Plan:
     @property
     def opening(self) -> Opening:
         network = self.settings.network
-        return Opening(
-            self.config, self.interface, self.state, network.transport, self.group, network.port, tuple(network.seeds), self.key
-        )
+        where = (self.config, self.interface, self.state, network.transport, self.group)
+        return Opening(*where, network.port, tuple(network.seeds), self.key, self.flight)
+
+    @property
+    def flight(self) -> FlightPlan | None:
+        flight = self.settings.flight
+        if not flight.enabled:
+            return None
+        limits = FlightLimits(**{name: getattr(flight, name) for name in FlightLimits._fields})
+        return FlightPlan(Path(flight.directory) if flight.directory else self.state / FLIGHT, limits)
 
     @property
     def group(self) -> Group:
@@ -182,6 +191,8 @@ def _check(plan: Plan) -> None:
     _check_network(plan)
     if plan.tcp is not None and plan.key is None:
         raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
+    if plan.flight is not None and plan.trace is not None and plan.flight.directory == plan.trace:
+        raise ConfigError("flight.directory", str(plan.trace), "this is trace.directory: the two must differ")
     if trace.segment_mb > trace.keep_mb:
         raise ConfigError("trace.segment_mb", trace.segment_mb, f"must be at most trace.keep_mb ({trace.keep_mb})")
     for name, path in (("sessions.socket", plan.clients), ("admin.socket", plan.admin)):
@@ -243,6 +254,9 @@ def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "metrics", f"http://{plan.metrics}/metrics" if plan.metrics else "none"
     trace = settings.trace
     yield "trace", f"{plan.trace}, {trace.keep_mb} MiB or {trace.keep_days} days" if plan.trace else "none"
+    flight = plan.flight
+    kept = f"{settings.flight.minutes} minutes or {settings.flight.films_mb} MiB"
+    yield "flight", f"{flight.directory}, {kept}" if flight is not None else "none"
     yield "log", f"{settings.log.level} and above{' as JSON lines' if settings.log.json else ''}, to stderr"
 
 

@@ -147,6 +147,8 @@ class Reports:
             told.append("this side has no majority of the quorum")
         if str(figures.get("trace", "recording")) != "recording":
             told.append(f"traces are not recorded: {figures['trace']}")
+        if str(figures.get("flight", "recording")) != "recording":
+            told.append(f"the flight recorder pauses: {figures['flight']}")
         if int(figures.get("overflows", 0)):
             told.append(f"the kernel dropped {figures['overflows']} datagrams because a receive buffer was full")
         slow = [one for one in self._host.sessions() if one.queue_bytes * BEHIND > plan.policy.queue_max]

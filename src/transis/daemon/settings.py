@@ -157,6 +157,33 @@ class TraceSection(Section, frozen=True):
     parquet: Annotated[bool, Meta(description="Also convert sealed segments to Parquet, in a process beside the daemon.")] = False
 
 
+class FlightSection(Section, frozen=True):
+    """The flight recorder: digests to compare nodes by, and films of the last minutes."""
+
+    enabled: Annotated[
+        bool, Meta(description="Always on unless there is a reason: it costs a node under 3 % (docs/watching.md).")
+    ] = True
+    directory: Annotated[
+        Text,
+        Meta(description="One for each node, where `transis audit --follow` can read. Empty: flight in the state directory."),
+    ] = ""
+    seal_s: Annotated[Positive, Meta(description="Seconds after which digests are sealed, so that a follower sees them.")] = 10
+    minutes: Annotated[Positive, Meta(description="Minutes of what was delivered to keep on films,")] = 5
+    films_mb: Annotated[
+        Annotated[int, Meta(ge=16, le=1 << 20)], Meta(description="and at most so many MiB of them (16 or more).")
+    ] = 64
+    kept_mb: Annotated[
+        Positive, Meta(description="MiB of films developed around changes of the view; the oldest are deleted.")
+    ] = 256
+    before_s: Annotated[Positive, Meta(description="Seconds before a change of the view that are developed")] = 30
+    after_s: Annotated[Positive, Meta(description="and after it.")] = 10
+    digests_hours: Annotated[Positive, Meta(description="Hours to keep sealed digests.")] = 24
+    free_mb: Annotated[
+        Annotated[int, Meta(ge=0, le=1 << 30)],
+        Meta(description="With less than so many MiB free on the disk it pauses, and goes on when there is room."),
+    ] = 256
+
+
 class LogSection(Section, frozen=True):
     """What the daemon says on stderr."""
 
@@ -181,6 +208,7 @@ class Settings(Section, frozen=True):
     admin: AdminSection = AdminSection()
     metrics: MetricsSection = MetricsSection()
     trace: TraceSection = TraceSection()
+    flight: FlightSection = FlightSection()
     log: LogSection = LogSection()
 
 
@@ -192,6 +220,7 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     "admin": AdminSection,
     "metrics": MetricsSection,
     "trace": TraceSection,
+    "flight": FlightSection,
     "log": LogSection,
 }
 

@@ -20,7 +20,7 @@ WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
 UNPROMISED: Final[dict[str, frozenset[str]]] = {
     "evs": frozenset(),
     "transis": frozenset({"delivered_where_sent_1_3"}),
-    "toto": frozenset({"total_order_6_1", "places", "no_holes_6_3"}),
+    "toto": frozenset({"total_order_6_1", "places", "no_holes_6_3", "one_sequence"}),
     "toto one component": frozenset({"places"}),
 }
 """What a mode does not promise (traces 3): ToTo no order across partitions (F9), `transis` mode not 1.3.
@@ -49,6 +49,7 @@ MEANINGS: Final = {
     "total_order_6_1": "any two nodes deliver in the same order",
     "places": "a message has the same place in the order everywhere",
     "no_holes_6_3": "what is delivered has no gap that matters before it",
+    "one_sequence": "members of a view deliver one sequence in it, position by position",
     "safe_7_1": "a safe message is delivered by all of its view, unless they fail",
     "safe_7_2": "a safe message is delivered only in a view that all its members installed",
     "incarnations_never_overlap": "no name lives twice at a time",
@@ -70,6 +71,7 @@ GROUP_MEANINGS: Final = {
     "group_differences": "who joined, left and came from which view is told truly",
     "group_no_duplicates": "nobody gets a message or a view twice",
     "group_primary": "no two components call themselves primary at a time",
+    "replicas_agree": "who got the same messages says that it is in the same state, where applications say so",
 }
 """What groups promise, on nodes that have them."""
 

@@ -1,11 +1,14 @@
-"""A node whose trace also tells when client processes came and went: it hands out nothing then, so nobody else could say it."""
+"""A node whose trace also tells when client processes came and went, and what they say of their state: it hands out nothing then,
+so nobody else could say it."""
 
 from __future__ import annotations
 
+from transis.model.groups import group_id
 from transis.net.clock import boottime_us
 from transis.stack.grouped import GroupedNode
 from transis.trace.flight import Flight
-from transis.trace.recorder import Recorder
+from transis.trace.recorder import Checkpoint, Recorder
+from transis.wire.session import Checkpoint as CheckpointFrame
 
 
 class WitnessedNode(GroupedNode):
@@ -23,3 +26,10 @@ class WitnessedNode(GroupedNode):
         if self.recorder is not None:
             self.recorder.client(boottime_us(), process, False)
         super().disconnect(now, process)
+
+    def checkpoint(self, now: int, process: int, frame: CheckpointFrame) -> None:
+        name, view, place = frame.name, frame.view, frame.place
+        told = Checkpoint(group_id(name), name, view, frame.count, frame.sender, frame.counter, place, frame.digest)
+        for witness in (self.recorder, self.flight):
+            if witness is not None:
+                witness.checkpoint(boottime_us(), process, told)

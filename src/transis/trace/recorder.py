@@ -45,7 +45,7 @@ NOTES_FOR_COVERAGE: Final = frozenset({"event", "trap"})
 """Notes that only the coverage table wants: several a packet, and nothing an audit reads."""
 
 
-NUMBER_MAX: Final = 1 << 62
+NUMBER_MAX: Final = 1 << 63
 INDEX_MAX: Final = 1 << 31
 """Numbers that a client tells of a position are recorded below these: tables have them in so many bits."""
 
@@ -64,8 +64,8 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        seqs = (self.count, self.counter, self.place.seq, self.view.place.seq, self.view.place.index)
-        return all(0 <= number < NUMBER_MAX for number in seqs) and 0 <= self.place.index < INDEX_MAX
+        numbers = (self.count, self.counter, self.place.seq, *self.view.place)
+        return all(0 <= number < NUMBER_MAX for number in numbers) and 0 <= self.place.index < INDEX_MAX
 
 
 class Sink(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -78,8 +79,8 @@ def lay_clients(laid: Laid, keep: Keep = as_it_is) -> Clients:
 def lives_with_clients(laid: Laid, gaps: DataFrame) -> DataFrame:
     tables = laid.tables
     life = tables["clients"].select("node").distinct().withColumn("told", F.lit(True))
-    others = [tables[kind].select("node") for kind in ("group_views", "client_deliveries", "client_leaves")]
-    crowd = others[0].union(others[1]).union(others[2]).union(life.select("node")).distinct()
+    kinds = ("group_views", "client_deliveries", "client_leaves", "checkpoints")
+    crowd = reduce(DataFrame.union, [tables[kind].select("node") for kind in kinds], life.select("node")).distinct()
     first_gaps = gaps.groupBy("node").agg(F.min("lseq").alias("gap_lseq"))
     known = laid.lives.select("run", "node", "node_name", "ended", "gapped").join(laid.runs.select("run", "closed"), "run")
     found = known.join(crowd, "node").join(life, "node", "left").join(first_gaps, "node", "left")

@@ -45,23 +45,23 @@ def broken(
     rows: DataFrame,
     name: str,
     explanation: Column,
-    witness: Sequence[Pair] = (),
+    witness: Sequence[Pair] | Column = (),
     messages: Sequence[Pair] | Column = (),
-    nodes: Sequence[str | Column] = (),
+    nodes: Sequence[str | Column] | Column = (),
     views: Sequence[str | Column] = (),
     position: str | Column | None = None,
 ) -> DataFrame:
-    """A violation a row. Witnesses are (node, lseq), messages (process, counter), or one array of such structs; those with a
-    null in them are left out."""
+    """A violation a row. Witnesses are (node, lseq), messages (process, counter), or one array of such structs, nodes columns or
+    one array; those with a null in them are left out."""
     return rows.select(
         "run",
         _ring(rows),
         F.lit(name).alias("property"),
         explanation.alias("explanation"),
-        _keys(nodes).alias("nodes"),
+        (nodes if isinstance(nodes, Column) else _keys(nodes)).alias("nodes"),
         _keys(views).alias("views"),
         (messages if isinstance(messages, Column) else _pairs(messages, ("process", "counter"))).alias("messages"),
-        _pairs(witness, ("node", "lseq")).alias("witness"),
+        (witness if isinstance(witness, Column) else _pairs(witness, ("node", "lseq"))).alias("witness"),
         (F.lit(None) if position is None else F.col(position) if isinstance(position, str) else position)
         .cast("long")
         .alias("position"),

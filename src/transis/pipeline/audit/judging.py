@@ -34,7 +34,7 @@ Check = TypeVar("Check")
 AT_ONCE: Final = 2
 """Properties that are computed at a time. More took more of both cores' time, and no less of ours."""
 
-OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients")
+OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients", "checkpoints")
 """Kinds of events that only runs with client processes have."""
 
 

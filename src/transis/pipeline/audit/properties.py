@@ -26,9 +26,11 @@ from transis.pipeline.audit import (
     incarnations,
     no_creation,
     no_holes,
+    one_sequence,
     order,
     places,
     quality,
+    replicas,
     safe_delivered,
     safe_installed,
     self_delivery,
@@ -67,6 +69,7 @@ OF_ORDER: Final[dict[tuple[str, ...], Callable[[Sequence], Found]]] = {
     (order.PARTIAL, order.TOTAL): order.check,
     (places.NAME,): places.check,
     (no_holes.NAME,): no_holes.check,
+    (one_sequence.NAME,): one_sequence.check,
     (safe_delivered.NAME,): safe_delivered.check,
 }
 
@@ -80,6 +83,7 @@ OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
     (group_differences.NAME,): group_differences.check,
     (group_duplicates.NAME,): group_duplicates.check,
     (group_primary.NAME,): group_primary.check,
+    (replicas.NAME,): replicas.check,
 }
 """What groups promise their members, judged where a run has client processes."""
 

@@ -34,8 +34,10 @@ from transis.sim.checkers import (
     no_creation,
     no_duplicates,
     no_holes,
+    one_sequence,
     partial_order,
     places,
+    replicas,
     safe_delivered,
     safe_installed,
     self_delivery,
@@ -72,6 +74,7 @@ PROPERTIES: Final[dict[str, Checker]] = {
     "total_order_6_1": total_order.check,
     "places": places.check,
     "no_holes_6_3": no_holes.check,
+    "one_sequence": one_sequence.check,
     "safe_7_1": safe_delivered.check,
     "safe_7_2": safe_installed.check,
     "incarnations_never_overlap": incarnations.check,
@@ -89,6 +92,7 @@ GROUP_PROPERTIES: Final[dict[str, GroupChecker]] = {
     "group_differences": group_differences.check,
     "group_no_duplicates": group_duplicates.check,
     "group_primary": group_primary.check,
+    "replicas_agree": replicas.check,
 }
 """What groups promise their members (docs/groups.md), judged where a history has client processes."""
 

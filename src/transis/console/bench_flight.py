@@ -1,0 +1,76 @@
+"""`transis bench flight`: what the flight recorder costs a node, as a ratio of runs with it and without it.
+
+Runs alternate, with without without with, so that a machine that becomes slower or warmer harms both. Each pair gives a ratio; told
+are the median of the ratios and their range, of the messages a second and of the processor time of a message.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from transis.console.bench_bare import bare_datagrams_per_s
+from transis.console.bench_throughput import Throughput, machine, measure_throughput
+
+MEASURED: Final = {
+    "msgs_per_s": "with the flight recorder, as a part of without it: 0.97 is 3 % less",
+    "cpu_us_per_msg": "with the flight recorder, as a multiple of without it: 1.03 is 3 % more",
+}
+
+Say = Callable[[str], None]
+Pair = tuple[dict[str, Any], dict[str, Any]]
+"""With the flight recorder, and without."""
+
+
+class FlightCost(NamedTuple):
+    nodes: int
+    sizes: tuple[int, ...]
+    rounds: int
+    seconds: float
+    engine: str
+    path: str
+
+
+def measure_flight(wanted: FlightCost, say: Say) -> dict[str, Any]:
+    bare = bare_datagrams_per_s()
+    return {
+        "engine": wanted.engine,
+        "nodes": wanted.nodes,
+        "path": wanted.path,
+        "rounds": wanted.rounds,
+        "seconds": wanted.seconds,
+        "sizes": {str(size): _of_size(wanted, size, bare, say) for size in wanted.sizes},
+        "measured": MEASURED,
+        "machine": machine(),
+    }
+
+
+def _of_size(wanted: FlightCost, size: int, bare: float, say: Say) -> dict[str, Any]:
+    pairs: list[Pair] = []
+    for number in range(wanted.rounds):
+        runs: dict[bool, dict[str, Any]] = {}
+        for flight in (True, False) if number % 2 == 0 else (False, True):
+            words = f"{size} B, pair {number + 1} of {wanted.rounds}, {'with' if flight else 'without'}"
+            say(words)
+            how = ("agreed", wanted.path, wanted.seconds, False, False, "multicast", wanted.engine)
+            runs[flight] = measure_throughput(Throughput(wanted.nodes, size, *how, flight=flight), lambda _: None, bare)
+        pairs.append((runs[True], runs[False]))
+    return {
+        "msgs_per_s": _ratio(pairs, "msgs_per_s"),
+        "cpu_us_per_msg": _ratio(pairs, "cpu_us_per_msg"),
+        "lost": sum(run["lost"] for pair in pairs for run in pair),
+        "view_changes": sum(run["view_changes"] for pair in pairs for run in pair),
+    }
+
+
+def _ratio(pairs: Sequence[Pair], figure: str) -> dict[str, float]:
+    ratios = [with_it[figure] / max(1e-9, without[figure]) for with_it, without in pairs]
+    middles = [statistics.median(pair[which][figure] for pair in pairs) for which in (0, 1)]
+    return {
+        "ratio": round(statistics.median(ratios), 3),
+        "lowest": round(min(ratios), 3),
+        "highest": round(max(ratios), 3),
+        "with": round(middles[0], 2),
+        "without": round(middles[1], 2),
+    }
