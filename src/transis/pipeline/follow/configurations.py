@@ -20,6 +20,8 @@ POSITIONS_MAX: Final = 4096
 
 Sums = tuple[int, int, int]
 """Messages, and the two sums of trace/prefix.py over them."""
+Amount = tuple[int, int]
+"""Messages, and the sum that does not mind their order: which they were."""
 
 
 class Seen(msgspec.Struct):
@@ -112,7 +114,10 @@ class Configuration(msgspec.Struct):
         self.positions = {position: seen for position, seen in self.positions.items() if position > upto}
 
     def parting(self) -> tuple[int, int, list[list[int]]] | None:
-        """The highest position that is equal, the lowest that is not, and who is on which side there."""
+        """The highest position that is equal, the lowest that is not, and who is on which side there. Of a
+        transitional one only ends are compared, for the property is about regular ones."""
+        if not self.id.is_regular:
+            return None
         differing = [position for position, seen in self.positions.items() if len(seen) > 1]
         if not differing:
             return None
@@ -122,12 +127,12 @@ class Configuration(msgspec.Struct):
         shared = (at for at, seen in self.positions.items() if at < differs and len(both & set(seen[0].lives)) > 1)
         return max(shared, default=self.settled), differs, [side.lives for side in sides]
 
-    def went_apart(self) -> tuple[ViewId, list[tuple[Sums, list[int]]]] | None:
+    def went_apart(self) -> tuple[ViewId, list[tuple[Amount, list[int]]]] | None:
         """The next configuration that lives entered together with different ends of this one, and who ended how."""
         for target, lives in self._together().items():
-            ends: dict[Sums, list[int]] = {}
+            ends: dict[Amount, list[int]] = {}
             for life in lives:
-                ends.setdefault(self.ends[life], []).append(life)
+                ends.setdefault(self.ends[life][:2], []).append(life)
             if len(ends) > 1:
                 return target, sorted(ends.items(), key=lambda one: (-len(one[1]), one[0]))
         return None

@@ -16,7 +16,7 @@ import msgspec
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, UNPROMISED
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
-from transis.pipeline.follow.configurations import Configuration, Sums
+from transis.pipeline.follow.configurations import Amount, Configuration
 from transis.pipeline.follow.replicas import Replicas
 from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, JUDGED, ONE_SEQUENCE, REPLICAS, Divergence, FollowVerdict, Told, named
 from transis.trace.events import CheckpointEvent, Conf, End, Prefix
@@ -174,9 +174,9 @@ class ClusterFold:
             return None
         target, ends = parted
         sides = self._sides([lives for _, lives in ends])
-        told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(sums, ends)}" for sums, lives in ends)
+        told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(amount, ends)}" for amount, lives in ends)
         words = f"who went from {one.id} to {target} together had not delivered the same: {told}"
-        counts = [sums[0] for sums, _ in ends]
+        counts = [amount[0] for amount, _ in ends]
         equal_at = min(one.settled, *counts)
         return Divergence(self.state.name, ATOMICITY, one.id, one.regular, equal_at, max(counts), sides, words, self._before(one))
 
@@ -247,7 +247,7 @@ class ClusterFold:
         return FollowVerdict(self.state.name, name, word, checked, violations, pending)
 
 
-def _amount(sums: Sums, ends: list[tuple[Sums, list[int]]]) -> str:
-    """How many messages; others, where the number says nothing."""
-    same = [one for one, _ in ends if one[0] == sums[0]]
-    return f"{sums[0]:,} messages" if len(same) == 1 else f"{sums[0]:,} messages with digest {sums[1]:x}"
+def _amount(amount: Amount, ends: list[tuple[Amount, list[int]]]) -> str:
+    """How many messages; by their sum, too, where others had as many."""
+    same = [one for one, _ in ends if one[0] == amount[0]]
+    return f"{amount[0]:,} messages" if len(same) == 1 else f"{amount[0]:,} messages of sum {amount[1]:x}"
