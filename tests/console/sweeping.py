@@ -16,7 +16,9 @@ def run(order: Order, seed: int) -> SeedRow:
     return decoded(run_apart(order, seed))
 
 
-def written_down(seed: int, outcome: str = RAN, timeout_s: int = 60, deliveries: int = 1, traces: dict[str, bytes] | None = None) -> SeedRow:
+def written_down(
+    seed: int, outcome: str = RAN, timeout_s: int = 60, deliveries: int = 1, traces: dict[str, bytes] | None = None
+) -> SeedRow:
     """A row that no simulation gave."""
     ran = RanRow(
         2, [("safe_7_1", "held", 7, 0)], ["x"] if traces else [], deliveries, 1, 5, {"crash": 1}, 9, None, 20, 0.5,

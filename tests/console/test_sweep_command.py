@@ -16,7 +16,7 @@ from transis.console.main import app
 from transis.console.sweep_build import build_id
 from transis.console.sweep_table import SweepTable
 from transis.console.sweep_task import Order
-from transis.sim.seedrows import CRASHED, TIMED_OUT
+from transis.sim.seedrows import TIMED_OUT
 from transis.sim.sweep import Job
 
 RUNNER = CliRunner()
@@ -51,16 +51,17 @@ def test_a_sweep_says_what_simulate_says(sound: Path) -> None:
 
 
 def test_failed_seeds_are_told_as_simulate_tells_them(tmp_path: Path) -> None:
-    options = f"--engine totem --nodes 3 --broken {DEFECT}"
-    filled(tmp_path, ORDER._replace(configuration=options, job=Job(0, 3, DEFECT, digests=True)), range(2))
-    seeds = (*options.split(), "--seeds", "0:2")
+    options = f"--engine totem --broken {DEFECT}"
+    filled(tmp_path, ORDER._replace(configuration=options, job=Job(0, None, DEFECT, digests=True)), range(1))
+    seeds = (*options.split(), "--seeds", "0:1")
     found = said("sweep", *seeds, "--table", str(tmp_path), code=1)
     assert found["failing"]
     assert found["failing"] == said("simulate", *seeds, "--jobs", "1", code=1)["failing"]
     told = RUNNER.invoke(app, ["sweep", *seeds, "--table", str(tmp_path)])
     assert told.exit_code == 1
     assert f"Traces of failed seeds: {tmp_path / 'failed'}" in told.stdout
-    assert [path.name for path in (tmp_path / "failed").glob("*/*")] == ["seed-0"]
+    kept = {path.name for path in (tmp_path / "failed").glob("*/*")}
+    assert kept == {f"seed-{one['seed']}" for one in found["failing"]}
 
 
 def test_a_person_reads_verdicts_and_what_was_never_reached(sound: Path) -> None:
@@ -70,9 +71,11 @@ def test_a_person_reads_verdicts_and_what_was_never_reached(sound: Path) -> None
         assert words in told.stdout
 
 
-def test_a_seed_without_a_verdict_is_a_problem(sound: Path, tmp_path: Path) -> None:
+def test_a_seed_without_a_verdict_is_a_problem(tmp_path: Path) -> None:
     table = SweepTable(tmp_path, build_id(), ORDER.configuration)
-    row = msgspec.structs.replace(run(ORDER, 0), outcome=TIMED_OUT, timeout_s=300, ran=None, explanation="did not end within 300 s")
+    row = msgspec.structs.replace(
+        run(ORDER, 0), outcome=TIMED_OUT, timeout_s=300, ran=None, explanation="did not end within 300 s"
+    )
     with table.written_here():
         table.add([row, run(ORDER, 1)], 0)
     told = RUNNER.invoke(app, ["sweep", "--nodes", "2", "--seeds", "0:2", "--table", str(tmp_path)])
@@ -81,7 +84,6 @@ def test_a_seed_without_a_verdict_is_a_problem(sound: Path, tmp_path: Path) -> N
     assert "replay: transis simulate --engine totem --nodes 2 --seed 0" in told.stdout
     found = said("sweep", "--nodes", "2", "--seeds", "0:2", "--table", str(tmp_path), code=1)
     assert (found["timed_out"], found["crashed"], found["runs"]) == ([0], [], 1)
-    assert CRASHED not in found
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from transis.console.sweep_table import OUTCOMES, SweepTable
 from transis.model.errors import PipelineError
 from transis.sim.seedrows import CRASHED, TIMED_OUT, RanRow, SeedRow
 
-SEEDS = range(0, 10)
+SEEDS = range(10)
 
 
 @pytest.fixture

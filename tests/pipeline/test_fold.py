@@ -117,7 +117,8 @@ def test_the_fold_is_of_one_mind_with_the_checkers(mutant: Mutant) -> None:
             continue
         broken = {name for name, one in check(history).verdicts.items() if one.count}
         found = Fold().add(told_of(history))
-        assert {one.property for one in found} <= broken, [one.explanation for one in found]
+        seen = broken | ({ATOMICITY} if "no_duplicates" in broken else set())  # Sums count a message that came twice.
+        assert {one.property for one in found} <= seen, [one.explanation for one in found]
         assert (ONE_SEQUENCE in broken) == any(one.property == ONE_SEQUENCE for one in found)
 
 
@@ -158,7 +159,12 @@ def moved(node: NodeId, *counters: int) -> list[Event]:
     """Left the ring with a and b, having delivered these."""
     next_ring = view(8, A, B, after=RING)
     transitional = between(RING, 6, A, B)
-    return [*prefixes(RING, *counters, last=True), Conf(0, 0, transitional), prefix(transitional, EMPTY, True), Conf(0, 0, next_ring)]
+    return [
+        *prefixes(RING, *counters, last=True),
+        Conf(0, 0, transitional),
+        prefix(transitional, EMPTY, True),
+        Conf(0, 0, next_ring),
+    ]
 
 
 def test_who_moves_on_together_must_have_delivered_the_same() -> None:

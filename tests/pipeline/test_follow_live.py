@@ -1,5 +1,5 @@
-"""Three real daemons, one of them broken on purpose, and a follower beside them: it tells, the metric tells, and the evidence that
-it keeps shows what was skipped and by whom."""
+"""Three real daemons, one of them broken on purpose, and a follower beside them: it tells, the metric tells, and the evidence
+that it keeps shows what was skipped and by whom."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_other_views_are_not_compared() -> None:
 
 def test_everything_is_bounded() -> None:
     fold = Fold()
-    fold.add([said(A, {count: b"x" for count in range(COUNTS_MAX + 5)})])
+    fold.add([said(A, dict.fromkeys(range(COUNTS_MAX + 5), b"x"))])
     for place in range(VIEWS_MAX + 5):
         fold.add([said(A, {1: b"x"}, VIEW._replace(place=Place(100 + place, 0)), modified_us=1 + place)])
     kept = fold.clusters[CLUSTER].state.replicas

@@ -36,9 +36,7 @@ def test_a_sweep_says_what_one_process_says_and_goes_on_where_it_stopped(
     assert in_the_table(tmp_path, tried, range(8)) == in_one_process(tried, range(8))
 
 
-@pytest.mark.parametrize(
-    ("seeds", "cores", "sizes"), [(64, 2, [8] * 8), (5, 2, [1] * 5), (17, 2, [3] * 5 + [2]), (1, 100, [1])]
-)
+@pytest.mark.parametrize(("seeds", "cores", "sizes"), [(64, 2, [8] * 8), (5, 2, [1] * 5), (17, 2, [3] * 5 + [2]), (1, 100, [1])])
 def test_every_core_has_its_share(seeds: int, cores: int, sizes: list[int]) -> None:
     pieces = in_pieces(range(seeds), cores)
     assert [len(piece) for piece in pieces] == sizes

@@ -28,7 +28,7 @@ def plain(result: Result) -> tuple[object, ...]:
         Job(6, 3, "", digests=True),
         Job(2, 2, "", digests=True, groups=True),
         Job(6, 2, "", digests=True, tried=Tried("lansis", "toto", partitions=False)),
-        Job(0, 3, "safe_one_rotation_early", tried=TOTEM),
+        Job(0, None, "safe_one_rotation_early", tried=TOTEM),
     ],
     ids=["ring", "groups", "toto", "broken"],
 )

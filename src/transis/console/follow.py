@@ -65,7 +65,9 @@ def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mappi
         raise arguments.wrong("--ledger, --metrics, --once", "without --follow", "they belong to --follow, so give that too")
     for option, given in apart.items():
         if given:
-            raise arguments.wrong(option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out")
+            raise arguments.wrong(
+                option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out"
+            )
     if ledger is None:
         raise arguments.wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
     if "://" in str(ledger) or (ledger.exists() and not ledger.is_dir()):
@@ -119,9 +121,17 @@ class _Telling:
             self._line(_as_dict(what), "")
             return
         for one in changed:
-            say(self.out, printable(f"{_now()} {one.cluster}: {one.property} {one.verdict}, {one.checked:,} checks"), COLOURS[one.verdict])
+            say(
+                self.out,
+                printable(f"{_now()} {one.cluster}: {one.property} {one.verdict}, {one.checked:,} checks"),
+                COLOURS[one.verdict],
+            )
         for divergence in what.divergences:
-            say(self.out, printable(f"{_now()} {divergence.cluster}: {divergence.property}: {divergence.explanation}"), COLOURS[BROKEN])
+            say(
+                self.out,
+                printable(f"{_now()} {divergence.cluster}: {divergence.property}: {divergence.explanation}"),
+                COLOURS[BROKEN],
+            )
         for trouble in what.troubles:
             say(self.out, printable(f"{_now()} passed over: {trouble.why}"), "yellow")
 
@@ -134,7 +144,9 @@ class _Telling:
     def end(self, ledger: Path) -> None:
         if self.as_json:
             return
-        table = plain_table("cluster", "guarantee", "verdict", "checks made", "violations", "pending", title="Verdict per guarantee")
+        table = plain_table(
+            "cluster", "guarantee", "verdict", "checks made", "violations", "pending", title="Verdict per guarantee"
+        )
         table.add_column("in words")
         for one in self.last:
             counts = (f"{count:,}" if count else "" for count in (one.checked, one.violations, one.pending))
@@ -150,14 +162,10 @@ def _as_dict(batch: Batch) -> dict[str, Any]:
         "files": batch.files,
         "seconds": round(batch.seconds, 3),
         "verdicts": [one._asdict() for one in batch.verdicts],
-        "violations": [
-            one._asdict() | {"conf": str(one.conf), "regular": str(one.regular)} for one in batch.divergences
-        ],
+        "violations": [one._asdict() | {"conf": str(one.conf), "regular": str(one.regular)} for one in batch.divergences],
         "unreadable": [one._asdict() for one in batch.troubles],
     }
 
 
 def _now() -> str:
     return datetime.now().strftime("%H:%M:%S")
-
-

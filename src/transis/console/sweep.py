@@ -45,7 +45,9 @@ TOLD_MAX: Final = 20
 """Seeds without a verdict that are named one by one."""
 
 SeedsOption = Annotated[str, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")]
-TableOption = Annotated[str, typer.Option(metavar="DIR", help="A row for every seed is kept here; seeds that have one are not run.")]
+TableOption = Annotated[
+    str, typer.Option(metavar="DIR", help="A row for every seed is kept here; seeds that have one are not run.")
+]
 TimeoutOption = Annotated[int, typer.Option(metavar="SECONDS", help="A seed that takes longer is ended, and told.")]
 TracesOption = Annotated[int, typer.Option(metavar="N", help="Traces are kept of so many failed seeds, in DIR/failed.")]
 GroupsOption = Annotated[bool, typer.Option("--groups", help="Nodes with process groups and their clients.")]
@@ -101,8 +103,8 @@ def sweep(
 ) -> None:
     """Simulate many seeds as a job of Spark, and keep a row of each in a table.
 
-    Every seed is simulated and judged where it runs, as `transis simulate` does it. The table is keyed by build, configuration and
-    seed: the same command again goes on where the last one stopped, and if nothing is left tells what is there.
+    Every seed is simulated and judged where it runs, as `transis simulate` does it. The table is keyed by build, configuration
+    and seed: the same command again goes on where the last one stopped, and if nothing is left tells what is there.
 
     Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
     """
@@ -173,9 +175,7 @@ def _carry_out(wish: Wish, limits: Limits, directory: Path, master: str | None, 
     return swept
 
 
-def _run(
-    wish: Wish, limits: Limits, table: SweepTable, pending: list[int], master: str | None, ui: bool, swept: Swept
-) -> None:
+def _run(wish: Wish, limits: Limits, table: SweepTable, pending: list[int], master: str | None, ui: bool, swept: Swept) -> None:
     from transis.pipeline.failures import require_spark
 
     require_spark()
@@ -241,13 +241,14 @@ def _bar(total: int, there: int) -> Iterator[Callable[[SeedRow], None]]:
     console = Console(stderr=True)
     words = TextColumn("{task.fields[failing]} failing, {task.fields[ended]} timed out or crashed")
     columns = (TextColumn("sweeping"), BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())
-    counts = {"failing": 0, "ended": 0}
+    failing = ended = 0
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("seeds", total=total, completed=there, **counts)
+        task = progress.add_task("seeds", total=total, completed=there, failing=failing, ended=ended)
 
         def tell(row: SeedRow) -> None:
-            counts["ended"] += row.ran is None
-            counts["failing"] += row.ran is not None and bool(row.ran.broken)
-            progress.update(task, advance=1, failing=counts["failing"], ended=counts["ended"])
+            nonlocal failing, ended
+            ended += row.ran is None
+            failing += row.ran is not None and bool(row.ran.broken)
+            progress.update(task, advance=1, failing=failing, ended=ended)
 
         yield tell

@@ -26,7 +26,12 @@ WAVES_AT_A_TIME: Final = 2
 
 
 def run_pending(
-    executors: Executors, order: Order, table: SweepTable, pending: Sequence[int], traces_max: int, tell: Callable[[SeedRow], None]
+    executors: Executors,
+    order: Order,
+    table: SweepTable,
+    pending: Sequence[int],
+    traces_max: int,
+    tell: Callable[[SeedRow], None],
 ) -> None:
     """Run these seeds and keep their rows."""
     pool = ThreadPoolExecutor(WAVES_AT_A_TIME, "wave")

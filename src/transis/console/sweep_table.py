@@ -45,7 +45,10 @@ OUTCOMES: Final = pa.schema(
         *((name, pa.string()) for name in ("explanation", "replay")),
         # Of a run that ended; null for the others.
         ("nodes", pa.int64()),
-        ("verdicts", pa.list_(pa.struct([*((name, pa.string()) for name in _VERDICT[:2]), *((n, pa.int64()) for n in _VERDICT[2:])]))),
+        (
+            "verdicts",
+            pa.list_(pa.struct([*((name, pa.string()) for name in _VERDICT[:2]), *((n, pa.int64()) for n in _VERDICT[2:])])),
+        ),
         ("broken", pa.list_(pa.string())),
         *((name, pa.int64()) for name in ("deliveries", "views", "turns")),
         ("faults", _COUNTS),

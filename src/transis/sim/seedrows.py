@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ RAN: Final = "ran"
 TIMED_OUT: Final = "timed out"
 CRASHED: Final = "crashed"
 
+Name = TypeVar("Name", tuple[str, str], tuple[str, str, str])
 _BETWEEN: Final = "\t"
 """Between the parts of a name that is counted; no state, event or fault has it."""
 
@@ -91,7 +92,7 @@ def _coverage(ran: RanRow) -> Coverage:
     return coverage
 
 
-def _joined(counts: Mapping[tuple[str, ...], int]) -> dict[str, int]:
+def _joined(counts: Mapping[Name, int]) -> dict[str, int]:
     return {_BETWEEN.join(parts): count for parts, count in sorted(counts.items())}
 
 

@@ -90,9 +90,7 @@ class Evidence:
 
 def wanted_of(divergence: Divergence) -> Wanted:
     first, last = divergence.before + divergence.equal_at, divergence.before + divergence.differs_at
-    return Wanted(
-        regular=divergence.regular, first=max(0, first - AROUND), last=last + AROUND, why=divergence.explanation
-    )
+    return Wanted(regular=divergence.regular, first=max(0, first - AROUND), last=last + AROUND, why=divergence.explanation)
 
 
 def _why(divergence: Divergence, found: list[dict[str, str]]) -> bytes:

@@ -18,7 +18,17 @@ from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
 from transis.pipeline.follow.configurations import Amount, Configuration
 from transis.pipeline.follow.replicas import Replicas
-from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, JUDGED, ONE_SEQUENCE, REPLICAS, Divergence, FollowVerdict, Told, named
+from transis.pipeline.follow.telling import (
+    AGREEMENT,
+    ATOMICITY,
+    JUDGED,
+    ONE_SEQUENCE,
+    REPLICAS,
+    Divergence,
+    FollowVerdict,
+    Told,
+    named,
+)
 from transis.trace.events import CheckpointEvent, Conf, End, Prefix
 
 CONFIGURATIONS_MAX: Final = 64
@@ -143,7 +153,11 @@ class ClusterFold:
         ended = set(self.state.ended)
         for one in self._touched.values():
             for divergence in (self._apart(one), self._moved_apart(one), self._disagreed(one)):
-                if divergence is not None and divergence.property not in one.broken and self._is_promised(divergence.property, one):
+                if (
+                    divergence is not None
+                    and divergence.property not in one.broken
+                    and self._is_promised(divergence.property, one)
+                ):
                     one.broken.append(divergence.property)
                     found.append(divergence)
             one.settle(self._members(one), ended)
@@ -165,8 +179,9 @@ class ClusterFold:
         equal_at, differs_at, lives = parting
         sides = self._sides(lives)
         told = " against ".join(map(named, sides))
-        words = f"in {one.id} nodes delivered different messages: the same up to message {equal_at:,}, not the same up to {differs_at:,}: {told}"
-        return Divergence(self.state.name, ONE_SEQUENCE, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
+        parting_words = f"the same up to message {equal_at:,}, not the same up to {differs_at:,}"
+        words = f"in {one.id} nodes delivered different messages: {parting_words}: {told}"
+        return self._divergence(ONE_SEQUENCE, one, equal_at, differs_at, sides, words)
 
     def _moved_apart(self, one: Configuration) -> Divergence | None:
         parted = one.went_apart()
@@ -177,19 +192,24 @@ class ClusterFold:
         told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(amount, ends)}" for amount, lives in ends)
         words = f"who went from {one.id} to {target} together had not delivered the same: {told}"
         counts = [amount[0] for amount, _ in ends]
-        equal_at = min(one.settled, *counts)
-        return Divergence(self.state.name, ATOMICITY, one.id, one.regular, equal_at, max(counts), sides, words, self._before(one))
+        return self._divergence(ATOMICITY, one, min(one.settled, *counts), max(counts), sides, words)
 
     def _disagreed(self, one: Configuration) -> Divergence | None:
         if len(one.lists) < 2:
             return None
         sides = self._sides([each.lives for each in one.lists])
-        told = "; ".join(f"for {named(self._names(each.lives))} {named([str(node) for node in each.members])}" for each in one.lists)
-        words = f"the members of {one.id} are not the same for all: {told}"
-        return Divergence(self.state.name, AGREEMENT, one.id, one.regular, 0, 0, sides, words, self._before(one))
+        told = "; ".join(
+            f"for {named(self._names(each.lives))} {named([str(node) for node in each.members])}" for each in one.lists
+        )
+        return self._divergence(AGREEMENT, one, 0, 0, sides, f"the members of {one.id} are not the same for all: {told}")
+
+    def _divergence(
+        self, name: str, one: Configuration, equal_at: int, differs_at: int, sides: tuple[tuple[str, ...], ...], words: str
+    ) -> Divergence:
+        return Divergence(self.state.name, name, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
 
     def _before(self, one: Configuration) -> int:
-        """Messages of the regular configuration that this one follows; of several answers the smallest, so that nothing is missed."""
+        """Messages of the regular configuration that this one follows; of several answers the smallest, to miss nothing."""
         if one.id == one.regular or one.regular not in self._configurations:
             return 0
         return min((sums[0] for sums in self._configurations[one.regular].ends.values()), default=0)

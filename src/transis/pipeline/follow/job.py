@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from transis.model.errors import PipelineError, TransisError
 from transis.model.guarantees import BROKEN

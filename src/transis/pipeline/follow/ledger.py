@@ -94,7 +94,9 @@ class FollowLedger:
         with told_of_disk(self.directory):
             self._write("violations", entry, [when | _plain(one) for one in divergences], VIOLATIONS)
             self._write("verdicts", entry, [when | one._asdict() for one in changed], VERDICTS)
-            self.kept = Kept(query, batch, entry if changed or divergences else self.kept.entry, told, told_all_s, self.fold.state())
+            self.kept = Kept(
+                query, batch, entry if changed or divergences else self.kept.entry, told, told_all_s, self.fold.state()
+            )
             _written(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
         return verdicts
 

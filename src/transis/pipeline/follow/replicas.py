@@ -97,7 +97,8 @@ def _parting(one: Checkpoints) -> Divergence | None:
     equal_at, equal_behind = _last_equal(one, differs_at)
     equal = f"equal up to {equal_behind}" if equal_at >= 0 else "never seen equal"
     told = " against ".join(named(side) for side in sides)
-    words = f"{equal}, different at {said[0].behind}: {told}; one of the {differs_at - max(equal_at, 0)} messages between made them so"
+    guilty = f"one of the {differs_at - max(equal_at, 0)} messages between made them so"
+    words = f"{equal}, different at {said[0].behind}: {told}; {guilty}"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
     conf = one.view.configuration
     return Divergence("", REPLICAS, conf, conf, max(equal_at, 0), differs_at, sides, where)

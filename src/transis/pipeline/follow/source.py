@@ -26,7 +26,13 @@ SEALED: Final = f"*{DIGESTS.suffix}"
 FILES_AT_A_TIME: Final = 1000
 COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string"
 _BATCH: Final = pa.schema(
-    [("path", pa.string()), ("modified_us", pa.int64()), ("header", pa.binary()), ("events", pa.binary()), ("trouble", pa.string())]
+    [
+        ("path", pa.string()),
+        ("modified_us", pa.int64()),
+        ("header", pa.binary()),
+        ("events", pa.binary()),
+        ("trouble", pa.string()),
+    ]
 )
 
 
