@@ -201,7 +201,9 @@ def test_clusters_are_not_compared_with_each_other() -> None:
 
 def test_a_node_that_says_nothing_is_pending_and_never_broken() -> None:
     fold = Fold()
-    fold.add([at(A, 1, 2, modified_us=SILENT_US + 1), at(B, 1, 2, modified_us=SILENT_US + 1)])
+    fold.add([at(A, 1, 2), at(B, 1, 2)])
+    assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)
+    fold.add([at(A, 1, 2, modified_us=SILENT_US + 1)])
     assert verdict(fold, ONE_SEQUENCE)[2:] == (PENDING, 2, 0, 1)
     fold.add([told(C, [End(0, 0, "failed")], modified_us=1)])
     assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)

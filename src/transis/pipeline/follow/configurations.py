@@ -43,7 +43,10 @@ class Configuration(msgspec.Struct):
     id: ViewId
     regular: ViewId
     mode: str
+    began_us: int
+    """When it was first told of,"""
     touched_us: int = 0
+    """and last."""
     lists: list[MemberList] = []
     positions: dict[int, list[Seen]] = {}
     ends: dict[int, Sums] = {}

@@ -121,7 +121,7 @@ class ClusterFold:
     def _configuration(self, conf: ViewId, regular: ViewId, told: Told) -> Configuration:
         found = self._configurations.get(conf)
         if found is None:
-            found = self._configurations[conf] = Configuration(conf, regular, told.mode)
+            found = self._configurations[conf] = Configuration(conf, regular, told.mode, told.modified_us)
             self.state.configurations.append(found)
         found.touched_us = max(found.touched_us, told.modified_us)
         self._touched[conf] = found
@@ -248,7 +248,7 @@ class ClusterFold:
             return 0
         newest = max(self.state.heard_us.values(), default=0)
         members = [life for life in self._members(one) if life not in self.state.ended and life not in one.compared]
-        return len([life for life in members if newest - self.state.heard_us.get(life, 0) > SILENT_US])
+        return len([life for life in members if newest - max(one.began_us, self.state.heard_us.get(life, 0)) > SILENT_US])
 
     def verdicts(self) -> list[FollowVerdict]:
         state = self.state

@@ -9,13 +9,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.model.errors import TraceError
+from transis.model.errors import PipelineError, TraceError
 from transis.pipeline.follow.telling import Told
 from transis.pipeline.ingest import is_local, literally, local_path
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
@@ -24,6 +25,8 @@ from transis.trace.segment import DIGESTS, Header
 
 SEALED: Final = f"*{DIGESTS.suffix}"
 FILES_AT_A_TIME: Final = 1000
+WHOLE_FILES: Final = "path string, modificationTime timestamp, length long, content binary"
+"""As Spark reads them; of a stream it wants to be told."""
 COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string"
 _BATCH: Final = pa.schema(
     [
@@ -44,13 +47,34 @@ class Trouble(NamedTuple):
 
 
 def sealed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
-    """A stream of files below these directories: path, modified_us, content. All directories are one source, so that one more of
-    them does not end what a checkpoint remembers."""
-    paths = [literally(local_path(one) if is_local(one) else one).replace(",", "\\,") for one in directories]
-    reader = spark.readStream.format("binaryFile").option("pathGlobFilter", SEALED).option("recursiveFileLookup", "true")
-    reader = reader.option("maxFilesPerTrigger", FILES_AT_A_TIME)
-    files = reader.load(paths[0] if len(paths) == 1 else f"{{{','.join(paths)}}}")
+    """A stream of files below these directories: path, modified_us, content."""
+    reader = spark.readStream.schema(WHOLE_FILES).format("binaryFile").option("pathGlobFilter", SEALED)
+    reader = reader.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", FILES_AT_A_TIME)
+    files = reader.load(as_one_path(directories))
     return files.select("path", F.unix_micros("modificationTime").alias("modified_us"), "content")
+
+
+def as_one_path(directories: Sequence[str]) -> str:
+    """All of them as one pattern of Hadoop and so one source: one directory more does not end what a checkpoint remembers. A
+    character that means something to Hadoop cannot be written literally among alternatives, but by "any character"."""
+    whole = [local_path(one) if is_local(one) else one for one in directories]
+    roots = {_root(one) for one in whole}
+    if len(roots) > 1:
+        raise PipelineError(f"{', '.join(directories)}: they lie on several file systems; follow each with a ledger of its own")
+    (root,) = roots
+    names = [one.removeprefix(root) for one in whole]
+    if len(names) == 1:
+        return root + literally(names[0])
+    alternatives = ("".join("?" if character in "*?[]{}\\," else character for character in name) for name in names)
+    return f"{root}{{{','.join(alternatives)}}}"
+
+
+def _root(path: str) -> str:
+    """What no pattern may stand for: a pattern that begins with a brace would be one of the working directory."""
+    if path.startswith("/"):
+        return "/"
+    scheme, authority, *_ = urlsplit(path)
+    return f"{scheme}://{authority}/"
 
 
 def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
