@@ -143,6 +143,16 @@ class Naive:
                         return True
         return False
 
+    def one_sequence(self) -> bool:
+        """Who delivers in a regular configuration: lists of which one is the beginning of the other."""
+        rings = {d.ring for d in self.deliveries if d.conf is not None and d.conf.id.is_regular}
+        for ring in rings:
+            here = [d for d in self.deliveries if d.conf is not None and d.conf.id == ring and self._is_ordered(d)]
+            lists = [[d.message for d in here if d.node == node] for node in {d.node for d in here}]
+            if any(left[: len(right)] != right[: len(left)] for left, right in combinations(lists, 2)):
+                return True
+        return False
+
     def failure_atomicity(self) -> bool:
         """4: both go directly from c to c3, but delivered different sets in c."""
         for p, q in combinations(sorted({h.node for h in self.happenings}), 2):

@@ -12,7 +12,7 @@ from transis.sim.checkers import GROUP_PROPERTIES, PROPERTIES, check
 from transis.trace.events import End, Event, Fault, History, NodeTrace
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_trace
 
-ALWAYS = frozenset(PROPERTIES) | frozenset(GROUP_PROPERTIES) - {"group_primary"}
+ALWAYS = frozenset(PROPERTIES) | frozenset(GROUP_PROPERTIES) - {"group_primary", "replicas_agree"}
 """Properties that every scenario must have exercised, unless it says otherwise."""
 
 

@@ -1,7 +1,7 @@
 """`transis bench flight`: what the flight recorder costs a node, as a ratio of runs with it and without it.
 
-Runs alternate, with without without with, so that a machine that becomes slower or warmer harms both. Each pair gives a ratio; told
-are the median of the ratios and their range, of the messages a second and of the processor time of a message.
+Runs alternate, with without without with, so that a machine that becomes slower or warmer harms both. Each pair gives a ratio;
+told are the median of the ratios and their range, of the messages a second and of the processor time of a message.
 """
 
 from __future__ import annotations

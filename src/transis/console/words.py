@@ -9,6 +9,7 @@ from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.sim.checkers.verdict import Violation, Witness
 from transis.sim.cluster import show_message, show_node, show_view, show_view_id
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -22,6 +23,7 @@ from transis.trace.events import (
     History,
     NoteEvent,
     OfClients,
+    Prefix,
     Refuse,
     Sent,
     Submit,
@@ -69,6 +71,8 @@ def event_words(node: NodeId, event: Event) -> str:
             return f"noted: {what}"
         case Gap(first_lseq=first, last_lseq=last):
             return f"dropped its events {first} to {last}"
+        case Prefix(conf=conf, count=count):
+            return f"told the digests of the first {count} messages of {show_view_id(conf)}"
         case _:
             return _client_words(node, event)
 
@@ -86,6 +90,8 @@ def _client_words(node: NodeId, event: OfClients) -> str:
             return f"told #{process} that {'it may not join' if refused else 'it is out of'} {name}: {why}"
         case ClientLife(process=process, connected=connected):
             return f"#{process} {'connected' if connected else 'is gone'}"
+        case CheckpointEvent(process=process, name=name, count=count, digest=digest):
+            return f"heard that #{process} is in state {digest.hex()} behind {count} messages of {name}"
 
 
 def _numbers(processes: Sequence[int]) -> str:

@@ -43,7 +43,7 @@ class FlightPlan(NamedTuple):
 def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
     """The flight recorder of a new life; what the life before it left open is sealed first."""
     mend(plan.directory, node.name)
-    return Flight(plan.directory, live_header(config, node), plan.limits)
+    return Flight(plan.directory, live_header(config, node), plan.limits, boottime_us())
 
 
 class FlightKeeper:

@@ -18,8 +18,14 @@ NEAR: Final = 6
 DRAWN: Final = 24
 """Violations that are drawn: the shortest of each property first."""
 
-_EVENTS: Final = ("submits", "refusals", "sends", "deliveries", "confs", "ends", "faults", "gaps", "group_views", "client_leaves")
-_COLUMNS: Final = ("kind", "node", "lseq", "time_us", "process", "first", "count", "service", "view", "name", "what", "why")
+_EVENTS: Final = (
+    *("submits", "refusals", "sends", "deliveries", "confs", "ends", "faults", "gaps", "group_views", "client_leaves"),
+    "checkpoints",
+)
+_COLUMNS: Final = (
+    *("kind", "node", "lseq", "time_us", "process", "first", "count", "service", "view", "name", "what", "why"),
+    *("position", "state"),
+)
 
 
 def around(
@@ -83,6 +89,10 @@ def _group_view(row: Row, names: Names) -> tuple[str, str]:
     return "", f"installed a view of group {row.name} in {names.view(row.view)}"
 
 
+def _checkpoint(row: Row, names: Names) -> tuple[str, str]:
+    return "", f"a process of group {row.name} is in state {row.state} behind {row.position} messages of its view"
+
+
 def _what(before: str) -> Callable[[Row, Names], tuple[str, str]]:
     return lambda row, names: ("", f"{before} {row.what or row.why or ''}".strip())
 
@@ -98,4 +108,5 @@ _TELLING: Final[dict[str, tuple[str, Callable[[Row, Names], tuple[str, str]]]]] 
     "gaps": ("gap", _what("events are missing here")),
     "group_views": ("group view", _group_view),
     "client_leaves": ("leave", _what("a process left:")),
+    "checkpoints": ("checkpoint", _checkpoint),
 }

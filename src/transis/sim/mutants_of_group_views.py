@@ -14,7 +14,7 @@ from transis.sim.checkers.clients import Change, Crowd
 from transis.sim.mutants_of_handing import handings_of
 from transis.sim.mutants_of_messages import strike
 from transis.sim.mutation import Draft, Kit
-from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
+from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
 
 GROUP_VIEWS = Kit()
 
@@ -44,6 +44,28 @@ def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
         _edit(draft, change, _without(change.view, _strangers(change)[0]))
 
     return strike(rng, targets, act)
+
+
+@GROUP_VIEWS.breaks("replicas_agree")
+def replicas_part(draft: Draft, rng: Random) -> bool:
+    """Members of a view are in one state at its beginning, as they say; one says another behind its fifth message."""
+    changes = Crowd(draft.index).changes
+    targets = [change for change in _shared(draft) if change.event.processes]
+
+    def act(change: Change) -> None:
+        for other in changes:
+            if (other.view.group, other.view.id) == (change.view.group, change.view.id):
+                _tell_states(draft, other, b"another" if other is change else b"the same")
+
+    return strike(rng, targets, act)
+
+
+def _tell_states(draft: Draft, change: Change, last: bytes) -> None:
+    view, event = change.view, change.event
+    for process in event.processes:
+        states = ((0, None, 0, Place(0, 0), b"first"), (5, view.members[0], 9, Place(7, 1), last))
+        told = [CheckpointEvent(0, event.time_us, process, view.group, view.name, view.id, *state) for state in states]
+        draft.put_after(change.life.node, event, *told)
 
 
 @GROUP_VIEWS.breaks("group_one_view_per_change", may=("group_order",))

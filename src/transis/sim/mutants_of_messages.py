@@ -14,7 +14,7 @@ from transis.model.ids import NodeId, Place, ProcessId
 from transis.model.service import Service
 from transis.sim.checkers.index import Duty, Stay
 from transis.sim.mutation import Draft, Kit
-from transis.trace.events import Delivery, Refuse, Sent, Submit
+from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
 
 MESSAGES = Kit()
 
@@ -137,6 +137,26 @@ def dropped_agreed(draft: Draft, rng: Random) -> bool:
         and _witnesses(draft, stay, position)
     ]
     return strike(rng, targets, lambda target: draft.cut(target[0].node, target[0].runs[target[1]]))
+
+
+@MESSAGES.breaks("one_sequence", may=("failure_atomicity_4", "causal_5"))
+def skipped_behind_a_gap(draft: Draft, rng: Random) -> bool:
+    """The same where the beginning of the stay is missing in the trace, as in one that begins in the middle of a view: nobody can
+    say then whether it was delivered elsewhere, but what stands at its position is another message."""
+    targets = [
+        (stay, position)
+        for stay, position in _regular_neighbours(draft)
+        if position > 0
+        and stay.runs[position].process.node != stay.node
+        and _in_regular_of_others(draft, stay, position)
+    ]
+
+    def act(target: tuple[Stay, int]) -> None:
+        stay, position = target
+        draft.put_after(stay.node, stay.conf, Gap(0, stay.conf.time_us, 0, 0))
+        draft.cut(stay.node, stay.runs[position])
+
+    return strike(rng, targets, act)
 
 
 @MESSAGES.breaks("self_delivery_3")
@@ -351,6 +371,11 @@ def _witnesses(draft: Draft, stay: Stay, position: int) -> bool:
     pair = stay.codes[position : position + 2]
     others = draft.index.rings[stay.ring].stays
     return any(other is not stay and all(code in other.position for code in pair) for other in others)
+
+
+def _in_regular_of_others(draft: Draft, stay: Stay, position: int) -> bool:
+    """Does another node have something at this position of the regular configuration?"""
+    return any(other is not stay and other.cut > position for other in draft.index.rings[stay.ring].stays)
 
 
 def _swap(draft: Draft, stay: Stay, position: int) -> None:

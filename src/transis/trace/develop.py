@@ -91,7 +91,7 @@ class _Life:
         self._regular: View | None = None
         self._addresses: dict[int, bytes] = {}
         self._nodes: dict[int, NodeId] = {}
-        self._lseq = 0
+        self._lseq = self._time_us = 0
         self._began = self._done = False
 
     def events(self, films: Iterable[Film]) -> Iterator[Event]:
@@ -107,19 +107,20 @@ class _Life:
         before, self.header = self.header, header.life
         self._addresses = dict(header.addresses)
         was_in_force = self._view
-        self._view = self._regular = None
         for view in (header.regular, header.view):
             if view is not None:
                 self._install(view)
         if self._began and (header.is_torn_off or before is None or header.life.number != before.number + 1):
-            yield self._gap(0)
-            if self._view is not None and self._view != was_in_force:
-                yield Conf(self._next(), 0, self._view)
+            yield self._gap(self._time_us)
+            if header.view is not None and header.view != was_in_force:
+                yield Conf(self._next(), self._time_us, header.view)
 
     def _take(self, frame: FilmFrame) -> Iterator[Event]:
         if isinstance(frame, Named):
             self._addresses[frame.number] = frame.address
-        elif frame.time_us > self._wanted.to_us:
+            return
+        self._time_us = frame.time_us
+        if frame.time_us > self._wanted.to_us:
             self._done = True
         elif isinstance(frame, Rows):
             if frame.time_us >= self._wanted.from_us:

@@ -29,7 +29,7 @@ from transis.trace.tape import DeliveryTape, Named, Piece
 
 MAGIC: Final = b"transis film\n"
 FILMS: Final = Naming("life-", ".film")
-FILM_BYTES: Final = 8 << 20
+FILM_BYTES: Final = 4 << 20
 """A film is ended when it has grown beyond this: what is deleted at once when there are too many."""
 
 _ROWS, _CONF, _ADDRESS, _END = b"R", b"C", b"A", b"E"

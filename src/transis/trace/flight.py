@@ -66,9 +66,9 @@ class Keep(NamedTuple):
 
 
 class Flight:
-    """Of one life. `life` is the first header of its segments."""
+    """Of one life, from before its node is started. `life` is the first header of its segments."""
 
-    def __init__(self, directory: Path, life: Header, limits: FlightLimits) -> None:
+    def __init__(self, directory: Path, life: Header, limits: FlightLimits, now_us: int) -> None:
         self.directory = directory
         self.tape = DeliveryTape()
         self.limits = limits
@@ -77,8 +77,8 @@ class Flight:
         self._digests = SegmentWriter(directory, life, naming=DIGESTS)
         self._recorder = Recorder(life.node, self, EVENTS_MAX)
         self._films = FilmWriter(directory, life, self.tape)
-        self._written_us = 0
-        self._sealed_us = 0
+        self._films.begin(now_us)
+        self._written_us = self._sealed_us = now_us
         self._changes: list[tuple[int, ViewId]] = []
         self._closed = False
 

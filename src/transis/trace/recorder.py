@@ -196,7 +196,9 @@ class Recorder:
             tpos = self._tpos
             self._tpos += count
         conf = run.view if self._conf is None else self._conf
-        lseq, size = self._next(), sum(map(len, run.payloads))
+        lseq, size = self._next(), getattr(run.payloads, "size", None)
+        if size is None:  # Not cut out of a burst, whose runs know it without looking at each message.
+            size = sum(map(len, run.payloads))
         self._handing.delivered(run, lseq)
         what = (run.process, run.first_counter, count, run.service, run.address, run.place)
         self._append(Delivery(lseq, now_us, conf, run.view, *what, tpos, run.origin_us, run.timestamp, size))

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from transis.model.contract import Delivered
 from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import Place, ViewId
+from transis.model.ids import Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.trace.prefix import Prefixes, Told, head_of
@@ -104,10 +104,10 @@ class DeliveryTape:
         self.regular: View | None = None
         self.addresses: dict[bytes, int] = {}
         self._head: Delivered | None = None
-        self._next = -1
+        self._process: ProcessId | None = None
+        self._next = self._next_seq = -1
         self._firsts: list[int] = []
-        self._ramps: list[tuple[int, int]] = []
-        self._next_seq = -1
+        self._ramps: list[list[int]] = []
         self._tpos = 0
         self._heads: dict[tuple[int, int, Service], int] = {}
         self._prefixes = Prefixes()
@@ -119,13 +119,29 @@ class DeliveryTape:
     # --- fed by the node --------------------------------------------------------------------------------------------
 
     def fed(self, delivered: list[Delivered]) -> None:
-        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire."""
+        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire.
+
+        Called for every burst of a busy ring, so it is one function, and fields are taken by their numbers.
+        """
         first, last = delivered[0], delivered[-1]
-        if first[0] is last[0]:
-            self._add(first, last, delivered)
-        else:
+        process, counter, place = first[0], first[3], first[7]
+        if process is not last[0]:
             for run in delivered:
-                self._add(run, run, [run])
+                self.fed([run])
+            return
+        is_next = counter == self._next and not place[1] and process == self._process and self._goes_on(first)
+        if not is_next and not self._begin(first):
+            return
+        datagrams, (seq, _), last_seq = len(delivered), place, last[7][0]
+        if last[3] - counter == datagrams - 1:  # One message in each but the last.
+            self._firsts += range(counter, counter + datagrams)
+        else:
+            self._firsts += [run[3] for run in delivered]
+        if seq == self._next_seq and last_seq - seq == datagrams - 1:
+            self._ramps[-1][1] += datagrams
+        else:
+            self._ramps += _ramps(delivered)
+        self._next, self._next_seq = last[3] + len(last[4]), last_seq + 1
 
     def configured(self, view: View) -> None:
         self._end_stretch()
@@ -156,29 +172,19 @@ class DeliveryTape:
         self._pieces, self._tellings = [], []
         return taken
 
-    def _add(self, first: Delivered, last: Delivered, runs: list[Delivered]) -> None:
-        if first[3] != self._next or first[7][1] or not self._goes_on(first) or len(self._firsts) > DATAGRAMS_MAX:
-            self._end_stretch()
-            if first[0][1] >= PROCESSES_MAX:
-                return
-            self._head = first
-        datagrams, counter, seq = len(runs), first[3], first[7][0]
-        if last[3] - counter == datagrams - 1:  # One message in each but the last.
-            self._firsts.extend(range(counter, counter + datagrams))
-        else:
-            self._firsts += [run[3] for run in runs]
-        if last[7][0] - seq != datagrams - 1:  # Messages longer than a datagram.
-            self._ramps += [(run[7][0], 1) for run in runs]
-        elif seq != self._next_seq or not self._ramps:
-            self._ramps.append((seq, datagrams))
-        else:
-            self._ramps[-1] = (self._ramps[-1][0], self._ramps[-1][1] + datagrams)
-        self._next = last[3] + len(last[4])
-        self._next_seq = last[7][0] + 1
-
     def _goes_on(self, run: Delivered) -> bool:
+        """Is it like the stretch that is open in all that a row tells once?"""
         head = self._head
-        return head is not None and head[0] == run[0] and head[1] == run[1] and head[2] is run[2] and head[11] is run[11]
+        assert head is not None, "an open stretch has a process"
+        return head[1] == run[1] and head[2] is run[2] and head[11] is run[11] and len(self._firsts) < DATAGRAMS_MAX
+
+    def _begin(self, run: Delivered) -> bool:
+        """Begin a stretch; False for the groups' own messages, which are in none."""
+        self._end_stretch()
+        if run.process.number >= PROCESSES_MAX:
+            return False
+        self._head, self._process = run, run.process
+        return True
 
     def _end_stretch(self) -> None:
         """One row, and one step of the digests."""
@@ -201,7 +207,8 @@ class DeliveryTape:
             for told in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
                 self._tell(told)
         self.messages += messages
-        self._head, self._firsts, self._ramps, self._next = None, [], [], -1
+        self._head, self._process, self._firsts, self._ramps = None, None, [], []
+        self._next = self._next_seq = -1
 
     def _end_rows(self) -> None:
         if self._rows:
@@ -232,6 +239,14 @@ class DeliveryTape:
         return known
 
 
+def _ramps(runs: list[Delivered]) -> list[list[int]]:
+    """Places that go on one by one, as the first and how many. Messages longer than a datagram leave some out."""
+    seqs = [run[7][0] for run in runs]
+    if seqs[-1] - seqs[0] == len(seqs) - 1:
+        return [[seqs[0], len(seqs)]]
+    return [[seq, 1] for seq in seqs]
+
+
 def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
     """The rows in these bytes; what is no row ends them. They are covered by a checksum, so that is somebody else's doing."""
     content, place = memoryview(content), 0
@@ -241,7 +256,8 @@ def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
         size = (datagrams - 1) * (2 if flags & CONSECUTIVE else 2 + 8)
         if not datagrams or service not in _SERVICES or place + size > len(content):
             return
-        yield TapedRow(*numbers, datagrams, address, _SERVICES[service], flags, content[place : place + size])
+        rest = content[place : place + size]
+        yield TapedRow._make((*numbers, datagrams, address, _SERVICES[service], flags, rest))
         place += size
 
 

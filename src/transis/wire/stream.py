@@ -68,6 +68,11 @@ class Payloads(Sequence[memoryview]):
         starts = range(self._position + self._first * length, self._position + self._end * length, length)
         return iter([stream[start : start + length] for start in starts])
 
+    @property
+    def size(self) -> int:
+        """Bytes of all of them, without cutting out one."""
+        return self._run.end_of(self._end - 1) - (self._run.end_of(self._first - 1) if self._first else 0)
+
     def copies(self) -> list[bytes]:
         """Each in memory of its own: for who keeps them longer than the burst they came in."""
         whole, length = self._stream.obj, self._run.length

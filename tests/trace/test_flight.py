@@ -1,0 +1,327 @@
+"""The flight recorder: sealed digests, films that develop into the deliveries as they were, bounds, and a disk that refuses."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.trace.taped import taped_run
+from transis.model.contract import Delivered, Phase
+from transis.model.groups import GroupId, GroupViewId
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.limits import ADDRESS_MAX
+from transis.model.service import Service
+from transis.model.view import Cause, Member, View
+from transis.sim.checkers import check
+from transis.sim.tried import TOTEM, Tried
+from transis.trace.develop import Wanted, develop, main
+from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
+from transis.trace.film import FILM_BYTES, FILMS, FilmWriter, read_film
+from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, tidy
+from transis.trace.mending import mend
+from transis.trace.reader import read_segment, read_trace
+from transis.trace.recorder import Checkpoint
+from transis.trace.segment import DIGESTS, Header, life_name
+
+SECOND = 1_000_000
+ODD = NodeId("ä %_b", 3, 7)
+OTHER = NodeId("b", 1, 9)
+
+
+def view_of(seq: int, node: NodeId = ODD, kind: ViewKind = ViewKind.REGULAR, regular: int = 0) -> View:
+    view = ViewId(kind, seq, node)
+    members = (Member(OTHER, "", None), Member(node, "", None))
+    return View(view, ViewId(ViewKind.REGULAR, regular or seq, node), members, Cause("test"), 0)
+
+
+def run_of(first: int, count: int, sender: NodeId = OTHER, address: bytes = b"x") -> Delivered:
+    what = (ProcessId(sender, 0), address, Service.AGREED, first, [b"abc"] * count, view_of(4).id, Phase.REGULAR)
+    return Delivered(*what, Place(first, 0), False, 5, 6, True)
+
+
+class Opened:
+    """Flight recorders, whose files are closed when the test is over."""
+
+    def __init__(self) -> None:
+        self.all: list[Flight] = []
+
+    def __call__(self, directory: Path, node: NodeId = ODD, **limits: int) -> Flight:
+        self.all.append(Flight(directory, Header("test", "live", node), FlightLimits(**limits), 0))
+        return self.all[-1]
+
+
+@pytest.fixture
+def flight_in() -> Iterator[Opened]:
+    opened = Opened()
+    yield opened
+    for flight in opened.all:
+        flight.close(1 << 40, "failed")
+
+
+def digests(directory: Path, node: NodeId = ODD) -> list[Event]:
+    """Of all sealed files; they must be sealed and follow each other."""
+    events: list[Event] = []
+    previous = ""
+    for path in sorted(directory.glob(f"life-{life_name(node)}-*{DIGESTS.suffix}")):
+        segment = read_segment(path)
+        assert segment.footer is not None
+        assert segment.header.previous == previous
+        previous = segment.digest
+        events += segment.events
+    return events
+
+
+def developed(directory: Path, wanted: Wanted, out: Path) -> dict[NodeId, list[Event]]:
+    develop(directory, wanted, out)
+    return {trace.node: trace.events for trace in read_trace(out).history.nodes} if out.exists() else {}
+
+
+# --- what comes back ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis")], ids=lambda one: one.engine)
+def test_films_of_a_run_develop_into_what_the_recorder_has(tmp_path: Path, tried: Tried) -> None:
+    lives, history = taped_run(11, tried=tried)
+    for life in lives:
+        films = FilmWriter(tmp_path, Header("test", "live", life.node, engine=tried.engine), type(life.tape)())
+        assert films.begin(0)
+        assert films.write(1, life.tape.take(0).pieces)
+        films.end()
+    found = developed(tmp_path, Wanted(), tmp_path / "out")
+    for trace in history.nodes:
+        expected = [_comparable(event) for event in trace.events if isinstance(event, Conf | Delivery)]
+        if expected:
+            told = [_comparable(event) for event in found[trace.node]]
+            assert told[: len(expected)] == expected
+            assert [event.lseq for event in found[trace.node]] == list(range(1, len(told) + 1))
+
+
+def _comparable(event: Event) -> Event:
+    if isinstance(event, Delivery):
+        return event._replace(lseq=0, time_us=0, size=0, origin_us=0, timestamp=0)
+    return event._replace(lseq=0, time_us=0)
+
+
+def test_a_part_of_a_film_has_the_configuration_in_force_and_a_gap(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path)
+    flight.look(0)
+    flight.tape.configured(view_of(4))
+    for second in range(1, 6):
+        flight.tape.fed([run_of(10 * second, 10)])
+        flight.turn(second * SECOND)
+    flight.close(6 * SECOND, "stopped")
+    whole = developed(tmp_path, Wanted(), tmp_path / "all")[ODD]
+    assert [type(event) for event in whole] == [Conf, *[Delivery] * 5, End]
+    by_time = developed(tmp_path, Wanted(3 * SECOND, 4 * SECOND), tmp_path / "time")[ODD]
+    assert [type(event) for event in by_time] == [Conf, Gap, Delivery, Delivery]
+    assert by_time[1] == Gap(3, 3 * SECOND, 2, 2)
+    assert [event.first for event in by_time if isinstance(event, Delivery)] == [30, 40]
+    by_place = developed(tmp_path, Wanted(regular=view_of(4).id, first=15, last=25), tmp_path / "place")[ODD]
+    assert [event.tpos for event in by_place if isinstance(event, Delivery)] == [10, 20]
+    assert developed(tmp_path, Wanted(regular=view_of(8).id), tmp_path / "none") == {}
+
+
+def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, minutes=1)
+    flight.tape.configured(view_of(4))
+    flight.tape.configured(view_of(6, kind=ViewKind.TRANSITIONAL, regular=4))
+    flight.turn(SECOND)
+    flight.look(60 * SECOND)
+    flight.tape.fed([run_of(1, 3)])
+    flight.tape.configured(view_of(8))
+    flight.close(61 * SECOND, "failed")
+    events = developed(tmp_path, Wanted(from_us=30 * SECOND), tmp_path / "out")[ODD]
+    assert [type(event) for event in events] == [Conf, Gap, Conf, Gap, Delivery, Conf, End]
+    assert [event.view.id.seq for event in events if isinstance(event, Conf)] == [4, 6, 8]
+    assert [event.conf.seq for event in events if isinstance(event, Delivery)] == [6]
+
+
+def test_what_is_forbidden_is_seen_in_films_whose_beginning_is_gone(tmp_path: Path, flight_in: Opened) -> None:
+    """A node that skips a message in a configuration that has long been there: nothing else could say so."""
+    for node, skipped in ((ODD, 0), (OTHER, 33)):
+        flight = flight_in(tmp_path, node)
+        flight.tape.configured(view_of(4))
+        for counter in range(1, 60):
+            if counter != skipped:
+                flight.tape.fed([run_of(counter, 1)])
+            flight.turn(counter * SECOND)
+        flight.close(60 * SECOND, "stopped")
+    traces = developed(tmp_path, Wanted(20 * SECOND, 50 * SECOND), tmp_path / "out")
+    report = check(History([NodeTrace(node, events) for node, events in sorted(traces.items())], closed=False))
+    assert report.broken == ("one_sequence",)
+    (violation,) = report.verdicts["one_sequence"].violations
+    assert "delivered b/1#0:33" in violation.explanation
+    assert "the last that they have in common is b/1#0:32" in violation.explanation
+
+
+# --- digests --------------------------------------------------------------------------------------------------------
+
+
+def test_digests_are_sealed_when_they_are_old_enough(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, seal_s=10)
+    flight.look(0)
+    flight.tape.configured(view_of(4))
+    flight.tape.fed([run_of(1, 1)])
+    for second in range(1, 10):
+        flight.look(second * SECOND)
+    assert digests(tmp_path) == []
+    assert len(list(tmp_path.glob(f"life-*{DIGESTS.unfinished}"))) == 1
+    for second in range(10, 40):
+        flight.look(second * SECOND)
+    assert [type(event) for event in digests(tmp_path)] == [Conf, Prefix]
+    assert list(tmp_path.glob(f"life-*{DIGESTS.unfinished}")) == []
+    told = Checkpoint(GroupId(5), "orders", GroupViewId(view_of(4).id, Place(1, 0)), 3, None, 0, Place(0, 0), b"state")
+    flight.checkpoint(41 * SECOND, 2, told)
+    flight.checkpoint(41 * SECOND, 2, told._replace(count=1 << 70))
+    flight.close(42 * SECOND, "stopped")
+    events = digests(tmp_path)
+    assert events[-2:] == [CheckpointEvent(3, 41 * SECOND, 2, *told), End(4, 42 * SECOND, "stopped")]
+
+
+def test_the_next_life_seals_what_a_killed_one_left(tmp_path: Path, flight_in: Opened) -> None:
+    """Cut anywhere, as a power cut does it; twice is nothing."""
+    flight = flight_in(tmp_path)
+    flight.tape.configured(view_of(4))
+    flight.tape.fed([run_of(1, 1)])
+    flight.turn(SECOND)
+    (path,) = tmp_path.glob(f"life-*{DIGESTS.unfinished}")
+    content = path.read_bytes()
+    for cut in range(0, len(content) + 1, 7):
+        place = tmp_path / f"cut{cut}"
+        place.mkdir()
+        (place / path.name).write_bytes(content[:cut])
+        stranger = place / path.name.replace(life_name(ODD), life_name(OTHER))
+        stranger.write_bytes(content)
+        ends = mend(place, ODD.name)
+        events = digests(place)
+        assert ends == bool(events)
+        assert not events or isinstance(events[-1], End)
+        assert [event.lseq for event in events] == list(range(1, len(events) + 1))
+        assert mend(place, ODD.name) == 0
+        assert stranger.read_bytes() == content
+    assert mend(tmp_path / "nothing there", ODD.name) == 0
+
+
+# --- bounds ---------------------------------------------------------------------------------------------------------
+
+
+def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, films_mb=16)
+    flight.tape.configured(view_of(4))
+    flight.look(0)
+    for number in range(4 * FILM_BYTES // ADDRESS_MAX):
+        flight.tape.fed([run_of(1 + 2 * number, 1, address=(b"%08d" % number) * (ADDRESS_MAX // 8))])
+        flight.turn(number * 1000)
+    films = list(tmp_path.glob(f"*{FILMS.suffix}"))
+    assert len(films) >= 3
+    found = tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=0)
+    assert flight.current <= {path.name for path in tmp_path.iterdir()}
+    assert found.bytes <= 16 * MB + MB
+    assert sum(path.stat().st_size for path in tmp_path.glob("life-*")) == found.bytes
+    later = tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=4e9)
+    assert {path.name for path in tmp_path.glob("life-*")} == flight.current
+    assert later.bytes < found.bytes
+    (tmp_path / KEPT / "000001-R4-a").mkdir(parents=True)
+    (tmp_path / KEPT / "000001-R4-a" / "big.trace").write_bytes(bytes(2 * MB))
+    assert tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=4e9).kept == 1
+    assert tidy(tmp_path, ODD.name, flight.current, FlightLimits(kept_mb=1), now_s=4e9).kept == 0
+
+
+@contextmanager
+def full_disk(bytes_max: int) -> Iterator[None]:
+    """Files may not grow beyond this: every write that would is refused, or cut."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_refuses_is_a_gap_and_the_sums_go_on(tmp_path: Path, flight_in: Opened) -> None:
+    flight, calm = flight_in(tmp_path / "refused"), flight_in(tmp_path / "calm")
+    for second in range(1, 30):
+        for one in (flight, calm):
+            if second == 1:
+                one.tape.configured(view_of(4))
+            one.tape.fed([run_of(second, 1, address=b"%d" % second)])
+        calm.look(second * SECOND)
+        with full_disk(60 if 10 <= second < 20 else 1 << 30):
+            flight.look(second * SECOND)
+    flight.tape.configured(view_of(8))
+    calm.tape.configured(view_of(8))
+    flight.close(31 * SECOND, "stopped")
+    calm.close(31 * SECOND, "stopped")
+    assert flight.dropped > 0 == calm.dropped
+    events = digests(tmp_path / "refused")
+    assert any(isinstance(event, Gap) for event in events)
+    lasts = [
+        [event[3:] for event in events if isinstance(event, Prefix) and event.last]
+        for events in (events, digests(tmp_path / "calm"))
+    ]
+    assert lasts[0] == lasts[1] != []
+    told = developed(tmp_path / "refused", Wanted(), tmp_path / "out")[ODD]
+    assert [type(event) for event in told].count(Gap) == 1
+    runs = [event for event in told if isinstance(event, Delivery)]
+    assert [run.address for run in runs] == [b"%d" % run.first for run in runs]
+    assert {run.first for run in runs} >= {1, 9, 28}
+    assert 15 not in {run.first for run in runs}
+    assert all(run.tpos == run.first - 1 for run in runs)
+
+
+# --- around changes of the view -------------------------------------------------------------------------------------
+
+
+def test_changes_of_the_view_are_kept_together_when_they_are_close(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, before_s=30, after_s=10)
+    found: list[Keep] = []
+    for second in range(200):
+        for seq, at in ((4, 5), (8, 12), (12, 100)):
+            if second == at:
+                flight.tape.configured(view_of(seq - 2, kind=ViewKind.TRANSITIONAL, regular=seq - 4))
+                flight.tape.configured(view_of(seq))
+        found += [keep] if (keep := flight.look(second * SECOND)) is not None else []
+    assert found == [
+        Keep(view_of(8).id, -25 * SECOND, 22 * SECOND),
+        Keep(view_of(12).id, 70 * SECOND, 110 * SECOND),
+    ]
+
+
+def test_changes_without_end_are_kept_now_and_then(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, before_s=30, after_s=10)
+    found = []
+    for second in range(200):
+        flight.tape.configured(view_of(4 + 4 * second))
+        found += [keep] if (keep := flight.look(second * SECOND)) is not None else []
+    assert [keep.to_us // SECOND for keep in found] == [40, 81, 122, 163]
+
+
+def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path)
+    flight.tape.configured(view_of(4))
+    flight.close(SECOND, "stopped")
+    out = tmp_path / KEPT / "000001-R4-a"
+    assert main([str(tmp_path), str(out), '{"from_us":0,"to_us":9000000,"why":"the view changed"}']) == 0
+    assert sorted(path.suffix for path in out.iterdir()) == [".json", ".trace"]
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    assert main([str(tmp_path), str(out), "{"]) == 1
+
+
+def test_a_film_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path)
+    flight.tape.configured(view_of(4))
+    flight.look(0)
+    for second in range(1, 4):
+        flight.tape.fed([run_of(second, 1)])
+        flight.turn(second * SECOND)
+    flight.close(4 * SECOND, "stopped")
+    path = max(tmp_path.glob(f"*{FILMS.suffix}"))
+    content = path.read_bytes()
+    counts = []
+    for cut in range(len(content) - 150, len(content) + 1):
+        path.write_bytes(content[:cut])
+        counts.append(len(list(read_film(path).frames)))
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 2
