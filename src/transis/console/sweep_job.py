@@ -23,6 +23,8 @@ PIECE: Final = 8
 TASKS_PER_CORE: Final = 4
 """Of a wave: tasks differ in how long they take."""
 WAVES_AT_A_TIME: Final = 2
+WAVES_MIN: Final = 16
+"""Of a sweep that is not tiny."""
 
 
 def run_pending(
@@ -55,13 +57,18 @@ def _in_waves(
     begun = 0
     while running or begun < len(pending):
         while begun < len(pending) and len(running) < WAVES_AT_A_TIME:
-            wanted = pending[begun : begun + executors.cores * TASKS_PER_CORE * PIECE]
+            wanted = pending[begun : begun + wave_of(len(pending), executors.cores)]
             begun += len(wanted)
             needed = order._replace(keep_traces=table.traces_kept() < traces_max)
             running.add(pool.submit(_run_wave, executors, needed, wanted, executors.cores))
         ended, running = wait(running, return_when=FIRST_COMPLETED)
         for one in ended:
             yield one.result()
+
+
+def wave_of(pending: int, cores: int) -> int:
+    """Seeds of a wave: so many that starting it costs nothing beside them, and of a small sweep so few that a kill loses little."""
+    return max(cores * TASKS_PER_CORE, min(pending // WAVES_MIN, cores * TASKS_PER_CORE * PIECE))
 
 
 def _run_wave(executors: Executors, order: Order, seeds: Sequence[int], cores: int) -> list[SeedRow]:
