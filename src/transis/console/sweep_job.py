@@ -67,7 +67,7 @@ def _in_waves(
 
 
 def wave_of(pending: int, cores: int) -> int:
-    """Seeds of a wave: so many that starting it costs nothing beside them, and of a small sweep so few that a kill loses little."""
+    """Seeds of a wave: so many that its start costs nothing beside them, and of a small sweep so few that a kill loses little."""
     return max(cores * TASKS_PER_CORE, min(pending // WAVES_MIN, cores * TASKS_PER_CORE * PIECE))
 
 
