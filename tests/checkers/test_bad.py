@@ -136,7 +136,7 @@ BAD = {
         a: R4{a,b} s1 d1 d2
         b: R4{a,b} s2 d2 d1
         """,
-        {"total_order_6_1", "places", "no_holes_6_3"},
+        {"total_order_6_1", "places", "no_holes_6_3", "one_sequence"},
         "a/1 delivered a/1#0:1 before it delivered b/1#0:1; b/1 delivered b/1#0:1 before it delivered a/1#0:1",
     ),
     "a circle of three, each pair at one node only": Bad(
@@ -153,7 +153,7 @@ BAD = {
         a: R4{a,b} d2 s1 d1
         b: R4{a,b} d1 s2 d2
         """,
-        {"partial_order_1_1", "total_order_6_1", "causal_5", "places", "no_holes_6_3"},
+        {"partial_order_1_1", "total_order_6_1", "causal_5", "places", "no_holes_6_3", "one_sequence"},
         "these precede each other in a circle",
     ),
     "a configuration change that is not one moment": Bad(
@@ -177,8 +177,18 @@ BAD = {
         a: R4{a,b} s1 d1 d2 T6{a} R8{a}
         b: R4{a,b} s2 d2 T6{b} R8{b}
         """,
-        {"no_holes_6_3"},
+        {"no_holes_6_3", "one_sequence"},
         "a/1 delivered a/1#0:1 before b/1#0:1; b/1 delivered b/1#0:1 in R4@a/1, but a/1#0:1 not at all",
+    ),
+    "another message behind a gap": Bad(
+        """
+        a: R4{a,b,c} s1 s2 s3 s4 d1 d2 d3 d4
+        b: R4{a,b,c} d1 g d3 d4
+        c: R4{a,b,c} d1 d2 d3
+        """,
+        {"one_sequence"},
+        "at position 1 of R4@a/1 the majority, a/1, c/1 delivered a/1#0:2; b/1 delivered a/1#0:3; "
+        "the last that they have in common is a/1#0:1",
     ),
     "a hole of a member in the transitional": Bad(
         """

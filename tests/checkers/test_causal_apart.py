@@ -100,7 +100,7 @@ BAD = {
         b: R4{a,b,c} s3 d3 s4~ d4 d1 d2
         c: R4{a,b,c} d1 d3 d2 d4
         """,
-        {"total_order_6_1", "places", "no_holes_6_3"},
+        {"total_order_6_1", "places", "no_holes_6_3", "one_sequence"},
         "cannot be put into one total order",
     ),
     "those who go on together have different causal messages": (

@@ -23,6 +23,7 @@ from transis.pipeline.audit import (
     group_order,
     group_primary,
     group_synchrony,
+    replicas,
 )
 from transis.pipeline.audit.clients import lay_clients
 from transis.pipeline.audit.finding import Found, found
@@ -34,6 +35,7 @@ from transis.sim.checkers.verdict import BROKEN, HELD, PENDING
 from transis.sim.mutants import GROUP_MUTANTS
 from transis.sim.run import simulate
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -50,9 +52,11 @@ pytestmark = pytest.mark.slow
 
 SEEDS = (3, 4, 5, 6, 9, 11)
 
+MUTANTS = {mutant.name: mutant for mutant in GROUP_MUTANTS}
+
 PROPERTIES = (
     *(group_order, group_agreement, group_synchrony, group_members, group_changes),
-    *(group_ghosts, group_differences, group_duplicates, group_primary),
+    *(group_ghosts, group_differences, group_duplicates, group_primary, replicas),
 )
 
 
@@ -106,11 +110,21 @@ def mangled(history: History, rng: Random) -> History:
     return history._replace(nodes=nodes)
 
 
+def in_one_state(history: History) -> History:
+    """All that processes say of their states is the same."""
+
+    def same(event: Event) -> Event:
+        return event._replace(digest=b"the same") if isinstance(event, CheckpointEvent) else event
+
+    return history._replace(nodes=[NodeTrace(node, [same(event) for event in events]) for node, events in history.nodes])
+
+
 def histories() -> Iterator[tuple[str, History]]:
     for seed in SEEDS:
         yield f"good-{seed}", recorded(seed)
     for mutant in GROUP_MUTANTS:
         yield mutant.name, wounded(mutant, recorded, SEEDS, 1)[0]
+    yield "replicas that agree", in_one_state(wounded(MUTANTS["replicas_part"], recorded, SEEDS, 1)[0])
     for share in (0.4, 0.7, 1.0):
         yield f"open-{share}", cut_short(recorded(5), share)
     for at in range(3):
@@ -174,3 +188,11 @@ def test_a_gap_alone_breaks_nothing(drawn: dict[str, History]) -> None:
 def test_a_person_understands_it(audit: Found, mutant: str, name: str, sentence: str) -> None:
     rows = audit.broken.where((F.col("run") == run_key(mutant)) & (F.col("property") == name)).collect()
     assert sentence in {row.explanation for row in rows}
+
+
+def test_replicas_that_part_are_told_as_the_checker_tells_it(drawn: dict[str, History], audit: Found) -> None:
+    (expected,) = check(drawn["replicas_part"]).verdicts["replicas_agree"].violations
+    (row,) = audit.broken.where(f"run = {run_key('replicas_part')} and property = 'replicas_agree'").collect()
+    assert row.explanation == expected.explanation
+    assert "it is one of 5 messages after the view, up to place 7.1" in row.explanation
+    assert len(row.witness) == len(expected.witness)

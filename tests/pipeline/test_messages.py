@@ -16,6 +16,7 @@ from transis.pipeline.audit.properties import OF_ORDER, names
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.audit.tail import sequence
 from transis.sim.abstract import good_history
+from transis.sim.checkers import check
 from transis.sim.mutants import MUTANTS
 from transis.sim.run import simulate
 from transis.trace.events import History
@@ -69,3 +70,11 @@ def test_a_swap_is_explained_with_the_events_that_show_it(audited: Found) -> Non
         assert row.explanation.endswith(("only after it", "not at all"))
         assert len(row.witness) >= 3
         assert len(row.messages) == 2
+
+
+@pytest.mark.parametrize("mutant", ["skipped_behind_a_gap", "swapped_deliveries"])
+def test_two_sequences_are_told_as_the_checker_tells_it(mutant: str, all_histories: dict[str, History], audited: Found) -> None:
+    expected = check(all_histories[mutant]).verdicts["one_sequence"].violations
+    rows = audited.broken.where(f"run = {run_key(mutant)} and property = 'one_sequence'").collect()
+    assert sorted(row.explanation for row in rows) == sorted(one.explanation for one in expected)
+    assert sorted(len(row.witness) for row in rows) == sorted(len(one.witness) for one in expected)

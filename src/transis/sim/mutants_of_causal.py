@@ -64,7 +64,7 @@ def causal_delivered_before_sent(draft: Draft, rng: Random) -> bool:
     return strike(rng, targets, act)
 
 
-@CAUSAL.breaks("places", may=("total_order_6_1", "no_holes_6_3"))
+@CAUSAL.breaks("places", may=("total_order_6_1", "no_holes_6_3", "one_sequence"))
 def causal_taken_for_ordered(draft: Draft, rng: Random) -> bool:
     """A causal message that a node delivered behind a later place is called agreed everywhere. Others who did not so: order."""
     codes = [code for stay in draft.stays for code in _behind_later_places(stay.all)]

@@ -55,7 +55,7 @@ def replicas_part(draft: Draft, rng: Random) -> bool:
     def act(change: Change) -> None:
         for other in changes:
             if (other.view.group, other.view.id) == (change.view.group, change.view.id):
-                _tell_states(draft, other, b"another" if other is change else b"the same")
+                _tell_states(draft, other, b"another" if other.witness == change.witness else b"the same")
 
     return strike(rng, targets, act)
 

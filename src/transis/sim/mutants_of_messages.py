@@ -33,21 +33,21 @@ def strike(rng: Random, targets: list[Target], act: Callable[[Target], None]) ->
 # Order.
 
 
-@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3")
+@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3", "one_sequence")
 def swapped_deliveries(draft: Draft, rng: Random) -> bool:
     """Two neighbours that do not depend on each other change places at one node; another node has both."""
     pairs = [pair for pair in _regular_neighbours(draft) if _independent(draft, *pair) and _witnesses(draft, *pair)]
     return strike(rng, pairs, lambda pair: _swap(draft, *pair))
 
 
-@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3", "causal_5", "fifo")
+@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3", "one_sequence", "causal_5", "fifo")
 def fifo_swap(draft: Draft, rng: Random) -> bool:
     """The same with two messages of one process."""
     pairs = [pair for pair in _regular_neighbours(draft) if _same_process(*pair) and _witnesses(draft, *pair)]
     return strike(rng, pairs, lambda pair: _swap(draft, *pair))
 
 
-@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3", "causal_5")
+@MESSAGES.breaks("total_order_6_1", "places", "no_holes_6_3", "one_sequence", "causal_5")
 def effect_before_cause(draft: Draft, rng: Random) -> bool:
     """The same with a message and one of another process that had seen, or whose node had sent, the first."""
     pairs = [
@@ -126,7 +126,7 @@ def dropped_last_agreed(draft: Draft, rng: Random) -> bool:
     return strike(rng, [stay for stay in _droppable(draft, safe=False) if _company_has_last(draft, stay)], _drop_last(draft))
 
 
-@MESSAGES.breaks("no_holes_6_3", may=("failure_atomicity_4", "causal_5"))
+@MESSAGES.breaks("no_holes_6_3", "one_sequence", may=("failure_atomicity_4", "causal_5"))
 def dropped_agreed(draft: Draft, rng: Random) -> bool:
     """A node misses a message in the middle, another has it. Company breaks 4 too, an answer that was seen 5."""
     targets = [
@@ -210,8 +210,9 @@ def lost_submit(draft: Draft, rng: Random) -> bool:
 # Too many.
 
 
-@MESSAGES.breaks("no_duplicates")
+@MESSAGES.breaks("no_duplicates", may=("one_sequence",))
 def duplicate_delivery(draft: Draft, rng: Random) -> bool:
+    """What follows it stands one position further on than with others, if there is any in the regular configuration."""
     targets = [(stay.node, run) for stay in draft.stays for run in stay.runs]
     return strike(rng, targets, lambda target: draft.put_after(*target, target[1]))
 
@@ -367,10 +368,11 @@ def _everywhere(draft: Draft, stay: Stay, position: int) -> list[tuple[Stay, int
 
 
 def _witnesses(draft: Draft, stay: Stay, position: int) -> bool:
-    """Does another node deliver both?"""
+    """Does another node deliver both, and one, perhaps another, the first of them in the regular configuration?"""
     pair = stay.codes[position : position + 2]
     others = draft.index.rings[stay.ring].stays
-    return any(other is not stay and all(code in other.position for code in pair) for other in others)
+    has_both = any(other is not stay and all(code in other.position for code in pair) for other in others)
+    return has_both and _in_regular_of_others(draft, stay, position)
 
 
 def _in_regular_of_others(draft: Draft, stay: Stay, position: int) -> bool:

@@ -165,8 +165,10 @@ class _Life:
         return tpos + count > self._wanted.first and tpos <= self._wanted.last
 
     def _begin(self, time_us: int) -> Iterator[Event]:
-        """The configuration in force, and that what came before is missing; at the beginning of a life nothing is."""
+        """The configuration in force, and that something is missing: what came before, and everything that was sent."""
         self._began = True
+        if self._view is None:
+            yield self._gap(time_us)
         in_force = [self._regular] if self._regular == self._view else [self._regular, self._view]
         for view in in_force:
             if view is not None:

@@ -35,8 +35,10 @@ FRAME_BYTES: Final = 64 << 10
 """Rows on the tape that are written at once,"""
 FRAME_US: Final = 200_000
 """or when they are so old."""
+CHECKPOINTS_MAX: Final = 4096
+"""Checkpoints of all processes between two writes; more are dropped."""
 EVENTS_MAX: Final = 16_384
-"""Events between two writes: more checkpoints than that are a Gap."""
+"""Events of one write; more are a Gap."""
 FILMS_OF_TIME: Final = 5
 """Films that share the minutes that are kept: one is deleted at a time."""
 KEPT: Final = "kept"
@@ -79,6 +81,7 @@ class Flight:
         self._films = FilmWriter(directory, life, self.tape)
         self._films.begin(now_us)
         self._written_us = self._sealed_us = now_us
+        self._checkpoints: list[tuple[int, Checkpoint]] = []
         self._changes: list[tuple[int, ViewId]] = []
         self._closed = False
 
@@ -109,7 +112,12 @@ class Flight:
         return self._due(now_us)
 
     def checkpoint(self, now_us: int, process: int, told: Checkpoint) -> None:
-        self._recorder.checkpoint(now_us, process, told)
+        """What a process says of its state; written behind what it had been delivered, which is on the tape until then."""
+        if len(self._checkpoints) < CHECKPOINTS_MAX:
+            self._checkpoints.append((process, told))
+        else:
+            self.dropped += 1
+        self.turn(now_us)
 
     def close(self, now_us: int, how: str) -> None:
         """The life is over, in this way."""
@@ -142,6 +150,9 @@ class Flight:
                 self._notice(now_us, telling)
             else:
                 self._recorder.telling(now_us, telling)
+        checkpoints, self._checkpoints = self._checkpoints, []
+        for process, told in checkpoints:
+            self._recorder.checkpoint(now_us, process, told)
         self._recorder.flush()
 
     def _is_full(self, now_us: int) -> bool:
