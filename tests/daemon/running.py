@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +20,8 @@ from transis.console.asking import AdminConnection
 
 PATIENCE_S = 60.0
 """Longer than anything takes here, even on a machine that does a lot besides."""
+
+DAEMON = ("-m", "transis", "daemon")
 
 PATIENT = "token_loss_ms = 1000\ntoken_retransmit_ms = 100\nconsensus_ms = 1200\nfail_to_receive_ms = 2000\n"
 """Nobody is suspected because this machine does a lot besides."""
@@ -57,14 +59,16 @@ class Lines:
 class RunningDaemon:
     """`out` has its readiness, `log` what it says to its operator."""
 
-    def __init__(self, directory: Path, name: str, settings: str, environment: dict[str, str]) -> None:
+    def __init__(
+        self, directory: Path, name: str, settings: str, environment: dict[str, str], program: Sequence[str] = DAEMON
+    ) -> None:
         self.name = name
         self.admin = directory / f"{name}-admin.sock"
         self.clients = directory / f"{name}.sock"
         self.config = directory / f"{name}.toml"
         self.config.write_text(settings)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "transis", "daemon", "--config", str(self.config)],
+            [sys.executable, *program, "--config", str(self.config)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -129,8 +133,11 @@ class Site:
     def environment(self, **more: str) -> dict[str, str]:
         return os.environ | {"PYTHONPATH": str(ROOT / "src")} | more
 
-    def start(self, name: str, text: str = "", env: dict[str, str] | None = None, **sections: str) -> RunningDaemon:
-        daemon = RunningDaemon(self.directory, name, text or self.settings(name, **sections), self.environment(**(env or {})))
+    def start(
+        self, name: str, text: str = "", env: dict[str, str] | None = None, program: Sequence[str] = DAEMON, **sections: str
+    ) -> RunningDaemon:
+        settings, environment = text or self.settings(name, **sections), self.environment(**(env or {}))
+        daemon = RunningDaemon(self.directory, name, settings, environment, program)
         self.daemons.append(daemon)
         return daemon
 

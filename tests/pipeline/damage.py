@@ -14,7 +14,7 @@ from tests.console.running import environment
 from tests.daemon.running import Lines
 from tests.pipeline.contents import wounded
 from tests.pipeline.written import longest
-from transis.console.runs import write_trace
+from transis.console.run_traces import write_trace
 from transis.sim.abstract import good_history
 from transis.sim.run import simulate
 from transis.trace.events import History, NodeTrace

@@ -27,6 +27,8 @@ transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# two of them,
 transis audit traces/ --master spark://host:7077
 
 transis simulate --seeds 0:20 --trace runs && transis audit runs
+
+transis audit --follow /srv/flight --ledger kept --metrics 127.0.0.1:9478 [dim]# a cluster that runs, for as long as it does[/dim]
 """
 
 Inputs = Annotated[list[str], typer.Argument(metavar="DIR...", help="Directories of traces: local, or any Hadoop path.")]
@@ -41,6 +43,15 @@ OnlyOption = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="NAME", help="Judge this guarantee, and the evidence; may be repeated. Nothing is kept."),
 ]
+FollowOption = Annotated[bool, typer.Option("--follow", help="Compare what nodes tell while they run, until Ctrl-C.")]
+LedgerOption = Annotated[
+    Path | None, typer.Option("--ledger", metavar="DIR", help="With --follow: verdicts, violations and evidence are kept here.")
+]
+EveryOption = Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look.")]
+MetricsOption = Annotated[
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="With --follow: figures for Prometheus are served there.")
+]
+OnceOption = Annotated[bool, typer.Option("--once", help="With --follow: what is sealed by now, then the verdict.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Pending counts as broken: exit code 1.")]
 
 
@@ -53,11 +64,24 @@ def audit(
     ui: UiOption = False,
     only: OnlyOption = None,
     strict: StrictOption = False,
+    follow: FollowOption = False,
+    ledger: LedgerOption = None,
+    every: EveryOption = 15,
+    metrics: MetricsOption = None,
+    once: OnceOption = False,
 ) -> None:
     """Judge every guarantee from the traces of a cluster's nodes.
 
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
+
+    With --follow the directories are those to which nodes write digests, and what nodes tell is compared while they run, until
+    Ctrl-C (docs/watching.md).
     """
+    if follow or ledger is not None or metrics is not None or once:
+        from transis.console.follow import followed
+
+        apart = {"--store": store, "--report": report, "--only": only, "--strict": strict, "--ui": ui}
+        raise typer.Exit(followed(tuple(inputs), follow, ledger, every, metrics, once, master, as_json, apart))
     content = judged("audit", tuple(inputs), store, master, ui, report, tuple(only or ()))
     from transis.pipeline.jobs import exit_code
 

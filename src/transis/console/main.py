@@ -18,7 +18,7 @@ from typer.main import get_group
 from transis import __version__
 
 PANELS: Final = {
-    "See it": ("demo", "simulate", "bench"),
+    "See it": ("demo", "simulate", "sweep", "bench"),
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
     "Keep it": ("archive", "reconcile"),

@@ -17,12 +17,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transis import __version__
+from transis.console.run_traces import order_of, write_trace
 from transis.sim.run import Outcome, simulate
 from transis.sim.sweep import Result, Summary, result_of, sweep
 from transis.sim.tried import Tried
-from transis.trace.events import History
-from transis.trace.segment import Header, SegmentWriter
 
 
 class Wish(NamedTuple):
@@ -79,7 +77,7 @@ def _one(wish: Wish) -> Tally:
     tally = Tally(outcome=outcome)
     result = result_of(outcome)
     tally.summary.add(result)
-    _note_failure(tally, wish, result)
+    note_failure(tally, wish, result)
     return tally
 
 
@@ -88,7 +86,7 @@ def _many(wish: Wish) -> Tally:
     with _bar(len(wish.seeds)) as advance:
 
         def progress(result: Result) -> None:
-            _note_failure(tally, wish, result)
+            note_failure(tally, wish, result)
             advance(len(tally.failures))
 
         tally.summary = _swept(wish, progress)
@@ -123,8 +121,7 @@ def _simulated(wish: Wish) -> Outcome:
     """The first seed, with its trace written if that was wished for."""
     outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes, groups=wish.groups, tried=wish.tried)
     if wish.trace is not None:
-        order = wish.tried.order if wish.engine == "lansis" else ""
-        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}", order)
+        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}", order_of(wish.tried))
     return outcome
 
 
@@ -132,20 +129,7 @@ def trace_of(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed}"
 
 
-def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
-    """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for trace in history.nodes:
-        header = Header(
-            "simulated", name, trace.node, engine=history.engine, mode=history.promises, build=__version__, order=order
-        )
-        writer = SegmentWriter(directory, header)
-        if not writer.write(trace.events):
-            raise OSError(f"the trace of {trace.node} could not be written")
-        writer.close(history.closed)
-
-
-def _note_failure(tally: Tally, wish: Wish, result: Result) -> None:
+def note_failure(tally: Tally, wish: Wish, result: Result) -> None:
     if result.broken:
         replay = replay_line(result.replay, wish.broken)
         explanation = result.explanation.replace(result.replay, replay)

@@ -160,14 +160,9 @@ def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
 def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
     if tally.outcome is not None:
         _tell_plan(out, tally.outcome)
-    out.print(verdict_table(tally.summary.properties))
-    out.print()
-    say(out, fault_line(tally.summary.faults))
-    out.print()
-    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, wish.engine))
-    out.print()
+    tell_tables(out, wish, tally)
     say(out, _totals(wish, tally))
-    _tell_failures(out, tally)
+    tell_failures(out, tally)
     if small is not None:
         say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
         say(out, small.script())
@@ -176,6 +171,16 @@ def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Pa
     if wish.trace is not None:
         where = trace_of(wish.trace, wish.seeds[0]) if wish.is_single else f"{wish.trace}, a directory per seed"
         say(out, f"Traces: {where}")
+
+
+def tell_tables(out: Console, wish: Wish, tally: Tally) -> None:
+    """Verdicts, faults, and what was reached."""
+    out.print(verdict_table(tally.summary.properties))
+    out.print()
+    say(out, fault_line(tally.summary.faults))
+    out.print()
+    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, wish.engine))
+    out.print()
 
 
 def _tell_plan(out: Console, outcome: Outcome) -> None:
@@ -190,9 +195,8 @@ def _tell_plan(out: Console, outcome: Outcome) -> None:
 
 def _totals(wish: Wish, tally: Tally) -> str:
     summary = tally.summary
-    runs = f"{summary.runs:,} run{'s' if summary.runs != 1 else ''}"
     lines = [
-        f"{runs}, {summary.violations:,} violations, {summary.views:,} view installations, {summary.deliveries:,} deliveries",
+        sums(tally),
         f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
     ]
     if wish.broken:
@@ -200,7 +204,13 @@ def _totals(wish: Wish, tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def _tell_failures(out: Console, tally: Tally) -> None:
+def sums(tally: Tally) -> str:
+    summary = tally.summary
+    runs = f"{summary.runs:,} run{'s' if summary.runs != 1 else ''}"
+    return f"{runs}, {summary.violations:,} violations, {summary.views:,} view installations, {summary.deliveries:,} deliveries"
+
+
+def tell_failures(out: Console, tally: Tally) -> None:
     if not tally.failures:
         say(out, "Every guarantee that was exercised held.", "green")
         return

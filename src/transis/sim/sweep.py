@@ -112,10 +112,15 @@ class Summary:
 
 def run_job(job: Job) -> Result:
     """One seed, in whichever process this is."""
+    return run_whole(job)[1]
+
+
+def run_whole(job: Job) -> tuple[Outcome, Result]:
+    """One seed, with its history beside what remains of it."""
     started = perf_counter()
     outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes, groups=job.groups, tried=job.tried)
     digest = outcome.digest() if job.digests else ""
-    return result_of(outcome, perf_counter() - started, digest)
+    return outcome, result_of(outcome, perf_counter() - started, digest)
 
 
 def result_of(outcome: Outcome, wall_s: float = 0.0, digest: str = "") -> Result:

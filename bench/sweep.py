@@ -1,0 +1,60 @@
+"""Is a sweep what one process says? Runs seeds again, here and one after the other, and holds each against its row in the table.
+
+    python -m bench.sweep sweeps --engine totem --seeds 0:500
+
+Everything is compared but the time that a run took: verdicts, explanations, coverage, and the digest of the whole history. Exit
+code 1 if a row is missing or differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from transis.console.arguments import seeds_of
+from transis.console.runs import Wish
+from transis.console.sweep import configuration_of
+from transis.console.sweep_build import build_id
+from transis.console.sweep_table import SweepTable
+from transis.sim.seedrows import RanRow, SeedRow, ran_row
+from transis.sim.sweep import Job, run_job
+from transis.sim.tried import Tried
+
+
+def differs(row: SeedRow, job: Job) -> bool:
+    result = run_job(job)
+    same = (row.explanation, row.replay, _timeless(row.ran)) == (result.explanation, result.replay, _timeless(ran_row(result)))
+    return not same
+
+
+def _timeless(ran: RanRow | None) -> RanRow | None:
+    return None if ran is None else replace(ran, wall_s=0.0)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench.sweep", description="Compare the table of a sweep with one process.")
+    parser.add_argument("table", type=Path)
+    parser.add_argument("--engine", default="totem")
+    parser.add_argument("--seeds", default="0:500")
+    parser.add_argument("--groups", action="store_true")
+    given = parser.parse_args()
+    seeds, tried = seeds_of(None, given.seeds), Tried(given.engine)
+    wish = Wish(tried, seeds, None, 1, "", None, given.groups)
+    table = SweepTable(given.table, build_id(), configuration_of(wish))
+    started, found, wrong = time.perf_counter(), 0, []
+    for row in table.rows(seeds):
+        found += 1
+        if differs(row, Job(row.seed, None, "", digests=True, groups=given.groups, tried=tried)):
+            wrong.append(row.seed)
+    missing = len(seeds) - found
+    seconds = time.perf_counter() - started
+    print(f"{found} rows compared in {seconds:,.0f} s, {missing} missing, {len(wrong)} differ: {wrong[:20]}")
+    return 1 if missing or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""`transis audit --follow`: the guarantees of a cluster that runs, from digests that its nodes seal every few seconds."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Console
+
+from transis.console import arguments
+from transis.console.asking import unable
+from transis.console.payloads import printable
+from transis.console.printing import plain_table, say, stdout
+from transis.console.tables import COLOURS
+from transis.model.errors import TransisError
+from transis.model.guarantees import ALL_MEANINGS, BROKEN
+
+if TYPE_CHECKING:
+    from transis.pipeline.follow.job import Batch
+    from transis.pipeline.follow.telling import FollowVerdict
+
+EVERY_MAX: Final = 3600
+BAD: Final = 1
+
+
+def followed(
+    inputs: tuple[str, ...],
+    follow: bool,
+    ledger: Path | None,
+    every: int,
+    metrics: str | None,
+    once: bool,
+    master: str | None,
+    as_json: bool,
+    apart: Mapping[str, object],
+) -> int:
+    """The exit code: 1 if anything is broken. `apart` are options of an audit that looks back, with what was given for them."""
+    _require_fitting(follow, ledger, every, apart)
+    assert ledger is not None
+    endpoint = _endpoint(metrics) if metrics is not None else None
+    told = _Telling(as_json)
+    try:
+        from transis.pipeline.failures import require_spark
+
+        require_spark()
+        from transis.pipeline.follow.job import FollowWish
+        from transis.pipeline.follow.job import follow as run
+
+        broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, _ended_by_signals)
+    except TransisError as error:
+        raise unable("audit", error) from None
+    told.end(ledger)
+    return BAD if broken else 0
+
+
+def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mapping[str, object]) -> None:
+    if not follow:
+        raise arguments.wrong("--ledger, --metrics, --once", "without --follow", "they belong to --follow, so give that too")
+    for option, given in apart.items():
+        if given:
+            raise arguments.wrong(
+                option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out"
+            )
+    if ledger is None:
+        raise arguments.wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
+    if "://" in str(ledger) or (ledger.exists() and not ledger.is_dir()):
+        raise arguments.wrong("--ledger", repr(str(ledger)), "must be a local directory")
+    if not 1 <= every <= EVERY_MAX:
+        raise arguments.wrong("--every", every, f"must be 1 to {EVERY_MAX}")
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise arguments.wrong("--metrics", repr(text), "must be HOST:PORT, such as 127.0.0.1:9478")
+    return host.strip("[]"), int(port)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[Event]:
+    """Ctrl-C and a supervisor's SIGTERM end it politely, with what it found."""
+    enough = Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def end(_number: int, _frame: object) -> None:
+        enough.set()
+
+    try:
+        for number in before:
+            signal.signal(number, end)
+        yield enough
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass
+class _Telling:
+    """What a person, or a machine with --json, reads while it runs: a line for every batch that changed something."""
+
+    as_json: bool
+    out: Console = field(default_factory=stdout)
+    words: dict[tuple[str, str], str] = field(default_factory=dict)
+    last: list[FollowVerdict] = field(default_factory=list)
+
+    def __call__(self, what: Batch | str) -> None:
+        if isinstance(what, str):
+            self._line({"note": what}, f"{_now()} {what}")
+            return
+        changed = [one for one in what.verdicts if self.words.get((one.cluster, one.property)) != one.verdict]
+        self.words |= {(one.cluster, one.property): one.verdict for one in what.verdicts}
+        self.last = what.verdicts
+        if self.as_json:
+            self._line(_as_dict(what), "")
+            return
+        for one in changed:
+            say(
+                self.out,
+                printable(f"{_now()} {one.cluster}: {one.property} {one.verdict}, {one.checked:,} checks"),
+                COLOURS[one.verdict],
+            )
+        for divergence in what.divergences:
+            say(
+                self.out,
+                printable(f"{_now()} {divergence.cluster}: {divergence.property}: {divergence.explanation}"),
+                COLOURS[BROKEN],
+            )
+        for trouble in what.troubles:
+            say(self.out, printable(f"{_now()} passed over: {trouble.why}"), "yellow")
+
+    def _line(self, found: dict[str, Any], words: str) -> None:
+        if self.as_json:
+            print(dumps(found, ensure_ascii=False), flush=True)
+        else:
+            say(self.out, printable(words))
+
+    def end(self, ledger: Path) -> None:
+        if self.as_json:
+            return
+        table = plain_table(
+            "cluster", "guarantee", "verdict", "checks made", "violations", "pending", title="Verdict per guarantee"
+        )
+        table.add_column("in words")
+        for one in self.last:
+            counts = (f"{count:,}" if count else "" for count in (one.checked, one.violations, one.pending))
+            table.add_row(one.cluster, one.property, one.verdict, *counts, ALL_MEANINGS.get(one.property, ""))
+        self.out.print(table)
+        say(self.out, f"The ledger: {ledger}")
+
+
+def _as_dict(batch: Batch) -> dict[str, Any]:
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "batch": batch.number,
+        "files": batch.files,
+        "seconds": round(batch.seconds, 3),
+        "verdicts": [one._asdict() for one in batch.verdicts],
+        "violations": [one._asdict() | {"conf": str(one.conf), "regular": str(one.regular)} for one in batch.divergences],
+        "unreadable": [one._asdict() for one in batch.troubles],
+    }
+
+
+def _now() -> str:
+    return datetime.now().strftime("%H:%M:%S")

@@ -1,0 +1,273 @@
+"""The fold: what all nodes tell, compared as it comes. Pure: rows in, verdicts and divergences out, and a state that can be kept.
+
+1. A difference is broken at once; what is missing is pending and never broken: a node may be slow, cut off or killed.
+2. Everything is bounded: positions of a configuration, configurations of a cluster, views of replicas. What goes before it was
+   compared counts as pending.
+3. The order of rows does not matter, and neither does a row that comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, UNPROMISED
+from transis.model.ids import NodeId, ViewId
+from transis.model.view import View
+from transis.pipeline.follow.configurations import Amount, Configuration
+from transis.pipeline.follow.replicas import Replicas
+from transis.pipeline.follow.telling import (
+    AGREEMENT,
+    ATOMICITY,
+    JUDGED,
+    ONE_SEQUENCE,
+    REPLICAS,
+    Divergence,
+    FollowVerdict,
+    Told,
+    named,
+)
+from transis.trace.events import CheckpointEvent, Conf, End, Prefix
+
+CONFIGURATIONS_MAX: Final = 64
+"""Of a cluster that are remembered; then the one goes of which nothing was told for longest."""
+SILENT_US: Final = 60_000_000
+"""A node that is so much behind the others of its cluster is silent: what it owes is pending."""
+
+
+class ClusterState(msgspec.Struct):
+    name: str
+    modes: list[str] = []
+    lives: list[NodeId] = []
+    heard_us: dict[int, int] = {}
+    """When each life last sealed a file."""
+    ended: list[int] = []
+    configurations: list[Configuration] = []
+    violations: dict[str, int] = {}
+    checked: dict[str, int] = {}
+    """Of configurations that are forgotten."""
+    lost: int = 0
+    replicas: Replicas = msgspec.field(default_factory=Replicas)
+
+
+class Fold:
+    """All clusters."""
+
+    def __init__(self, states: Iterable[ClusterState] = ()) -> None:
+        self.clusters = {state.name: ClusterFold(state) for state in states}
+
+    def add(self, told: Iterable[Told]) -> list[Divergence]:
+        """What many files tell; what is broken and was not said before."""
+        for one in told:
+            if one.cluster not in self.clusters:
+                self.clusters[one.cluster] = ClusterFold(ClusterState(one.cluster))
+            self.clusters[one.cluster].take(one)
+        return [divergence for cluster in self.clusters.values() for divergence in cluster.judge()]
+
+    def verdicts(self) -> list[FollowVerdict]:
+        return [verdict for _, cluster in sorted(self.clusters.items()) for verdict in cluster.verdicts()]
+
+    def heard_us(self) -> dict[tuple[str, str], int]:
+        """By cluster and living node, when it last sealed a file."""
+        return {
+            (name, str(cluster.state.lives[life])): heard
+            for name, cluster in sorted(self.clusters.items())
+            for life, heard in sorted(cluster.state.heard_us.items())
+            if life not in cluster.state.ended
+        }
+
+    def state(self) -> bytes:
+        return msgspec.msgpack.encode([cluster.state for _, cluster in sorted(self.clusters.items())])
+
+    @classmethod
+    def restored(cls, state: bytes) -> Fold:
+        return cls(msgspec.msgpack.decode(state, type=list[ClusterState]))
+
+
+class ClusterFold:
+    """One cluster."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self._configurations = {one.id: one for one in state.configurations}
+        self._lives = {node: number for number, node in enumerate(state.lives)}
+        self._touched: dict[ViewId, Configuration] = {}
+
+    # -- taking what is told ---------------------------------------------------------------------------------------------
+
+    def take(self, told: Told) -> None:
+        state, life = self.state, self._life(told.node)
+        if told.mode not in state.modes:
+            state.modes.append(told.mode)
+        state.heard_us[life] = max(told.modified_us, state.heard_us.get(life, 0))
+        for event in told.events:
+            if isinstance(event, Prefix):
+                self._configuration(event.conf, event.regular, told).told(life, (event.count, event.a, event.b), event.last)
+            elif isinstance(event, Conf):
+                self._installed(life, event.view, told)
+            elif isinstance(event, CheckpointEvent):
+                state.replicas.take(f"{told.node}#{event.process}", event, told.modified_us)
+            elif isinstance(event, End) and life not in state.ended:
+                state.ended.append(life)
+
+    def _life(self, node: NodeId) -> int:
+        if node not in self._lives:
+            self._lives[node] = len(self.state.lives)
+            self.state.lives.append(node)
+        return self._lives[node]
+
+    def _configuration(self, conf: ViewId, regular: ViewId, told: Told) -> Configuration:
+        found = self._configurations.get(conf)
+        if found is None:
+            found = self._configurations[conf] = Configuration(conf, regular, told.mode, told.modified_us)
+            self.state.configurations.append(found)
+        found.touched_us = max(found.touched_us, told.modified_us)
+        self._touched[conf] = found
+        return found
+
+    def _installed(self, life: int, view: View, told: Told) -> None:
+        """It follows the transitional one of the same life, or that one's regular one; whichever is told first waits for the
+        other."""
+        installed = self._configuration(view.id, view.regular, told)
+        installed.members_by(life, view.nodes)
+        if not view.id.is_regular:
+            regular = self._configuration(view.regular, view.regular, told)
+            regular.onward[life] = view.id
+            if life in regular.after:
+                installed.onward[life] = regular.after[life]
+            return
+        previous = next((member.previous for member in view.members if member.node == told.node), None)
+        if previous is not None:
+            regular = self._configuration(previous, previous, told)
+            regular.after[life] = view.id
+            if life in regular.onward:
+                self._configuration(regular.onward[life], previous, told).onward[life] = view.id
+
+    # -- judging ---------------------------------------------------------------------------------------------------------
+
+    def judge(self) -> list[Divergence]:
+        """What is broken in what was told since the last time, once for every configuration and property."""
+        found: list[Divergence] = []
+        ended = set(self.state.ended)
+        for one in self._touched.values():
+            for divergence in (self._apart(one), self._moved_apart(one), self._disagreed(one)):
+                if (
+                    divergence is not None
+                    and divergence.property not in one.broken
+                    and self._is_promised(divergence.property, one)
+                ):
+                    one.broken.append(divergence.property)
+                    found.append(divergence)
+            one.settle(self._members(one), ended)
+            one.bound()
+        self._touched = {}
+        found += [one._replace(cluster=self.state.name) for one in self.state.replicas.judge()]
+        for divergence in found:
+            self.state.violations[divergence.property] = self.state.violations.get(divergence.property, 0) + 1
+        self._bound()
+        return found
+
+    def _is_promised(self, name: str, one: Configuration) -> bool:
+        return name not in UNPROMISED.get(one.mode, frozenset())
+
+    def _apart(self, one: Configuration) -> Divergence | None:
+        parting = one.parting()
+        if parting is None:
+            return None
+        equal_at, differs_at, lives = parting
+        sides = self._sides(lives)
+        told = " against ".join(map(named, sides))
+        parting_words = f"the same up to message {equal_at:,}, not the same up to {differs_at:,}"
+        words = f"in {one.id} nodes delivered different messages: {parting_words}: {told}"
+        return self._divergence(ONE_SEQUENCE, one, equal_at, differs_at, sides, words)
+
+    def _moved_apart(self, one: Configuration) -> Divergence | None:
+        parted = one.went_apart()
+        if parted is None:
+            return None
+        target, ends = parted
+        sides = self._sides([lives for _, lives in ends])
+        told = "; ".join(f"{named(self._names(lives))} had delivered {_amount(amount, ends)}" for amount, lives in ends)
+        words = f"who went from {one.id} to {target} together had not delivered the same: {told}"
+        counts = [amount[0] for amount, _ in ends]
+        return self._divergence(ATOMICITY, one, min(one.settled, *counts), max(counts), sides, words)
+
+    def _disagreed(self, one: Configuration) -> Divergence | None:
+        if len(one.lists) < 2:
+            return None
+        sides = self._sides([each.lives for each in one.lists])
+        told = "; ".join(
+            f"for {named(self._names(each.lives))} {named([str(node) for node in each.members])}" for each in one.lists
+        )
+        return self._divergence(AGREEMENT, one, 0, 0, sides, f"the members of {one.id} are not the same for all: {told}")
+
+    def _divergence(
+        self, name: str, one: Configuration, equal_at: int, differs_at: int, sides: tuple[tuple[str, ...], ...], words: str
+    ) -> Divergence:
+        return Divergence(self.state.name, name, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
+
+    def _before(self, one: Configuration) -> int:
+        """Messages of the regular configuration that this one follows; of several answers the smallest, to miss nothing."""
+        if one.id == one.regular or one.regular not in self._configurations:
+            return 0
+        return min((sums[0] for sums in self._configurations[one.regular].ends.values()), default=0)
+
+    def _sides(self, lives: list[list[int]]) -> tuple[tuple[str, ...], ...]:
+        return tuple(sorted((tuple(self._names(side)) for side in lives), key=lambda side: (-len(side), side)))
+
+    def _names(self, lives: Iterable[int]) -> list[str]:
+        return sorted(str(self.state.lives[life]) for life in lives)
+
+    def _members(self, one: Configuration) -> list[int]:
+        return [self._life(node) for each in one.lists[:1] for node in each.members]
+
+    # -- bounds and verdicts ---------------------------------------------------------------------------------------------
+
+    def _bound(self) -> None:
+        """The configurations of which nothing was told for longest go, and with them what they owed."""
+        state = self.state
+        excess = len(state.configurations) - CONFIGURATIONS_MAX
+        if excess <= 0:
+            return
+        for one in sorted(state.configurations, key=lambda one: (one.touched_us, one.id))[:excess]:
+            for name, count in self._checked_in(one).items():
+                state.checked[name] = state.checked.get(name, 0) + count
+            state.lost += one.lost + self._owing(one)
+            state.configurations.remove(one)
+            del self._configurations[one.id]
+
+    def _checked_in(self, one: Configuration) -> dict[str, int]:
+        agreed = sum(len(each.lives) for each in one.lists) - 1
+        return {ONE_SEQUENCE: one.checked, ATOMICITY: one.moves_compared(), AGREEMENT: max(0, agreed)}
+
+    def _owing(self, one: Configuration) -> int:
+        """Members that live, are silent or left nothing to compare, where others have told something."""
+        if not one.positions and not one.settled:
+            return 0
+        newest = max(self.state.heard_us.values(), default=0)
+        members = [life for life in self._members(one) if life not in self.state.ended and life not in one.compared]
+        return len([life for life in members if newest - max(one.began_us, self.state.heard_us.get(life, 0)) > SILENT_US])
+
+    def verdicts(self) -> list[FollowVerdict]:
+        state = self.state
+        checked = dict(state.checked) | {REPLICAS: state.replicas.checked}
+        for one in state.configurations:
+            for name, count in self._checked_in(one).items():
+                checked[name] = checked.get(name, 0) + count
+        pending = state.lost + sum(one.lost + self._owing(one) for one in state.configurations)
+        owed = {ONE_SEQUENCE: pending, ATOMICITY: 0, AGREEMENT: 0, REPLICAS: state.replicas.lost}
+        return [self._verdict(name, checked.get(name, 0), state.violations.get(name, 0), owed[name]) for name in JUDGED]
+
+    def _verdict(self, name: str, checked: int, violations: int, pending: int) -> FollowVerdict:
+        if all(name in UNPROMISED.get(mode, frozenset()) for mode in self.state.modes):
+            return FollowVerdict(self.state.name, name, NOT_PROMISED, 0, 0, 0)
+        word = BROKEN if violations else PENDING if pending else HELD if checked else NOT_EXERCISED
+        return FollowVerdict(self.state.name, name, word, checked, violations, pending)
+
+
+def _amount(amount: Amount, ends: list[tuple[Amount, list[int]]]) -> str:
+    """How many messages; by their sum, too, where others had as many."""
+    same = [one for one, _ in ends if one[0] == amount[0]]
+    return f"{amount[0]:,} messages" if len(same) == 1 else f"{amount[0]:,} messages of sum {amount[1]:x}"

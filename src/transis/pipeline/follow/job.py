@@ -1,0 +1,155 @@
+"""The query of `transis audit --follow`: sealed digests in, verdicts, metrics and evidence out, for as long as it is wanted.
+
+Reading and decoding files, which grows with the cluster, is done by Spark's tasks; a batch is then a few rows a node and second,
+which are folded here. In a batch: fold, ledger, metric; evidence comes behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from transis.model.errors import PipelineError, TransisError
+from transis.model.guarantees import BROKEN
+from transis.pipeline.follow.evidence import Evidence
+from transis.pipeline.follow.ledger import FollowLedger, opened
+from transis.pipeline.follow.metrics import Figures, FollowMetrics
+from transis.pipeline.follow.source import COLUMNS, Trouble, decode, read_back, sealed
+from transis.pipeline.follow.telling import Divergence, FollowVerdict
+from transis.pipeline.ingest import is_local, local_path
+from transis.pipeline.session import spark_session
+
+LOOK_S: Final = 0.5
+"""How often it is looked whether somebody wants an end."""
+
+
+@dataclass(frozen=True)
+class FollowWish:
+    """What somebody asks for."""
+
+    inputs: tuple[str, ...]
+    ledger: Path
+    every_s: int = 15
+    metrics: tuple[str, int] | None = None
+    once: bool = False
+    master: str | None = None
+
+
+class Batch(NamedTuple):
+    """What is told of a batch."""
+
+    number: int
+    files: int
+    verdicts: list[FollowVerdict]
+    divergences: list[Divergence]
+    troubles: list[Trouble]
+    seconds: float
+
+
+Tell = Callable[[Batch | str], None]
+Listen = Callable[[], AbstractContextManager[Event]]
+"""Entered when Spark has started, which sets what signals do: an event that is set when somebody wants an end."""
+
+
+def follow(wish: FollowWish, tell: Tell, listen: Listen) -> bool:
+    """Follow until somebody wants an end, or once; True if anything is broken, now or earlier."""
+    _require_directories(wish.inputs)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(opened(wish.ledger))
+        metrics = FollowMetrics(*wish.metrics) if wish.metrics is not None else None
+        if metrics is not None:
+            stack.callback(metrics.close)
+            tell(f"metrics: port {metrics.port}")
+        spark = stack.enter_context(spark_session(wish.master, app="transis audit --follow"))
+        evidence = Evidence(wish.ledger, wish.inputs, tell)
+        follower = Follower(ledger, metrics, evidence, tell)
+        follower.show()
+        try:
+            with listen() as enough:
+                follower.run(_query(spark, wish, follower), enough)
+        except BaseException:
+            evidence.close(patiently=False)
+            raise
+        evidence.close(patiently=wish.once)
+    return any(one.verdict == BROKEN for one in ledger.fold.verdicts())
+
+
+def _require_directories(inputs: Sequence[str]) -> None:
+    """Spark would say it too, later and in more words."""
+    for one in inputs:
+        if is_local(one) and not Path(local_path(one)).is_dir():
+            raise PipelineError(f"{one}: there is no such directory; name those to which nodes write their digests ([flight])")
+
+
+def _query(spark: SparkSession, wish: FollowWish, follower: Follower) -> StreamingQuery:
+    writer = sealed(spark, wish.inputs).writeStream.foreachBatch(follower.take)
+    writer = writer.option("checkpointLocation", str(Path(wish.ledger).absolute() / "checkpoint"))
+    return (writer.trigger(availableNow=True) if wish.once else writer.trigger(processingTime=f"{wish.every_s} seconds")).start()
+
+
+class Follower:
+    """What happens with every batch."""
+
+    def __init__(self, ledger: FollowLedger, metrics: FollowMetrics | None, evidence: Evidence, tell: Tell) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._evidence = evidence
+        self._tell = tell
+        self._failure: TransisError | None = None
+
+    def run(self, query: StreamingQuery, enough: Event) -> None:
+        """Until the query ends by itself, or nobody wants more of it."""
+        while query.isActive and not enough.wait(LOOK_S):
+            pass
+        query.stop()
+        if self._failure is not None:
+            raise self._failure
+        failed = query.exception()
+        if failed is not None:
+            raise failed
+
+    def take(self, files: DataFrame, number: int) -> None:
+        """One batch. What goes wrong here ends the query, and is told in our words and not in Java's."""
+        try:
+            self._take(files, number)
+        except TransisError as error:
+            self._failure = error
+            raise
+
+    def _take(self, files: DataFrame, number: int) -> None:
+        query = self._query_id()
+        if self._ledger.knows(query, number):
+            self.show()
+            return
+        started = time.monotonic()
+        rows = files.mapInArrow(decode, COLUMNS).collect()
+        told, troubles = read_back(rows)
+        divergences = self._ledger.fold.add(told)
+        verdicts = self._ledger.add(query, number, divergences)
+        self.show()
+        self._evidence.keep(divergences)
+        self._tell(Batch(number, len(rows), verdicts, divergences, troubles, time.monotonic() - started))
+
+    def show(self) -> None:
+        """The metric, from what is known."""
+        if self._metrics is not None:
+            fold = self._ledger.fold
+            heard = tuple((cluster, node, at) for (cluster, node), at in fold.heard_us().items())
+            self._metrics.latest = Figures(tuple(fold.verdicts()), heard, time.time())
+
+    def _query_id(self) -> str:
+        """By Spark's checkpoint: a new one counts batches from 0 again."""
+        try:
+            metadata: dict[str, Any] = msgspec.json.decode((self._ledger.checkpoint / "metadata").read_bytes())
+            return str(metadata["id"])
+        except (OSError, msgspec.DecodeError, KeyError) as error:
+            raise PipelineError(f"the ledger {self._ledger.directory} has lost Spark's checkpoint ({error})") from error

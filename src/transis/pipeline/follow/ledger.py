@@ -1,0 +1,167 @@
+"""The ledger of a follower: what it has folded so far, every verdict that changed, every violation, in one local directory.
+
+    DIR/checkpoint/                  Spark's own: which files were read
+    DIR/state.bin                    the last batch and the fold behind it
+    DIR/verdicts/N.parquet           verdicts that changed in entry N
+    DIR/violations/N.parquet         violations that were found in entry N
+    DIR/evidence/N-PROPERTY-CONF/    what the flight recorders had of a violation
+    DIR/_lock                        held by the follower that writes
+
+Spark may give the last batch again after a kill. A batch up to the one in state.bin is known; any other one is folded, and its
+files are written under the number that follows, whether they are there or not. So nothing is twice and nothing is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transis.model.errors import PipelineError
+from transis.pipeline.follow.folding import Fold
+from transis.pipeline.follow.telling import Divergence, FollowVerdict
+
+ALL_AGAIN_S: Final = 3600
+"""So often all verdicts are written, changed or not: silence then means that nobody follows."""
+
+_WHEN: Final = ("time", pa.timestamp("us", "UTC"))
+VERDICTS: Final = pa.schema(
+    [
+        ("entry", pa.int64()),
+        _WHEN,
+        *((name, pa.string()) for name in ("cluster", "property", "verdict")),
+        *((name, pa.int64()) for name in ("checked", "violations", "pending")),
+    ]
+)
+VIOLATIONS: Final = pa.schema(
+    [
+        ("entry", pa.int64()),
+        _WHEN,
+        *((name, pa.string()) for name in ("cluster", "property", "conf")),
+        *((name, pa.int64()) for name in ("equal_at", "differs_at")),
+        ("sides", pa.list_(pa.list_(pa.string()))),
+        ("explanation", pa.string()),
+    ]
+)
+
+
+class Kept(msgspec.Struct):
+    """What state.bin holds."""
+
+    query: str = ""
+    """Of Spark: its batches count from 0 again if its checkpoint is removed."""
+    batch: int = -1
+    entry: int = 0
+    told: dict[str, str] = {}
+    """The last word about each cluster and property."""
+    told_all_s: float = 0.0
+    fold: bytes = msgspec.msgpack.encode([])
+
+
+class FollowLedger:
+    """Opened by `opened`; one writer at a time."""
+
+    def __init__(self, directory: Path, kept: Kept) -> None:
+        self.directory = directory
+        self.kept = kept
+        self.fold = Fold.restored(kept.fold)
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint"
+
+    def knows(self, query: str, batch: int) -> bool:
+        return query == self.kept.query and batch <= self.kept.batch
+
+    def add(self, query: str, batch: int, divergences: Sequence[Divergence]) -> list[FollowVerdict]:
+        """Keep what a batch brought: violations, verdicts that changed, then the state that says that they are kept."""
+        now_s, entry = time.time(), self.kept.entry + 1
+        when = {"entry": entry, "time": int(now_s * 1_000_000)}
+        verdicts = self.fold.verdicts()
+        changed = [one for one in verdicts if self.kept.told.get(_key(one)) != one.verdict]
+        told_all_s = self.kept.told_all_s
+        if now_s - told_all_s > ALL_AGAIN_S:
+            changed, told_all_s = verdicts, now_s
+        told = self.kept.told | {_key(one): one.verdict for one in verdicts}
+        with told_of_disk(self.directory):
+            self._write("violations", entry, [when | _plain(one) for one in divergences], VIOLATIONS)
+            self._write("verdicts", entry, [when | one._asdict() for one in changed], VERDICTS)
+            self.kept = Kept(
+                query, batch, entry if changed or divergences else self.kept.entry, told, told_all_s, self.fold.state()
+            )
+            _written(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
+        return verdicts
+
+    def _write(self, kind: str, entry: int, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+        if not rows:
+            return
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(rows, schema), sink, compression="zstd")
+        (self.directory / kind).mkdir(exist_ok=True)
+        _written(self.directory / kind / f"{entry:08}.parquet", sink.getvalue().to_pybytes())
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[FollowLedger]:
+    """Made if it is not there. A second follower gets a PipelineError at once."""
+    with told_of_disk(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        _hold(lock, directory)
+        yield FollowLedger(directory, _read(directory / "state.bin"))
+    finally:
+        os.close(lock)
+
+
+def _hold(lock: int, directory: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise PipelineError(f"{directory} is being written by another follower: wait for it, or give another --ledger") from error
+
+
+def _read(file: Path) -> Kept:
+    try:
+        kept = msgspec.msgpack.decode(file.read_bytes(), type=Kept)
+        Fold.restored(kept.fold)
+    except FileNotFoundError:
+        return Kept()
+    except (OSError, msgspec.MsgspecError, ValueError) as error:
+        raise PipelineError(f"{file} is damaged ({error}): give another --ledger, or remove this one to begin anew") from error
+    return kept
+
+
+@contextmanager
+def told_of_disk(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PipelineError(f"the ledger {directory} cannot be written ({error.strerror or error})") from error
+
+
+def _written(target: Path, content: bytes) -> None:
+    """All of it or nothing."""
+    aside = target.with_name(f".{target.name}.tmp")
+    with aside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(target)
+
+
+def _key(one: FollowVerdict) -> str:
+    return f"{one.cluster}\t{one.property}"
+
+
+def _plain(one: Divergence) -> dict[str, Any]:
+    kept = {name: value for name, value in one._asdict().items() if name in VIOLATIONS.names}
+    return kept | {"conf": str(one.conf), "sides": [list(side) for side in one.sides]}

@@ -1,0 +1,124 @@
+"""The table of a sweep: what was added is there, once and whole; what is missing is run; nobody else writes meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+
+from tests.console.sweeping import BUILD, RING, written_down
+from tests.console.test_sweep_task import files_of_at_most
+from transis.console.sweep_table import OUTCOMES, SweepTable
+from transis.model.errors import PipelineError
+from transis.sim.seedrows import CRASHED, TIMED_OUT, RanRow, SeedRow
+
+SEEDS = range(10)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> SweepTable:
+    return SweepTable(tmp_path / "sweeps", BUILD, RING)
+
+
+def add(table: SweepTable, *rows: SeedRow, traces_max: int = 100) -> None:
+    with table.written_here():
+        table.add(rows, traces_max)
+
+
+def seeds_of(table: SweepTable) -> list[int]:
+    return [row.seed for row in table.rows(SEEDS)]
+
+
+def test_rows_come_back_in_order_of_seeds_from_waves_in_any_order(table: SweepTable) -> None:
+    add(table, written_down(7), written_down(3))
+    add(table, written_down(1), written_down(5, TIMED_OUT), written_down(4), written_down(12))
+    assert list(table.rows(SEEDS)) == [
+        written_down(1),
+        written_down(3),
+        written_down(4),
+        written_down(5, TIMED_OUT),
+        written_down(7),
+    ]
+    assert table.pending(SEEDS, 60) == [0, 2, 6, 8, 9]
+
+
+def test_every_field_has_a_column() -> None:
+    own = [name for name in SeedRow.__struct_fields__ if name not in ("ran", "traces")]
+    assert OUTCOMES.names == [*own, *RanRow.__struct_fields__]
+
+
+def test_a_seed_that_is_there_twice_counts_once(table: SweepTable) -> None:
+    add(table, written_down(3, deliveries=1))
+    add(table, written_down(3, deliveries=2))
+    add(table, written_down(3, CRASHED))
+    assert list(table.rows(SEEDS)) == [written_down(3, deliveries=2)]
+
+
+def test_a_seed_that_timed_out_is_run_again_with_more_time_only(table: SweepTable) -> None:
+    add(table, written_down(3, TIMED_OUT, timeout_s=60), written_down(4))
+    assert table.pending(range(3, 5), 60) == []
+    assert table.pending(range(3, 5), 59) == []
+    assert table.pending(range(3, 5), 61) == [3]
+
+
+def test_a_seed_whose_process_ended_is_run_again(table: SweepTable) -> None:
+    add(table, written_down(3, CRASHED), written_down(4))
+    assert table.pending(range(3, 5), 60) == [3]
+
+
+def test_another_build_and_another_configuration_have_rows_of_their_own(table: SweepTable) -> None:
+    add(table, written_down(3))
+    for other in (SweepTable(table.directory, "2-abc", RING), SweepTable(table.directory, BUILD, "--engine lansis")):
+        assert other.pending(range(3, 4), 60) == [3]
+        add(other, msgspec.structs.replace(written_down(3), build=other.build, configuration=other.configuration, replay="other"))
+        assert [row.replay for row in other.rows(SEEDS)] == ["other"]
+    assert list(table.rows(SEEDS)) == [written_down(3)]
+
+
+def test_traces_of_failed_seeds_are_kept_up_to_a_number(table: SweepTable) -> None:
+    add(table, *(written_down(seed, traces={"a.trace": b"%d" % seed}) for seed in (6, 2, 4)), traces_max=2)
+    kept = {path.relative_to(table.failed).as_posix(): path.read_bytes() for path in table.failed.rglob("*.trace")}
+    assert kept == {"seed-2/a.trace": b"2", "seed-4/a.trace": b"4"}
+    assert seeds_of(table) == [2, 4, 6]
+
+
+def test_two_sweeps_do_not_write_one_table(table: SweepTable) -> None:
+    with table.written_here(), pytest.raises(PipelineError, match="being written by another sweep"):
+        add(SweepTable(table.directory, BUILD, "--engine lansis"), written_down(1))
+    add(table, written_down(1))
+
+
+def test_a_disk_that_refuses_leaves_nothing_half(table: SweepTable) -> None:
+    add(table, written_down(1))
+    with files_of_at_most(100), pytest.raises(PipelineError, match="cannot be written"):
+        add(table, written_down(2))
+    assert seeds_of(table) == [1]
+    assert len(list((table.directory / "outcomes").iterdir())) == 1
+
+
+def test_what_a_killed_sweep_left_is_removed_and_never_read(table: SweepTable) -> None:
+    add(table, written_down(1))
+    (file,) = (table.directory / "outcomes").iterdir()
+    left = file.with_name(f".{table.key}-7.parquet.tmp")
+    left.write_bytes(file.read_bytes()[:100])
+    assert seeds_of(table) == [1]
+    add(table, written_down(2))
+    assert not left.exists()
+
+
+def test_a_damaged_file_is_named(table: SweepTable) -> None:
+    add(table, written_down(1))
+    (file,) = (table.directory / "outcomes").iterdir()
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(PipelineError, match=f"{file.name} is no part of a sweep, or damaged: remove it"):
+        table.pending(SEEDS, 60)
+
+
+def test_the_table_is_plain_parquet(table: SweepTable) -> None:
+    add(table, written_down(1), written_down(2, TIMED_OUT))
+    read = pq.read_table(table.directory / "outcomes").to_pydict()
+    assert read["deliveries"] == [1, None]
+    assert read["verdicts"][0] == [{"property": "safe_7_1", "verdict": "held", "checked": 7, "violations": 0}]
+    assert read["fault_states"] == [[("crash\tGather", 2)], None]

@@ -1,0 +1,121 @@
+"""`transis audit --follow` on Spark: directories that grow, a follower that is started again, files that are none, a metric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from tests.pipeline.digests import seal
+from tests.pipeline.test_fold import A, B, C, at
+from transis.console.main import app
+from transis.model.guarantees import BROKEN, HELD
+from transis.pipeline.follow.metrics import Figures, FollowMetrics
+from transis.pipeline.follow.telling import ONE_SEQUENCE, FollowVerdict
+
+RUNNER = CliRunner()
+
+
+def followed(*arguments: str, code: int) -> list[dict[str, Any]]:
+    """What a follower that looks once says, a line a batch."""
+    outcome = RUNNER.invoke(app, ["audit", "--follow", "--once", "--json", *arguments])
+    assert outcome.exit_code == code, outcome.output
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def words(batch: dict[str, Any]) -> str:
+    (found,) = [one["verdict"] for one in batch["verdicts"] if one["property"] == ONE_SEQUENCE]
+    return str(found)
+
+
+def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    one, two, ledger = tmp_path / "a, {b}", tmp_path / "two" / "deeper", tmp_path / "ledger"
+    one.mkdir()
+    two.mkdir(parents=True)
+    command = (str(one), str(two.parent), "--ledger", str(ledger))
+    seal(one, at(A, 1, 2, 3))
+    seal(two, at(B, 1, 2, 3))
+    (one / "life-c-1-0000000000000009-000001.digests").write_bytes(b"what")
+    (one / "life-c-1-0000000000000009-000002.digests.open").write_bytes(b"half")
+    (batch,) = followed(*command, code=0)
+    assert (words(batch), batch["files"], batch["violations"]) == (HELD, 3, [])
+    assert [Path(trouble["path"]).name for trouble in batch["unreadable"]] == ["life-c-1-0000000000000009-000001.digests"]
+    assert followed(*command, code=0) == []
+
+    seal(two, at(B, 1, 2, 3, 4), at(C, 1, 2, 3, 5), number=2)
+    seal(one, at(A, 1, 2, 3, 5), number=2)
+    batch, note = followed(*command, code=1)
+    assert (words(batch), batch["files"]) == (BROKEN, 3)
+    (violation,) = batch["violations"]
+    assert (violation["sides"], violation["equal_at"], violation["differs_at"]) == ([["a/1", "c/1"], ["b/1"]], 3, 4)
+    assert "no flight recorder has anything of R4@a/1" in note["note"]
+    assert followed(*command, code=1) == []
+    assert len(pq.read_table(ledger / "violations")) == 1
+
+
+def test_a_batch_that_spark_gives_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Killed behind the ledger and before Spark's own commit."""
+    flight, ledger = tmp_path / "flight", tmp_path / "ledger"
+    flight.mkdir()
+    seal(flight, at(A, 1, 2), at(B, 2, 1))
+    followed(str(flight), "--ledger", str(ledger), code=1)
+    before = {path: path.read_bytes() for path in ledger.glob("v*/*")}
+    for commit in (ledger / "checkpoint" / "commits").iterdir():
+        commit.unlink()
+    assert followed(str(flight), "--ledger", str(ledger), code=1) == []
+    assert {path: path.read_bytes() for path in ledger.glob("v*/*")} == before
+
+
+def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
+    metrics = FollowMetrics("127.0.0.1", 0)
+    try:
+        verdicts = (FollowVerdict("blue", ONE_SEQUENCE, BROKEN, 40, 2, 1), FollowVerdict("green", ONE_SEQUENCE, HELD, 7, 0, 0))
+        metrics.latest = Figures(verdicts, (("blue", "a/1", 5_000_000),), 9.0)
+        with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        metrics.close()
+    for line in (
+        'transis_audit_broken{cluster="blue",property="one_sequence"} 1.0',
+        'transis_audit_broken{cluster="green",property="one_sequence"} 0.0',
+        'transis_audit_violations_total{cluster="blue",property="one_sequence"} 2.0',
+        'transis_audit_pending{cluster="blue",property="one_sequence"} 1.0',
+        'transis_audit_positions_compared_total{cluster="blue"} 40.0',
+        "transis_audit_last_batch_time_seconds 9.0",
+    ):
+        assert line in lines
+    (age,) = [float(line.rpartition(" ")[2]) for line in lines if line.startswith("transis_audit_evidence_age_seconds{")]
+    assert age > 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named", "allowed"),
+    [
+        (["--follow"], "--ledger", "--follow needs a directory"),
+        (["--ledger", "kept"], "--ledger", "give that too"),
+        (["--once"], "--once", "give that too"),
+        (["--follow", "--ledger", "kept", "--store", "s"], "--store", "leave --store out"),
+        (["--follow", "--ledger", "kept", "--only", "places"], "--only", "leave --only out"),
+        (["--follow", "--ledger", "kept", "--every", "0"], "--every", "must be 1 to 3600"),
+        (["--follow", "--ledger", "kept", "--metrics", "9478"], "--metrics", "must be HOST:PORT"),
+        (["--follow", "--ledger", __file__], "--ledger", "must be a local directory"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: list[str], named: str, allowed: str, tmp_path: Path) -> None:
+    outcome = RUNNER.invoke(app, ["audit", str(tmp_path), *arguments], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert named in outcome.stderr
+    assert allowed in outcome.stderr
+
+
+def test_a_directory_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    outcome = RUNNER.invoke(app, ["audit", "--follow", str(tmp_path / "none"), "--ledger", str(tmp_path / "kept")])
+    assert outcome.exit_code == 2
+    assert "there is no such directory" in outcome.stderr
+    assert not (tmp_path / "kept").exists()

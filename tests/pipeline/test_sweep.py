@@ -1,0 +1,48 @@
+"""`transis sweep` on Spark: as one process says it, and further where it stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from tests.pipeline.sweeps import NODES, in_one_process, in_the_table
+from transis.console.main import app
+from transis.console.sweep_job import in_pieces, wave_of
+from transis.sim.tried import Tried
+
+RUNNER = CliRunner()
+
+
+def swept(directory: Path, tried: Tried, seeds: str) -> dict[str, Any]:
+    options = [*tried.options.split(), "--nodes", str(NODES), "--seeds", seeds, "--table", str(directory), "--json"]
+    outcome = RUNNER.invoke(app, ["sweep", *options])
+    assert outcome.exit_code == 0, outcome.output
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
+
+
+@pytest.mark.parametrize("tried", [Tried(), Tried("lansis")], ids=["totem", "lansis"])
+def test_a_sweep_says_what_one_process_says_and_goes_on_where_it_stopped(
+    spark: SparkSession, tried: Tried, tmp_path: Path
+) -> None:
+    assert swept(tmp_path, tried, "0:3")["ran_now"] == 3
+    whole = swept(tmp_path, tried, "1:5")
+    assert (whole["ran_now"], whole["runs"], whole["seeds"]) == (2, 4, {"first": 1, "last": 4, "count": 4})
+    assert in_the_table(tmp_path, tried, range(5)) == in_one_process(tried, range(5))
+
+
+@pytest.mark.parametrize(("seeds", "cores", "sizes"), [(64, 2, [8] * 8), (5, 2, [1] * 5), (17, 2, [3] * 5 + [2]), (1, 100, [1])])
+def test_every_core_has_its_share(seeds: int, cores: int, sizes: list[int]) -> None:
+    pieces = in_pieces(range(seeds), cores)
+    assert [len(piece) for piece in pieces] == sizes
+    assert [seed for piece in pieces for seed in piece] == list(range(seeds))
+
+
+@pytest.mark.parametrize(("pending", "seeds"), [(1, 8), (40, 8), (320, 20), (5000, 64), (1_000_000, 64)])
+def test_waves_are_small_where_little_is_pending(pending: int, seeds: int) -> None:
+    assert wave_of(pending, cores=2) == seeds

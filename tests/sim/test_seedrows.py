@@ -1,0 +1,46 @@
+"""A seed's row: everything of its result comes back, through the bytes in which it travels."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from transis.sim.coverage import Coverage
+from transis.sim.seedrows import RAN, TIMED_OUT, SeedRow, ran_row, result_from
+from transis.sim.sweep import Job, Result, run_job
+from transis.sim.tried import TOTEM, Tried
+
+
+def row_of(result: Result) -> SeedRow:
+    return SeedRow("1-abc", "--engine totem", result.seed, RAN, 300, result.explanation, result.replay, ran_row(result))
+
+
+def plain(result: Result) -> tuple[object, ...]:
+    """A result that can be compared."""
+    coverage = result.coverage
+    counters = [getattr(coverage, name) for name in vars(Coverage())]
+    return (*result._replace(coverage=Coverage())[:-2], counters, result.digest)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job(6, 3, "", digests=True),
+        Job(2, 2, "", digests=True, groups=True),
+        Job(6, 2, "", digests=True, tried=Tried("lansis", "toto", partitions=False)),
+        Job(0, None, "safe_one_rotation_early", tried=TOTEM),
+    ],
+    ids=["ring", "groups", "toto", "broken"],
+)
+def test_a_result_comes_back_as_it_was(job: Job) -> None:
+    result = run_job(job)
+    assert result.coverage.events
+    assert result.coverage.faults
+    travelled = msgspec.msgpack.decode(msgspec.msgpack.encode(row_of(result)), type=SeedRow)
+    back = result_from(travelled)
+    assert back is not None
+    assert plain(back) == plain(result)
+
+
+def test_a_seed_without_a_verdict_has_no_result() -> None:
+    assert result_from(SeedRow("1-abc", "--engine totem", 5, TIMED_OUT, 1, "did not end within 1 s", "")) is None
