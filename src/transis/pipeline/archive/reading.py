@@ -46,6 +46,9 @@ UNSEEN: Final = "unseen"
 MISSING: Final = (ABSENT, UNSEEN)
 """The gaps that a reader has to reckon with."""
 
+ROW_BYTES: Final = 100
+"""What a row is taken for, however well it was encoded."""
+
 BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
 
 
@@ -68,7 +71,7 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
 
 
 def plain_size(files: Sequence[Path]) -> int:
-    """Bytes of the columns before they were compressed: rows of an archive are much alike, and it is rows that cost."""
+    """Bytes that these files are worth to Spark: rows of an archive are much alike and small on disk, and it is rows that cost."""
     return sum(map(_plain_size, files))
 
 
@@ -87,7 +90,8 @@ def _name_in(path: Path) -> str:
 def _plain_size(path: Path) -> int:
     with _told_by_path(path):
         metadata = pq.read_metadata(path)
-    return sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    plain = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    return max(plain, ROW_BYTES * int(metadata.num_rows))
 
 
 @contextmanager
