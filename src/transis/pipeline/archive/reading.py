@@ -71,7 +71,7 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
 
 
 def plain_size(files: Sequence[Path]) -> int:
-    """Bytes that these files are worth to Spark: rows of an archive are much alike and small on disk, and it is rows that cost."""
+    """Bytes that these files are worth to Spark: rows of an archive are small on disk, and it is rows that cost."""
     return sum(map(_plain_size, files))
 
 
@@ -90,7 +90,7 @@ def _name_in(path: Path) -> str:
 def _plain_size(path: Path) -> int:
     with _told_by_path(path):
         metadata = pq.read_metadata(path)
-    plain = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
+    plain = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
     return max(plain, ROW_BYTES * int(metadata.num_rows))
 
 
