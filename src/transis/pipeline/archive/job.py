@@ -21,7 +21,7 @@ from transis.model.errors import PipelineError, UsageError
 from transis.pipeline.archive.columns import SIDE, VIEW
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.once import configurations, conflicting_keys, messages, views
-from transis.pipeline.archive.reading import MISSING, find_files, gaps, group_names, read_stream, spans
+from transis.pipeline.archive.reading import MISSING, find_files, gaps, group_names, plain_size, read_stream, spans
 from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
 from transis.pipeline.archive.sides import lineage_of, only_one_side
 from transis.pipeline.audit.settling import settled
@@ -74,7 +74,7 @@ class Reconciled:
 
 def reconcile(wish: Wish, steps: Steps) -> Reconciled:
     group = wish.group if wish.group is not None else _only_group(wish.archive)
-    size = find_files(wish.archive, [group]).size
+    size = plain_size(find_files(wish.archive, [group]))
     out = None if wish.out is None else _new_directory(wish.out)
     with ExitStack() as stack:
         with steps("starting Spark"):

@@ -6,9 +6,10 @@ archiver is an interval on the line of each ring that it was in, and what no int
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,17 +46,13 @@ UNSEEN: Final = "unseen"
 MISSING: Final = (ABSENT, UNSEEN)
 """The gaps that a reader has to reckon with."""
 
+ROW_BYTES: Final = 100
+"""What a row is taken for, however well it was encoded."""
+
 BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
 
 
-class ArchivedFiles(NamedTuple):
-    """The files of some groups of an archive, and their size."""
-
-    paths: tuple[str, ...]
-    size: int
-
-
-def find_files(archive: str, groups: Sequence[str] = ()) -> ArchivedFiles:
+def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
     """The files of these groups, or of all. One that is not there is a UsageError that tells which are."""
     if not is_local(archive):
         raise PipelineError(f"{archive}: only a local or mounted archive can be read: copy it, or mount it")
@@ -70,8 +67,12 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> ArchivedFiles:
     for name, digits in wanted.items():
         if digits not in by_group:
             raise UsageError(f"there is no group {name!r} in {archive}: it holds {', '.join(group_names(archive))}")
-    chosen = [path for digits, paths in sorted(by_group.items()) if not groups or digits in wanted.values() for path in paths]
-    return ArchivedFiles(tuple(map(str, chosen)), sum(path.stat().st_size for path in chosen))
+    return [path for digits, paths in sorted(by_group.items()) if not groups or digits in wanted.values() for path in paths]
+
+
+def plain_size(files: Sequence[Path]) -> int:
+    """Bytes that these files are worth to Spark: rows of an archive are small on disk, and it is rows that cost."""
+    return sum(map(_plain_size, files))
 
 
 def group_names(archive: str) -> list[str]:
@@ -82,18 +83,29 @@ def group_names(archive: str) -> list[str]:
 
 
 def _name_in(path: Path) -> str:
+    with _told_by_path(path), pq.ParquetFile(path) as file:
+        return str(next(file.iter_batches(batch_size=1, columns=["group"])).column(0)[0].as_py())
+
+
+def _plain_size(path: Path) -> int:
+    with _told_by_path(path):
+        metadata = pq.read_metadata(path)
+    plain = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
+    return max(plain, ROW_BYTES * int(metadata.num_rows))
+
+
+@contextmanager
+def _told_by_path(path: Path) -> Iterator[None]:
     try:
-        with pq.ParquetFile(path) as file:
-            name = next(file.iter_batches(batch_size=1, columns=["group"])).column(0)[0].as_py()
+        yield
     except (OSError, StopIteration, pa.ArrowException) as error:
         raise PipelineError(f"{path} is not a file of an archive, or only a part of one") from error
-    return str(name)
 
 
 def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -> DataFrame:
     """All rows of these groups as they were written, with the columns of STREAM; of all groups if none is named."""
     files = find_files(archive, groups)
-    return spark.read.schema(STREAM).parquet(*(literally(f"file://{path}") for path in files.paths))
+    return spark.read.schema(STREAM).parquet(*(literally(f"file://{path}") for path in files))
 
 
 # -- what each archiver saw ------------------------------------------------------------------------------------------

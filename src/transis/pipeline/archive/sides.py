@@ -134,6 +134,6 @@ def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
     began = F.when(~F.max("from_start"), F.min("lo"))  # Null if somebody was there from the beginning of the ring.
     ends = ways_taken.agg(began.alias("lo"), F.max("hi").alias("hi"))
     is_whole = F.count("*").over(Window.partitionBy("group", *SIDE)) == F.col("firsts")
-    compared = ends.withColumn("is_whole", is_whole).groupBy("group", "parting")
-    compared = compared.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi", "is_whole")).alias("ends"))
+    by_parting = ends.withColumn("is_whole", is_whole).groupBy("group", "parting")
+    compared = by_parting.agg(F.min("hi").alias("lowest"), F.collect_list(F.struct("side", "lo", "hi", "is_whole")).alias("ends"))
     return by.select(*LIFE, *RING, *SIDE).join(F.broadcast(compared), ["group", "parting"])
