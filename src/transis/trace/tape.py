@@ -12,6 +12,7 @@ first. What the groups say among themselves (processes from PROCESSES_MAX on) is
 Rules of this file:
 1. No clock and no file: the tape is fed inside the node, and `take` is called by who has both.
 2. Steps are counted by feeds: a run of any length costs one list of counters, and most feeds not even that.
+3. Nothing is kept that holds payloads: a burst is freed when its application is done with it, as without a tape.
 """
 
 from __future__ import annotations
@@ -96,6 +97,19 @@ class TapedRun(NamedTuple):
     tpos: int
 
 
+class _Head(NamedTuple):
+    """What the runs of a stretch have in common, and where it begins."""
+
+    process: ProcessId
+    address: bytes
+    service: Service
+    first: int
+    place: Place
+    origin_us: int
+    timestamp: int
+    ordered: bool
+
+
 class DeliveryTape:
     """Fed by the node (model.contract.Tape); emptied by `take`."""
 
@@ -103,7 +117,7 @@ class DeliveryTape:
         self.view: View | None = None
         self.regular: View | None = None
         self.addresses: dict[bytes, int] = {}
-        self._head: Delivered | None = None
+        self._head: _Head | None = None
         self._process: ProcessId | None = None
         self._next = self._next_seq = -1
         self._firsts: list[int] = []
@@ -176,14 +190,16 @@ class DeliveryTape:
         """Is it like the stretch that is open in all that a row tells once?"""
         head = self._head
         assert head is not None, "an open stretch has a process"
-        return head[1] == run[1] and head[2] is run[2] and head[11] is run[11] and len(self._firsts) < DATAGRAMS_MAX
+        return head[1] == run[1] and head[2] is run[2] and head[7] is run[11] and len(self._firsts) < DATAGRAMS_MAX
 
     def _begin(self, run: Delivered) -> bool:
         """Begin a stretch; False for the groups' own messages, which are in none."""
         self._end_stretch()
         if run.process.number >= PROCESSES_MAX:
             return False
-        self._head, self._process = run, run.process
+        process, address, service, first, _, _, _, place, _, origin_us, timestamp, ordered = run
+        self._head = _Head(process, address, service, first, place, origin_us, timestamp, ordered)
+        self._process = process
         return True
 
     def _end_stretch(self) -> None:
@@ -191,7 +207,7 @@ class DeliveryTape:
         head = self._head
         if head is None:
             return
-        (node, number), address, service, counter, _, _, _, place, _, origin_us, timestamp, ordered = head
+        (node, number), address, service, counter, place, origin_us, timestamp, ordered = head
         firsts, ramps, messages = self._firsts, self._ramps, self._next - counter
         flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE
         tpos = self._tpos if ordered else -1
