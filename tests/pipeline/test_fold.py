@@ -64,8 +64,8 @@ def at(node: NodeId, *counters: int, **more: int) -> Told:
 # -- good histories ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis"), Tried("lansis", mode="transis")], ids=lambda one: one.options)
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis")], ids=lambda one: one.options)
+@pytest.mark.parametrize("seed", [3])
 def test_tapes_of_a_simulated_run_agree(seed: int, tried: Tried) -> None:
     lives, _ = taped_run(seed, False, tried)
     fold = Fold()
