@@ -74,6 +74,7 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
         follower.show()
         try:
             started()
+            tell(f"following {', '.join(wish.inputs)}")
             follower.run(_query(spark, wish, follower), enough)
         except BaseException:
             evidence.close(patiently=False)
@@ -135,8 +136,8 @@ class Follower:
         divergences = self._ledger.fold.add(told)
         verdicts = self._ledger.add(query, number, divergences)
         self.show()
-        self._evidence.keep(divergences)
         self._tell(Batch(number, len(rows), verdicts, divergences, troubles, time.monotonic() - started))
+        self._evidence.keep(divergences)
 
     def show(self) -> None:
         """The metric, from what is known."""
