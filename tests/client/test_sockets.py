@@ -17,7 +17,7 @@ from tests.client.loops import run
 from tests.client.test_streams import messages
 from tests.net.visitors import KEY, House
 from transis import blocking, connect
-from transis.client import Batch, Json, Message, View
+from transis.client import Batch, Configuration, Json, Message, View
 from transis.client.loopthread import LoopThread
 from transis.model.errors import ConnectError, InDoubt, SessionLost, TransferInterrupted, UsageError
 from transis.model.service import Service
@@ -223,6 +223,31 @@ def test_batches_and_several_threads(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert sorted(got) == sorted(number for number in range(4) for _ in range(500))
+
+
+def test_positions_and_checkpoints_are_those_of_the_reader_not_of_what_was_read_ahead(tmp_path: Path) -> None:
+    with Elsewhere(tmp_path) as node, blocking.connect(node.path) as session:
+        assert session.about(timeout=WAIT_S)["engine"] == "totem"
+        with session.join("g", configurations=True, timeout=WAIT_S) as group:
+            for _ in range(5):
+                group.send_many([b"x"] * 10, timeout=WAIT_S).wait(timeout=WAIT_S)
+            with pytest.raises(UsageError, match="before the first view"):
+                _ = group.position
+            first = group.next(timeout=WAIT_S)
+            assert isinstance(first, View)
+            assert (group.position.view, group.position.count) == (first.id, 0)
+            for count in range(1, 13):
+                message = group.next(timeout=WAIT_S)
+                assert isinstance(message, Message)
+                assert (group.position.count, group.position.counter, group.position.place) == (count, count, message.place)
+                assert group.is_due(4) is (count % 4 == 0)
+            group.checkpoint(b"state")
+            rest = group.next_batch(timeout=WAIT_S)
+            assert (len(rest), group.position.count) == (8, 20)
+        with session.join("h", configurations=True, timeout=WAIT_S) as group:
+            configuration, view = group.next_of_all(WAIT_S), group.next_of_all(WAIT_S)
+            assert isinstance(configuration, Configuration)
+            assert isinstance(view, View)
 
 
 def test_control_c_ends_a_wait_and_loses_nothing(tmp_path: Path) -> None:

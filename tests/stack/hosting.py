@@ -18,11 +18,22 @@ from transis.model.service import Service
 from transis.stack.grouped import GroupedNode
 from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
 from transis.wire.address import encode_address
-from transis.wire.session import SESSION_VERSION, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
+from transis.wire.session import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
 
 PLENTY = 1 << 30
 STEP_US = 20_000
 EVENTS = (Delivered, Configure, Refused, Room, Stopped, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled)
+
+
+class Noting(GroupedNode):
+    """Keeps what processes tell about their states, as a node with a recorder does."""
+
+    def __init__(self, config: Config, stored: dict[str, int], boot: int) -> None:
+        super().__init__(config, stored, boot)
+        self.checkpoints: list[tuple[int, Checkpoint]] = []
+
+    def checkpoint(self, now: int, process: int, frame: Checkpoint) -> None:
+        self.checkpoints.append((process, frame))
 
 
 class Alone:
@@ -30,7 +41,7 @@ class Alone:
 
     def __init__(self, policy: SessionPolicy | None = None, window: Window | None = None, *, start: bool = True) -> None:
         config = Config(name="ann", address="ann:1", window=window or Window(), plaintext=True)
-        self.node = GroupedNode(config, {}, 500)
+        self.node = Noting(config, {}, 500)
         self.host = SessionHost(self.node, "tests", policy)
         self.now = 0
         self.seen: dict[int, list[NodeFrame]] = {}

@@ -12,7 +12,7 @@ from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin, gro
 from transis.model.ids import Place, ProcessId, ViewId, ViewKind
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
-from transis.model.view import Cause
+from transis.model.view import Cause, Member, View
 from transis.wire.rejection import Rejection
 from transis.wire.session import (
     CLIENT_FRAMES,
@@ -23,8 +23,11 @@ from transis.wire.session import (
     Ask,
     Bye,
     Changed,
+    Checkpoint,
+    Configured,
     Credit,
     Done,
+    Follow,
     Frame,
     FrameReader,
     Goodbye,
@@ -59,10 +62,15 @@ GROUP_VIEW = GroupView(
     True,
 )
 
+REGULAR = ViewId(ViewKind.REGULAR, 8, ANN)
+CONFIGURATION = View(VIEW, REGULAR, (Member(ANN, "a:1", REGULAR),), Cause("token lost", ANN, (BOB,), "token_loss"), 77)
+
 NODE = "93a3616e6e03cf0a0a0a0a0a0a0a0a"
 OTHER = "93a3626f6201cfffffffffffffffff"
 PROCESS_BYTES = f"92{NODE}03"
 VIEW_BYTES = f"93010c{NODE}"
+REGULAR_BYTES = f"930008{NODE}"
+CAUSE_BYTES = f"94aa746f6b656e206c6f7374{NODE}91{OTHER}aa746f6b656e5f6c6f7373"
 
 FROM_CLIENT: list[tuple[Frame, str]] = [
     (Hello(1, "me", 4096), "9401 01 a26d65 cd1000"),
@@ -72,6 +80,15 @@ FROM_CLIENT: list[tuple[Frame, str]] = [
     (Credit(300), "9205 cd012c"),
     (Ask(7, "statistics"), "9306 07 aa73746174697374696373"),
     (Bye(), "9107"),
+    (Follow(), "9108"),
+    (
+        Checkpoint("x", GroupViewId(VIEW, Place(5, 1)), 7, PROCESS, 9, Place(10, 2), b"d"),
+        f"9809 a178 92{VIEW_BYTES}920501 07 {PROCESS_BYTES} 09 920a02 c40164",
+    ),
+    (
+        Checkpoint("x", GroupViewId(VIEW, Place(5, 1)), 0, None, 0, Place(0, 0), b"d"),
+        f"9809 a178 92{VIEW_BYTES}920501 00 c0 00 920000 c40164",
+    ),
 ]
 FROM_NODE: list[tuple[Frame, str]] = [
     (Welcome(1, "c", PROCESS, 1 << 20), f"9521 01 a163 {PROCESS_BYTES} ce00100000"),
@@ -85,7 +102,7 @@ FROM_NODE: list[tuple[Frame, str]] = [
         Changed(GROUP_VIEW),
         f"9225 99 {msgspec.msgpack.encode(int(group_id('x'))).hex()} a178 92{VIEW_BYTES}920501 91{PROCESS_BYTES}"
         f"91{PROCESS_BYTES} 9192{OTHER}01 919292{VIEW_BYTES}920000 91{PROCESS_BYTES} 93ad636f6e66696775726174696f6ec0"
-        f"94aa746f6b656e206c6f7374{NODE}91{OTHER}aa746f6b656e5f6c6f7373 c3",
+        f"{CAUSE_BYTES} c3",
     ),
     (Left("x", "left"), "9326 a178 a46c656674"),
     (Done(1, 9), "9327 01 09"),
@@ -93,6 +110,10 @@ FROM_NODE: list[tuple[Frame, str]] = [
     (Answer(7, b"v", ""), "9429 07 c40176 a0"),
     (Goodbye("why"), "922a a3776879"),
     (Credit(300), "9205 cd012c"),
+    (
+        Configured(CONFIGURATION),
+        f"922b 96 {VIEW_BYTES}{REGULAR_BYTES} 9194{NODE}a3613a31{REGULAR_BYTES}c400 {CAUSE_BYTES} 4d a3657673",
+    ),
 ]
 BOTH = [(CLIENT_FRAMES, *one) for one in FROM_CLIENT] + [(NODE_FRAMES, *one) for one in FROM_NODE]
 
@@ -108,7 +129,7 @@ def test_golden_bytes_and_back(decoder: msgspec.msgpack.Decoder[Frame], frame: F
 def test_every_kind_of_frame_is_here() -> None:
     seen = {type(frame) for _, frame, _ in BOTH}
     tags = {one.__struct_config__.tag for one in seen}
-    assert len(tags) == len(seen) == 17
+    assert len(tags) == len(seen) == 20
 
 
 def test_what_comes_back_has_its_types() -> None:
@@ -126,6 +147,8 @@ def test_what_comes_back_has_its_types() -> None:
         (Stream(PROCESS, b"", Service.BASIC, VIEW, 0, 1, [], [b"abc"]), 3 + MESSAGE_COST),
         (Changed(GROUP_VIEW), 4 * MESSAGE_COST),
         (Left("x", "left"), MESSAGE_COST),
+        (Configured(CONFIGURATION), 2 * MESSAGE_COST),
+        (Follow(), 0),
         (Done(1, 1_000_000), 0),
         (Goodbye("x" * 1000), 0),
         (Credit(1), 0),
@@ -184,6 +207,8 @@ def test_a_frame_with_wrong_bytes_in_it_is_a_frame_or_a_rejection(one: tuple[obj
         msgspec.msgpack.encode([5, 0]),
         msgspec.msgpack.encode([5, -1]),
         msgspec.msgpack.encode([6, 1, "x" * 65]),
+        msgspec.msgpack.encode([9, "x", [[0, 8, ["ann", 3, 1]], [0, 0]], 0, None, 0, [0, 0], b""]),
+        msgspec.msgpack.encode([9, "x", [[0, 8, ["ann", 3, 1]], [0, 0]], 0, None, 0, [0, 0], bytes(65)]),
         msgspec.msgpack.encode([33, 1, "c", [["ann", 3, 1], 3], 1]),
         msgspec.msgpack.encode({"type": 1}),
         b"",

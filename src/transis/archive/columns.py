@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from transis.archive.schema import KINDS, MESSAGE, RARE, SERVICES, STREAM
+from transis.archive.schema import KINDS, MESSAGE, RARE, SERVICES, STREAM, Position
 from transis.model.ids import NodeId, ProcessId, ViewId
 from transis.trace.naming import node_name, process_name, view_name
 
@@ -76,6 +76,8 @@ class Portion:
 
     def __init__(self, group: str, archiver: str, life: int, first_row: int) -> None:
         self.rows = 0
+        self.end: Position | None = None
+        """Of the last row, when it was taken."""
         self.frames: list[Frame] = []
         self.stretches: list[Stretch] = []
         self.values: list[bytes | None] = []

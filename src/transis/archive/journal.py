@@ -1,7 +1,8 @@
 """Journals: what an archiver has taken and not published yet, on disk in the order it came.
 
     journal = MAGIC, header frame, frames ...            frames as in a trace (trace/segment.py)
-    frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows
+    frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows; where no row has any of the rare columns (most
+              frames are messages only), they are left out
 
 1. One append is one frame. What a crash cuts off is at most the last one, and nobody was told that it is safe.
 2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it.
@@ -20,7 +21,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
-from transis.archive.schema import FORMAT
+from transis.archive.schema import COMMON, FORMAT, RARE, STREAM
 from transis.model.errors import ArchiveError
 from transis.trace.segment import FRAME, frame
 
@@ -45,7 +46,7 @@ class JournalHeader(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A file that is being written. Raises OSError where the disk refuses, except in `append`, which says so."""
+    """A file that is being written. Raises OSError where the disk refuses."""
 
     def __init__(self, path: Path, header: JournalHeader) -> None:
         """A new file: one that is there belongs to another life."""
@@ -53,20 +54,21 @@ class Journal:
         self.size = 0
         self._file = FileIO(path, "x")
         try:
-            if not self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header))):
-                raise OSError(f"the disk did not take the beginning of {path}")
+            self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header)))
             sync_directory(path.parent)
         except OSError:
             self._file.close()
             path.unlink(missing_ok=True)
             raise
 
-    def append(self, table: pa.Table) -> bool:
-        """One frame; False if the disk did not take it, and then nothing of it is there."""
+    def append(self, table: pa.Table) -> None:
+        """One frame. Of one that the disk refuses nothing is there."""
+        if all(table[name].null_count == table.num_rows for name, _ in RARE):
+            table = table.select([name for name, _ in COMMON])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return self._write(frame(KIND_ROWS, sink.getvalue().to_pybytes()))
+        self._write(frame(KIND_ROWS, sink.getvalue().to_pybytes()))
 
     def sync(self) -> None:
         os.fdatasync(self._file.fileno())
@@ -76,20 +78,23 @@ class Journal:
         try:
             self.sync()
         finally:
-            self._file.close()
+            self.release()
         return self.path
 
-    def _write(self, content: bytes) -> bool:
+    def release(self) -> None:
+        """Close the file as the end of a process does: what was appended is there."""
+        self._file.close()
+
+    def _write(self, content: bytes) -> None:
         rest = memoryview(content)
         try:
             while rest:
-                rest = rest[self._file.write(rest) or 0 :]
+                rest = rest[self._file.write(rest) :]
         except OSError:
             self._file.truncate(self.size)
             self._file.seek(self.size)
-            return False
+            raise
         self.size += len(content)
-        return True
 
 
 def read_journal(path: Path) -> Iterator[pa.Table]:
@@ -101,7 +106,15 @@ def read_journal(path: Path) -> Iterator[pa.Table]:
         for kind, body in _whole_frames(file):
             if kind == KIND_ROWS:
                 with pa.ipc.open_stream(body) as reader:
-                    yield reader.read_all()
+                    yield _whole_table(reader.read_all())
+
+
+def _whole_table(table: pa.Table) -> pa.Table:
+    """With the columns that were left out."""
+    if table.num_columns == len(STREAM):
+        return table
+    rare = [pa.nulls(table.num_rows, kind) for _, kind in RARE]
+    return pa.table([*table.columns, *rare], schema=STREAM)
 
 
 def _whole_frames(file: IO[bytes]) -> Iterator[tuple[bytes, memoryview]]:

@@ -5,8 +5,8 @@
     PATH/open/GROUP-NAME-LIFE-NUMBER.journal       being written, or not published yet
     PATH/open/GROUP-NAME.lock                      held while an archiver of that name runs
 
-GROUP is the id of the group in hex, as its name may hold any character; the true name is a column. Names have nothing in front that
-Spark passes over, and nothing that it takes for a pattern. Everything that an archiver does there, it does under its lock.
+GROUP is the id of the group in hex, as its name may hold any character; the true name is a column. Names have nothing in front
+that Spark passes over, and nothing that it takes for a pattern. Everything that an archiver does there, it does under its lock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Place:
             for directory in (self.stream, self.open_files):
                 directory.mkdir(parents=True, exist_ok=True)
             self._write_description(cluster)
-            self._require_cluster(cluster)
+            self.require_cluster(cluster)
             self._take_lock()
         except OSError as error:
             raise ArchiveError(f"{str(self.directory)!r} cannot hold an archive: {error.strerror or error}") from error
@@ -77,21 +77,19 @@ class Place:
             aside.unlink()
         sync_directory(self.directory)
 
-    def _require_cluster(self, cluster: str) -> None:
+    def require_cluster(self, cluster: str) -> None:
+        """Whoever writes here writes of one cluster, also when a node of another one answers at the old address."""
         target = self.directory / "archive.json"
         try:
             found = json.loads(target.read_text())
             its_format, its_cluster = found["format"], found["cluster"]
         except (ValueError, KeyError, TypeError):
             raise ArchiveError(f"{target} is not the description of an archive: give another --to") from None
-        where = repr(str(self.directory))
+        holds = f"{str(self.directory)!r} holds"
         if its_format != FORMAT:
-            raise ArchiveError(
-                f"{where} holds an archive of format {its_format}, this release writes {FORMAT}: give another --to"
-            )
+            raise ArchiveError(f"{holds} an archive of format {its_format}, this release writes {FORMAT}: give another --to")
         if its_cluster != cluster:
-            text = f"{where} holds the archive of cluster {its_cluster!r}, and this node is of {cluster!r}: give another --to"
-            raise ArchiveError(text)
+            raise ArchiveError(f"{holds} the archive of cluster {its_cluster!r}, this node is of {cluster!r}: give another --to")
 
     def _take_lock(self) -> None:
         lock = os.open(self.open_files / f"{self._whose}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -164,7 +162,5 @@ def require_name(name: str) -> str:
 
 def local_directory(text: str) -> Path:
     if "://" in text:
-        raise ArchiveError(
-            f"{text!r} is no local directory: an archive is written to a local or mounted one, and copied from there"
-        )
+        raise ArchiveError(f"{text!r} is no local directory: an archive is written to a mounted one, and copied from there")
     return Path(text)

@@ -63,17 +63,20 @@ def _write_groups(journal: Path, file: object) -> int:
 
 
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables put together, each group as large as a row group shall be or a little larger."""
+    """Tables put together, each group as large as a row group shall be or a little larger.
+
+    Their dictionaries are made one: a column chunk has room for one, and would be written without any.
+    """
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
         waiting.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
         if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield pa.concat_tables(waiting)
+            yield pa.concat_tables(waiting).unify_dictionaries()
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield pa.concat_tables(waiting)
+        yield pa.concat_tables(waiting).unify_dictionaries()
 
 
 def recover(place: Place) -> Position | None:

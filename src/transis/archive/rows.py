@@ -67,6 +67,7 @@ class Rows:
     def take(self) -> Portion:
         """The rows that came since the last time."""
         portion, self.bytes = self._portion, 0
+        portion.end = self.position
         self._portion = Portion(self._group, self._archiver, self._life, self.rows + 1)
         return portion
 

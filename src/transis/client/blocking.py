@@ -26,14 +26,16 @@ from transis.client.addressing import Destination
 from transis.client.chunks import ChunkReader
 from transis.client.codecs import Codec
 from transis.client.connection import WINDOW
-from transis.client.events import Batch, Configuration, Message, View
+from transis.client.events import Batch, Message, View
 from transis.client.loopthread import LoopThread
 from transis.client.positions import Passed, Position
 from transis.client.receipts import Outcome
 from transis.client.stream import MessageStream
 from transis.model.errors import UsageError
+from transis.model.groups import GroupView
 from transis.model.ids import MessageId, ProcessId
 from transis.model.service import Service
+from transis.model.view import View as Configuration
 
 T = TypeVar("T")
 
@@ -168,7 +170,7 @@ class Stream(Generic[T]):
             event, self._passed = self._came.popleft()
         finally:
             self._reading.release()
-        if isinstance(event, View):
+        if isinstance(event, GroupView):
             self._entered(event)
         return event
 

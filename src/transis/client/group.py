@@ -22,7 +22,7 @@ from transis.client.spool import Spool
 from transis.client.stream import MessageStream
 from transis.client.transfer import companion_of
 from transis.model.errors import UsageError
-from transis.model.groups import Address, group_id, require_group_name
+from transis.model.groups import Address, GroupView, group_id, require_group_name
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.wire.address import encode_address
@@ -181,7 +181,7 @@ class Group(MessageStream[T]):
         if isinstance(entry.frame, Stream):
             if self.passed is not None:
                 self.passed = self.passed.then(entry.frame)
-        elif isinstance(event, View):
+        elif isinstance(event, GroupView):
             self._enter_view(event)
         return event
 

@@ -21,6 +21,7 @@ PANELS: Final = {
     "See it": ("demo", "simulate", "sweep", "bench"),
     "Run it": ("up", "daemon", "keygen", "leave"),
     "Use it": ("send", "recv"),
+    "Keep it": ("archive",),
     "Look at it": ("status", "monitor", "groups"),
     "Judge it": ("audit", "report", "package-job"),
 }

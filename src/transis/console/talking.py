@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from transis.client.connection import Connection, connect
+from transis.client.connection import WINDOW, Connection, connect
 from transis.client.session import Session
 from transis.console.printing import complain
 from transis.model.errors import ConfigError, ConnectError, TransisError, UsageError
@@ -42,11 +42,13 @@ class Failed(Exception):
     """One sentence, and exit code 1."""
 
 
-def connection_to(label: str, socket: Path | None, host: str | None, key_file: Path | None) -> Connection[bytes]:
+def connection_to(
+    label: str, socket: Path | None, host: str | None, key_file: Path | None, window: int = WINDOW
+) -> Connection[bytes]:
     if host is not None and key_file is None:
         raise UsageError("--host needs --key-file: a session over a network is sealed with the cluster's key")
     key = read_key(key_file, "--key-file") if key_file is not None else None
-    return connect(None if socket is None else str(socket), host=host, key=key, label=label)
+    return connect(None if socket is None else str(socket), host=host, key=key, label=label, window=window)
 
 
 def run_client(command: str, where: tuple[Path | None, str | None, Path | None], work: Work) -> int:

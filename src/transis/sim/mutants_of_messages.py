@@ -146,9 +146,7 @@ def skipped_behind_a_gap(draft: Draft, rng: Random) -> bool:
     targets = [
         (stay, position)
         for stay, position in _regular_neighbours(draft)
-        if position > 0
-        and stay.runs[position].process.node != stay.node
-        and _in_regular_of_others(draft, stay, position)
+        if position > 0 and stay.runs[position].process.node != stay.node and _in_regular_of_others(draft, stay, position)
     ]
 
     def act(target: tuple[Stay, int]) -> None:

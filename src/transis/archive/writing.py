@@ -1,0 +1,138 @@
+"""One life of an archiver on its way to disk: rows gather in memory, portions of them go into journals, journals are sealed.
+
+`add` and `take` are the event loop's; `write`, `sync` and `seal` block and belong to one other thread. Between them goes a
+portion, which nobody changes any more.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from transis.archive.columns import Portion
+from transis.archive.journal import Journal, JournalHeader
+from transis.archive.place import Number, Place
+from transis.archive.rows import Rows
+from transis.archive.schema import Position
+from transis.client.events import Batch, Configuration, View
+from transis.model.groups import GroupView
+
+Event = Batch[bytes] | View | Configuration
+
+
+class Limits(NamedTuple):
+    """When a journal is sealed, how often it is made durable, and how much room is left to others on the disk."""
+
+    segment_bytes: int = 128 << 20
+    segment_s: float = 60.0
+    sync_s: float = 1.0
+    free_bytes: int = 256 << 20
+
+
+class Acknowledged(NamedTuple):
+    """This row, and all before it, will be in the archive, whatever happens to this process or to the power."""
+
+    life: int
+    row: int
+    position: Position
+
+
+class Life:
+    """`sealed` are the journals that are ready to be published. `clock` tells seconds that only go on."""
+
+    def __init__(self, place: Place, cluster: str, life: int, rows: Rows, limits: Limits, clock: Callable[[], float]) -> None:
+        self.rows = rows
+        self.number = life
+        self.sealed: deque[Path] = deque()
+        self.acknowledged: Acknowledged | None = None
+        self.lag_s = 0.0
+        """How long the oldest row that the last sync acknowledged had waited for it."""
+        self._place, self._cluster, self._limits, self._clock = place, cluster, limits, clock
+        self._journal: Journal | None = None
+        self._opened_at = 0.0
+        self._files = 0
+        self._written: Acknowledged | None = None
+        self._waiting_since: float | None = None
+        self._unsynced_since: float | None = None
+        self._synced_at = clock()
+
+    # --- in the event loop ------------------------------------------------------------------------------------------
+
+    def add(self, event: Event, now_us: int) -> None:
+        if self._waiting_since is None:
+            self._waiting_since = self._clock()
+        if isinstance(event, Batch):
+            self.rows.messages(event, now_us)
+        elif isinstance(event, GroupView):
+            self.rows.view(event, now_us)
+        else:
+            self.rows.configuration(event, now_us)
+
+    def take(self) -> tuple[Portion, float]:
+        """What came, and since when the first of it waits."""
+        since, self._waiting_since = self._waiting_since, None
+        return self.rows.take(), self._clock() if since is None else since
+
+    @property
+    def last(self) -> Position | None:
+        """Where the last row stands that is in a journal."""
+        return None if self._written is None else self._written.position
+
+    def release(self) -> None:
+        """A life that was cut off leaves its journal to the next start."""
+        if self._journal is not None:
+            self._journal.release()
+
+    # --- in the thread that writes ----------------------------------------------------------------------------------
+
+    def write(self, portion: Portion, since: float) -> None:
+        """Into the journal. Raises OSError where the disk refuses: then the life has ended with the row before."""
+        assert portion.end is not None, "rows have places"
+        self._journal = self._journal or self._open()
+        self._journal.append(portion.table())
+        row = portion.rows + (0 if self._written is None else self._written.row)
+        self._written = Acknowledged(self.number, row, portion.end)
+        if self._unsynced_since is None:
+            self._unsynced_since = since
+
+    def _open(self) -> Journal:
+        self._files += 1
+        self._opened_at = self._clock()
+        header = JournalHeader(self._cluster, self._place.group, self._place.archiver, self.number, self._files)
+        return Journal(self._place.journal(Number(self.number, self._files)), header)
+
+    @property
+    def sync_is_due(self) -> bool:
+        """Rows wait for it, or the journal is old enough to be sealed, also if nothing has come for long."""
+        if self._unsynced_since is not None and self._clock() - self._synced_at >= self._limits.sync_s:
+            return True
+        return self._journal is not None and self._is_old
+
+    def sync(self) -> None:
+        """Acknowledge what was written, and seal a journal that is large or old enough."""
+        journal = self._journal
+        if journal is None:
+            return
+        journal.sync()
+        self._acknowledge()
+        if journal.size >= self._limits.segment_bytes or self._is_old:
+            self.seal()
+
+    @property
+    def _is_old(self) -> bool:
+        return self._clock() - self._opened_at >= self._limits.segment_s
+
+    def _acknowledge(self) -> None:
+        self.acknowledged, self._synced_at = self._written, self._clock()
+        if self._unsynced_since is not None:
+            self.lag_s, self._unsynced_since = self._synced_at - self._unsynced_since, None
+
+    def seal(self) -> None:
+        """The journal that is being written, if there is one, is ready to be published."""
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            self.sealed.append(journal.path)
+            journal.seal()
+            self._acknowledge()

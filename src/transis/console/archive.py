@@ -1,0 +1,185 @@
+"""`transis archive`: be a member of a group that writes its stream to Parquet files, and say how that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from transis.console.completing import complete_group
+from transis.console.printing import complain, stdout
+from transis.console.talking import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
+from transis.model.errors import JoinRefused, MissingExtra, TransisError
+
+if TYPE_CHECKING:
+    from transis.archive.archiver import Archiver
+
+EXAMPLES = """Examples:
+
+transis archive orders --to /data/archive
+
+transis archive orders --to /data/archive --name second --socket /run/two.sock [dim]# a second one, on another daemon[/dim]
+
+transis archive orders --to /data/archive --json | jq .lag_ms [dim]# a line a second[/dim]
+"""
+
+T = TypeVar("T")
+
+LINE_S: Final = 10
+"""Without a terminal, a line so often."""
+
+
+def archive(
+    group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to join.")],
+    to: Annotated[str, typer.Option("--to", metavar="PATH", help="Directory of the archive; several archivers may share it.")],
+    name: Annotated[
+        str, typer.Option(metavar="TEXT", help="What this archiver is called there; otherwise as its node.", show_default=False)
+    ] = "",
+    segment_mb: Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="A file is published when it is so large.")] = 128,
+    segment_s: Annotated[float, typer.Option(min=0.1, metavar="S", help="Or so old.")] = 60,
+    sync_s: Annotated[float, typer.Option(min=0, metavar="S", help="Rows are made safe from a power cut so often.")] = 1,
+    free_mb: Annotated[int, typer.Option(min=0, metavar="N", help="Leave the group when less is free on the disk.")] = 256,
+    seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="Stop after so long.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a second.")] = False,
+    socket: SocketOption = None,
+    host: HostOption = None,
+    key_file: KeyOption = None,
+) -> None:
+    """Join a group and write its messages and views to Parquet files, in their order. Ctrl-C publishes what came, and leaves.
+
+    What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost, it is
+    begun anew: what was missed is a gap that the archive shows, unless another archiver was there.
+    """
+    wish = Wish(group, to, name, (segment_mb << 20, segment_s, sync_s, free_mb << 20), seconds)
+    try:
+        code = asyncio.run(_run(wish, json_lines, (socket, host, key_file)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        code = PROBLEM
+    except TransisError as error:
+        complain("archive", error)
+        code = PROBLEM if isinstance(error, JoinRefused) else UNABLE
+    raise typer.Exit(code)
+
+
+class Wish(NamedTuple):
+    group: str
+    to: str
+    name: str
+    limits: tuple[int, float, float, int]
+    seconds: float | None
+
+
+async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | None, Path | None]) -> int:
+    """Signals are heeded: the first one ends it in order, the second one at once."""
+    archiver = _make(wish, where)
+    loop, working = asyncio.get_running_loop(), asyncio.create_task(archiver.run())
+
+    def end() -> None:
+        loop.add_signal_handler(signal.SIGTERM, working.cancel)
+        loop.add_signal_handler(signal.SIGINT, working.cancel)
+        archiver.stop()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    loop.add_signal_handler(signal.SIGINT, end)
+    if wish.seconds is not None:
+        loop.call_later(wish.seconds, end)
+    with _teller(json_lines) as tell:
+        telling = asyncio.create_task(_tell(wish.group, archiver, tell))
+        try:
+            await working
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+    return 0
+
+
+def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Archiver:
+    try:
+        from transis.archive.archiver import WINDOW, Archiver, Surroundings
+        from transis.archive.place import local_directory
+        from transis.archive.writing import Limits
+    except ImportError as error:
+        raise MissingExtra("transis archive", "archive") from error
+    world = Surroundings(
+        partial(connection_to, "transis archive", *where, window=WINDOW),
+        Thread("writes"),
+        Thread("publishes"),
+        time.monotonic,
+        lambda: time.time_ns() // 1000,
+        partial(complain, "archive"),
+    )
+    return Archiver(wish.group, local_directory(wish.to), wish.name, Limits(*wish.limits), world)
+
+
+class Thread:
+    """Of its own, for what blocks."""
+
+    def __init__(self, what: str) -> None:
+        self._thread = ThreadPoolExecutor(1, f"transis archive {what}")
+
+    def __call__(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+# --- how it goes ----------------------------------------------------------------------------------------------------
+
+Teller = Callable[[dict[str, Any], str], None]
+"""Gets the figures of every second, and the same in words."""
+
+
+async def _tell(group: str, archiver: Archiver, tell: Teller) -> None:
+    rows, at = 0, time.monotonic()
+    while True:
+        await asyncio.sleep(1)
+        figures, now = await archiver.figures(), time.monotonic()
+        figures["rows_per_s"] = round((figures["rows"] - rows) / (now - at))
+        rows, at = figures["rows"], now
+        tell(figures, words(group, figures))
+
+
+def words(group: str, figures: dict[str, Any]) -> str:
+    acknowledged = figures["acknowledged"]
+    upto = f"acknowledged to {acknowledged['position']}" if acknowledged else "nothing acknowledged yet"
+    return (
+        f"{group}: {figures['rows']:,} rows, {figures['rows_per_s']:,} a second, {upto}, lag {figures['lag_ms'] / 1000:.1f} s, "
+        f"{figures['files']} files, {figures['bytes'] / 1e6:.0f} MB"
+    )
+
+
+@contextmanager
+def _teller(json_lines: bool) -> Iterator[Teller]:
+    console = stdout()
+    if json_lines:
+        yield lambda figures, _: _line(json.dumps(figures))
+    elif console.is_terminal:
+        with Live(Text(""), console=console, auto_refresh=False) as live:
+            yield lambda _, line: live.update(Text(line), refresh=True)
+    else:
+        yield _Seldom().tell
+
+
+def _line(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+class _Seldom:
+    def __init__(self) -> None:
+        self._told = 0
+
+    def tell(self, figures: dict[str, Any], line: str) -> None:
+        if self._told % LINE_S == 0:
+            _line(line)
+        self._told += 1

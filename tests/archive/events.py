@@ -1,0 +1,75 @@
+"""Streams of an archiver made up by hypothesis: frames, views and configurations as a node might tell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from transis.client.codecs import Raw
+from transis.client.events import Batch, Configuration, View
+from transis.model.groups import GroupCause, GroupViewId, Origin, group_id
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.service import Service
+from transis.model.view import Cause, Member
+from transis.wire.session import Stream, Stretch
+
+Event = Batch[bytes] | View | Configuration
+
+NODES = (NodeId("ann", 1, 7), NodeId("bob", 2, 1 << 63), NodeId("bob", 3, 5))
+PROCESSES = tuple(ProcessId(node, number) for node in NODES for number in (1, 2))
+START = ViewId(ViewKind.REGULAR, 4, NODES[0])
+
+
+def configuration(view: ViewId, regular: ViewId, previous: ViewId | None) -> Configuration:
+    members = tuple(Member(node, "x:1", previous if number else None) for number, node in enumerate(NODES))
+    return Configuration(view, regular, members, Cause("token lost", NODES[0], (NODES[1],), "token_loss"), 0)
+
+
+def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
+    origins = (Origin(GroupViewId(START, Place(0, 0)), PROCESSES[:2]),)
+    cause = GroupCause("join", PROCESSES[0])
+    return View(
+        group_id("g"), "g", GroupViewId(view, place), PROCESSES[:3], PROCESSES[:1], PROCESSES[3:], origins, cause, primary
+    )
+
+
+def batch(conf: ViewId, sender: ProcessId, service: Service, first: int, stretches: list[Stretch], size: int = 3) -> Batch[bytes]:
+    payloads = [b"%d" % (first + rank) + bytes(size) for rank in range(sum(one.count for one in stretches))]
+    return Batch(Stream(sender, b"", service, conf, 1000 + first, first, stretches, payloads), ("g",), Raw())
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Event]:
+    """Begins with what is in force and a view; places grow in a ring, and rings follow each other."""
+    ring, conf, seq = START, START, draw(st.integers(1, 5))
+    events: list[Event] = [configuration(START, START, None), group_view(START, Place(seq, 0))]
+    counters = dict.fromkeys(PROCESSES, 0)
+    for step in draw(st.lists(st.sampled_from("mmmmmvctr"), max_size=25)):
+        if step == "v" and conf.is_regular:
+            seq += 1
+            events.append(group_view(ring, Place(seq, draw(st.integers(0, 3))), draw(st.sampled_from([None, True, False]))))
+        elif step == "t" and conf.is_regular:
+            conf = ViewId(ViewKind.TRANSITIONAL, ring.seq + 2, NODES[1])
+            events += [configuration(conf, ring, ring), group_view(conf, Place(0, 0))]
+        elif step in "cr":
+            ring = conf = ViewId(ViewKind.REGULAR, ring.seq + 4, draw(st.sampled_from(NODES)))
+            seq = 0
+            events.append(configuration(ring, ring, None))
+            events += [group_view(ring, Place(0, 0))] if step == "r" else []
+        elif step == "m":
+            seq, made = draw(messages(conf, seq, counters))
+            events.append(made)
+    return events
+
+
+@st.composite
+def messages(draw: st.DrawFn, conf: ViewId, seq: int, counters: dict[ProcessId, int]) -> Any:
+    stretches: list[Stretch] = []
+    for count in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)):
+        seq += 1
+        stretches.append(Stretch(seq, draw(st.integers(0, 9)), count))
+    sender, skip = draw(st.sampled_from(PROCESSES)), draw(st.integers(0, 2))
+    made = batch(conf, sender, draw(st.sampled_from(Service)), counters[sender] + 1, stretches, draw(st.integers(0, 4)))
+    counters[sender] += len(made)
+    return seq, made.after(min(skip, len(made) - 1))

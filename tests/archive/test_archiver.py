@@ -1,0 +1,276 @@
+"""Archivers on a cluster that comes apart and heals, and that are killed themselves: the table is what was handed to them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.archive.simulated import LIMITS, Row, Running, handed, member_of, rows_of, token_of, without_basic
+from tests.archive.written import files_of_at_most
+from tests.console.running import environment
+from transis import Service
+from transis.archive.archiver import WAITING_BYTES
+from transis.model.config import ENGINES
+from transis.model.errors import ArchiveError, ConnectError, SessionLost
+from transis.stack.sessions import SessionPolicy
+from transis.testing import Cluster, Clusters
+from transis.trace.naming import node_name
+
+T = TypeVar("T")
+
+NODES = {"first": "a", "second": "b"}
+
+
+async def speak(c: Cluster, name: str) -> None:
+    """Somebody who is no member, on a node that may be gone."""
+    while True:
+        try:
+            async with c.connect(name) as session:
+                while True:
+                    await session.send_many("g", [b"m"] * c.random.between(1, 30), c.random.pick(tuple(Service)))
+                    await c.run_for(c.random.between(5, 60) / 1000)
+        except (SessionLost, ConnectError):
+            await c.run_for(0.05)
+
+
+async def strike(c: Cluster, archivers: list[Running]) -> None:
+    drawn = c.random
+    name = drawn.pick(c.names)
+    what = drawn.pick(("partition", "heal", "crash", "restart", "kill", "kill", "kill"))
+    if what == "kill":
+        killed = drawn.pick(archivers)
+        await killed.kill()
+        killed.start()
+    elif what == "partition":
+        c.partition(drawn.some(c.names, 2))
+    elif what == "heal":
+        c.heal()
+    elif (name in c.alive) is (what != "restart"):
+        getattr(c, what)(name)
+
+
+async def run(c: Cluster, directory: Path, strikes: int) -> None:
+    archivers = [Running(c, node, directory, name) for name, node in NODES.items()]
+    speakers = [asyncio.create_task(speak(c, name)) for name in "ac"]
+    await c.run_for(0.3)
+    for _ in range(strikes):
+        await c.run_for(c.random.stretched(5_000, 200_000) / 1e6)
+        await strike(c, archivers)
+    c.heal()
+    for name in c.names:
+        if name not in c.alive:
+            c.restart(name)
+    await c.run_for(0.5)
+    for speaker in speakers:
+        speaker.cancel()
+    await asyncio.wait(speakers)
+    for archiver in archivers:
+        await archiver.stop()
+    await c.settle()
+
+
+def by_life(rows: list[Row]) -> list[list[Row]]:
+    return [list(life) for _, life in groupby(rows, key=lambda row: (row["archiver"], row["life"]))]
+
+
+def position(row: Row) -> tuple[Any, ...]:
+    return (row["ring_seq"], row["ring_rep"], row["place_seq"], row["place_index"])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(3))
+async def test_an_archive_is_what_its_archivers_were_handed(cluster: Clusters, tmp_path: Path, seed: int, engine: str) -> None:
+    c = cluster(4, seed=seed, engine=engine)
+    await run(c, tmp_path, 8)
+    rows = rows_of(tmp_path)
+    lives = by_life(rows)
+    assert len(lives) > 2
+    assert list((tmp_path / "open").glob("*.journal")) == []
+    traces = {node_name(trace.node): trace for trace in c.history().nodes}
+    for life in lives:
+        compare(life, traces, engine)
+    follow_each_other(lives)
+    agree(rows)
+
+
+def compare(life: list[Row], traces: dict[str, Any], engine: str) -> None:
+    """Row by row what the node says that it handed over, up to where the life ended."""
+    assert [row["row"] for row in life] == list(range(1, len(life) + 1))
+    assert life[0]["kind"] == "begin"
+    first = next(at for at, row in enumerate(life) if row["kind"] == "view")
+    node, _, number = member_of(life, NODES[life[0]["archiver"]]).rpartition("#")
+    truth = without_basic(handed(traces[node], int(number), engine))
+    found = without_basic([token_of(row) for row in life[first:]])
+    assert found == truth[: len(found)]
+
+
+def follow_each_other(lives: list[list[Row]]) -> None:
+    """Each life says where the one before it ended."""
+    for before, after in pairwise(lives):
+        begin = after[0]
+        since = tuple(begin[f"since_{name}"] for name in ("ring_seq", "ring_rep", "place_seq", "place_index"))
+        if before[0]["archiver"] == begin["archiver"]:
+            assert since == position(before[-1])
+        else:
+            assert since == (None,) * 4
+
+
+def agree(rows: list[Row]) -> None:
+    """One place, one thing; one message or view, one place: at all archivers and in all their lives."""
+    at: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    of: dict[Any, set[tuple[Any, ...]]] = defaultdict(set)
+    for row in rows:
+        if row["kind"] in ("message", "view"):
+            what = (row["process"], row["counter"]) if row["kind"] == "message" else (row["view"],)
+            if row["ordered"]:
+                at[row["kind"], *position(row)].add(what)
+            if row["ordered"] or row["kind"] == "view":
+                of[what].add(position(row))
+    assert [key for key, found in at.items() if len(found) > 1] == []
+    assert [what for what, found in of.items() if len(found) > 1] == [], "also those of transitional views"
+
+
+# --- ends and beginnings ------------------------------------------------------------------------------------------------------
+
+
+async def test_stopping_writes_everything_up_to_the_leave_and_publishes_it(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(3)
+    archiver = Running(c, "a", tmp_path, "")
+    await c.run_for(0.5)
+    async with c.connect("b") as session:
+        await (await session.send_many("g", [b"%d" % number for number in range(500)]))
+        await c.run_for(2)
+        assert len(rows_of(tmp_path)) == 503, "what is old enough is published, also if nothing comes any more"
+        await (await session.send("g", b"500"))
+    await archiver.stop()
+    rows = rows_of(tmp_path)
+    assert [row["value"] for row in rows if row["kind"] == "message"] == [b"%d" % number for number in range(501)]
+    assert {row["archiver"] for row in rows} == {"a"}, "it is called as its node unless it is told"
+    assert rows[0]["why"] == "started"
+    figures = await archiver.archiver.figures()
+    assert (figures["rows"], figures["gaps"], figures["behind_bytes"]) == (len(rows), 0, 0)
+    assert figures["files"] == len(list((tmp_path / "stream").iterdir()))
+
+
+async def test_a_node_that_is_gone_is_a_gap_and_the_archiver_comes_back(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(3)
+    archiver = Running(c, "a", tmp_path, "first")
+    await c.run_for(0.5)
+    c.crash("a")
+    await c.run_for(1)
+    c.restart("a")
+    await c.run_for(8)
+    await archiver.stop()
+    first, second = by_life(rows_of(tmp_path))
+    assert "connecting again; what is missed is a gap" in archiver.said[0]
+    assert "the session with" in second[0]["why"]
+    assert second[0]["since_ring_seq"] == first[-1]["ring_seq"]
+
+
+async def test_acknowledged_rows_are_there_whatever_happens_next(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    async with c.connect("b") as session:
+        for _ in range(20):
+            await session.send_many("g", [b"x"] * 50)
+            await c.run_for(0.05)
+    acknowledged = (await archiver.archiver.figures())["acknowledged"]
+    await archiver.kill()
+    archiver.start()
+    await c.run_for(0.5)
+    await archiver.stop()
+    first = by_life(rows_of(tmp_path))[0]
+    assert acknowledged["row"] > 100
+    assert first[acknowledged["row"] - 1]["row"] == acknowledged["row"]
+    assert [first[acknowledged["row"] - 1][name] for name in ("place_seq", "place_index")] == acknowledged["place"]
+
+
+async def test_a_disk_without_room_is_left_alone_until_there_is_some(cluster: Clusters, tmp_path: Path) -> None:
+    """It asks for more than any disk has, joins, sees that, and leaves; nothing it took is lost."""
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first", LIMITS._replace(free_bytes=1 << 62))
+    await c.run_for(10)
+    assert any("MB are free" in line and "left the group" in line for line in archiver.said)
+    await archiver.stop()
+    (life,) = by_life(rows_of(tmp_path))
+    assert [row["kind"] for row in life] == ["begin", "configuration", "view"]
+
+
+async def test_a_disk_that_refuses_ends_a_life_at_its_last_whole_row_and_the_next_one_begins_when_it_can(
+    cluster: Clusters, tmp_path: Path
+) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    async with c.connect("b") as session:
+        await c.run_for(0.5)
+        await session.send_many("g", [b"before"] * 100)
+        await c.run_for(0.5)
+        with files_of_at_most(3_000):
+            await session.send_many("g", [b"lost" * 100] * 100)
+            await c.run_for(1)
+        await c.run_for(12)
+        await session.send_many("g", [b"after"] * 100)
+        await c.run_for(1)
+    await archiver.stop()
+    rows = rows_of(tmp_path)
+    values = [row["value"] for row in rows if row["kind"] == "message"]
+    assert any("the disk refused (File too large), so the archiver left the group" in line for line in archiver.said)
+    assert values == [b"before"] * 100 + [b"after"] * 100
+    follow_each_other(by_life(rows))
+    traces = {node_name(trace.node): trace for trace in c.history().nodes}
+    for life in by_life(rows):
+        compare(life, traces, "totem")
+
+
+async def test_a_disk_that_stands_still_makes_a_slow_client_not_a_large_one(cluster: Clusters, tmp_path: Path) -> None:
+    """Beyond what may wait nothing is taken; the node ends the session, and the archiver comes back with a gap."""
+    c = cluster(2, policy=SessionPolicy(queue_max=1 << 20, patience_us=3_000_000))
+    goes_on = asyncio.Event()
+
+    async def stands(work: Callable[[], T]) -> T:
+        if isinstance(work, partial) and work.func.__name__ == "write":
+            await goes_on.wait()
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", disk=stands)
+    async with c.connect("b") as session:
+        await c.run_for(0.5)
+        for number in range(20):
+            await (await session.send_many("g", [b"%d" % number + bytes(60_000)] * 16))
+        await c.run_for(5)
+        goes_on.set()
+        await c.run_for(2)
+        await (await session.send("g", b"last"))
+        await c.run_for(1)
+    await archiver.stop()
+    assert "too slow" in archiver.said[0]
+    first, second = by_life(rows_of(tmp_path))
+    taken = sum(len(row["value"] or b"") for row in first)
+    assert WAITING_BYTES // 2 < taken < WAITING_BYTES + (4 << 20) + (2 << 20)
+    assert [row["value"] for row in second if row["kind"] == "message"] == [b"last"]
+    follow_each_other([first, second])
+
+
+async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    first = Running(c, "a", tmp_path, "same")
+    await c.run_for(0.5)
+    second = Running(c, "b", tmp_path, "same")
+    with pytest.raises(ArchiveError, match="give this one another --name"):
+        await second.task
+    await first.stop()
+
+
+def test_an_archiver_needs_neither_spark_nor_pandas() -> None:
+    show = "import sys, transis.console.archive, transis.archive.archiver; print({'pyspark', 'pandas'} & set(sys.modules))"
+    command = [sys.executable, "-c", show]
+    assert subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout == "set()\n"

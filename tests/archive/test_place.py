@@ -1,0 +1,81 @@
+"""The directory of an archive: whose it is, who may write there, and what files are called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transis.archive.place import Number, Place, local_directory
+from transis.model.errors import ArchiveError
+
+
+def opened(directory: Path, group: str = "orders", archiver: str = "ann", cluster: str = "blue") -> Place:
+    place = Place(directory, group, archiver)
+    place.open(cluster)
+    return place
+
+
+def test_a_new_directory_says_what_it_is(tmp_path: Path) -> None:
+    opened(tmp_path / "deep" / "archive")
+    assert json.loads((tmp_path / "deep/archive/archive.json").read_text()) == {"format": 1, "cluster": "blue"}
+    assert sorted(path.name for path in (tmp_path / "deep/archive").iterdir()) == ["archive.json", "open", "stream"]
+
+
+def test_several_archivers_and_groups_share_it(tmp_path: Path) -> None:
+    places = [opened(tmp_path, group, name) for group in ("orders", "tills") for name in ("ann", "ann-2", "bob")]
+    for number, place in enumerate(places, 1):
+        place.journal(Number(number, 1)).touch()
+    assert [place.next_life() for place in places] == [2, 3, 4, 5, 6, 7], "nobody takes another one's files for his own"
+
+
+def test_one_name_writes_once_at_a_time(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    with pytest.raises(ArchiveError, match="an archiver named 'ann' writes 'orders' there already: give this one another --name"):
+        opened(tmp_path)
+    first.close()
+    opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ('{"format": 1, "cluster": "red"}', "holds the archive of cluster 'red', this node is of 'blue': give another --to"),
+        ('{"format": 2, "cluster": "blue"}', "an archive of format 2, this release writes 1"),
+        ("{}", "not the description of an archive"),
+        ("[1]", "not the description of an archive"),
+        ("\x00", "not the description of an archive"),
+    ],
+)
+def test_what_belongs_to_others_is_left_alone(tmp_path: Path, found: str, said: str) -> None:
+    (tmp_path / "archive.json").write_text(found)
+    with pytest.raises(ArchiveError, match=said):
+        opened(tmp_path)
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ArchiveError, match=r"cannot hold an archive: (Not a directory|File exists)"):
+        opened(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["", ".x", "_x", "a b", "a/b", "ä", "x" * 65, "a\n"])
+def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="cannot be the name of an archiver: letters, digits"):
+        Place(tmp_path, "orders", name)
+
+
+def test_names_of_files_sort_in_the_order_of_lives_beyond_their_width(tmp_path: Path) -> None:
+    place = opened(tmp_path)
+    numbers = [Number(2, 9), Number(2, 10), Number(999_999, 1), Number(1_000_000, 1)]
+    for number in reversed(numbers):
+        place.journal(number).touch()
+    assert place.journals() == [place.journal(number) for number in numbers]
+    assert place.next_life() == 1_000_001
+
+
+def test_an_archive_is_local() -> None:
+    with pytest.raises(ArchiveError, match="'s3://x' is no local directory"):
+        local_directory("s3://x")
+    assert local_directory("some/where") == Path("some/where")

@@ -1,0 +1,118 @@
+"""A journal becomes Parquet once, whenever whoever publishes it is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.archive.written import rows_in, tables
+from tests.house.sources import ROOT
+from transis.archive.journal import Journal, JournalHeader
+from transis.archive.place import Number, Place
+from transis.archive.publishing import publish, recover
+from transis.archive.schema import STREAM, Position
+from transis.model.errors import ArchiveError
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from transis.archive.place import Place
+from transis.archive.publishing import publish
+place = Place(Path(sys.argv[1]), "g", "ann")
+left = [int(sys.argv[2])]
+def killed_at(event, arguments):
+    if event in ("open", "os.rename", "os.remove") and str(arguments[0]).startswith(sys.argv[1]):
+        left[0] -= 1
+        if left[0] < 0:
+            os._exit(9)
+(journal,) = place.journals()
+sys.addaudithook(killed_at)
+publish(place, journal)
+"""
+"""Publishes, and is killed right before the file operation of this number."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(tmp_path / "to", "g", "ann")
+    made.open("blue")
+    return made
+
+
+def journal_of(place: Place, number: Number, made: list[pa.Table]) -> Path:
+    journal = Journal(place.journal(number), JournalHeader("blue", "g", "ann", *number))
+    for table in made:
+        journal.append(table)
+    return journal.seal()
+
+
+def test_a_published_file_has_the_rows_in_their_order_and_the_journal_is_gone(place: Place) -> None:
+    made = tables(4)
+    path = publish(place, journal_of(place, Number(1, 1), made))
+    assert path is not None
+    found = pq.read_table(path)
+    assert found.to_pylist() == pa.concat_tables(made).to_pylist()
+    assert place.journals() == []
+    assert list(place.stream.glob(".*")) == []
+    plain = [field.type if not pa.types.is_dictionary(field.type) else pa.string() for field in STREAM]
+    assert [field.type for field in found.schema] == plain
+
+
+def test_many_small_frames_share_a_row_group_and_its_dictionary(place: Place) -> None:
+    path = publish(place, journal_of(place, Number(1, 1), tables(20, messages=100)))
+    assert path is not None
+    metadata = pq.ParquetFile(path).metadata
+    assert metadata.num_row_groups == 1
+    of_process = next(
+        column for column in map(metadata.row_group(0).column, range(len(STREAM))) if column.path_in_schema == "process"
+    )
+    assert of_process.has_dictionary_page
+    assert of_process.total_compressed_size < 1000
+
+
+def test_a_journal_without_rows_leaves_no_file(place: Place) -> None:
+    assert publish(place, journal_of(place, Number(1, 1), [])) is None
+    assert (place.journals(), place.published()) == ([], [])
+
+
+def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Path) -> None:
+    """Before each of its file operations, until it comes through."""
+    expected = [(1, row) for row in range(1, 1 + sum(table.num_rows for table in tables(3)))]
+    for step in range(20):
+        place = Place(tmp_path / str(step), "g", "ann")
+        place.open("blue")
+        journal_of(place, Number(1, 1), tables(3))
+        command = [sys.executable, "-c", KILLED, str(place.directory), str(step)]
+        code = subprocess.run(command, env={"PYTHONPATH": str(ROOT / "src")}, check=False).returncode
+        recover(place)
+        assert rows_in(place) == expected, step
+        assert (place.journals(), place.half_published()) == ([], []), step
+        place.close()
+        if code == 0:
+            assert step >= 4, "it was killed at each of several steps before"
+            return
+        assert code == 9, code
+    raise AssertionError("it never came through")
+
+
+def test_recovering_tells_where_the_last_life_stood(place: Place) -> None:
+    assert recover(place) is None
+    journal_of(place, Number(9, 1), tables(1, life=9))
+    journal_of(place, Number(10, 1), tables(3, life=10))
+    assert place.next_life() == 11
+    assert recover(place) == Position(4, "ann/1/0000000000000007", 4, 4)
+    assert rows_in(place)[-1] == (10, 18)
+    assert place.next_life() == 11
+
+
+def test_a_published_file_that_is_damaged_is_named(place: Place) -> None:
+    path = publish(place, journal_of(place, Number(1, 1), tables(1)))
+    assert path is not None
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ArchiveError, match=f"{path.name} cannot be read.*move it away"):
+        recover(place)

@@ -1,0 +1,52 @@
+"""Small tables of an archive, made by the very rows that an archiver makes."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.archive.events import PROCESSES, START, batch, configuration, group_view
+from transis.archive.place import Place
+from transis.archive.rows import Rows
+from transis.model import ids
+from transis.model.service import Service
+from transis.wire.session import Stretch
+
+
+def tables(count: int, messages: int = 5, life: int = 1) -> list[pa.Table]:
+    """So many consecutive ones of one life, with so many messages each; the first has the view, too."""
+    rows = Rows("g", "ann", life, "totem", "evs")
+    rows.begin("test", 0)
+    rows.configuration(configuration(START, START, None), 0)
+    rows.view(group_view(START, ids.Place(1, 0)), 0)
+    made = []
+    for number in range(count):
+        rows.messages(
+            batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [Stretch(2 + number, 0, messages)]), number
+        )
+        made.append(rows.take().table())
+    return made
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """A disk that is full when a file has so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def rows_in(place: Place) -> list[tuple[int, int]]:
+    """Life and row of everything that is published there, in the order of the files."""
+    found: list[dict[str, Any]] = []
+    for path in place.published():
+        found += pq.read_table(path, columns=["life", "row"]).to_pylist()
+    return [(one["life"], one["row"]) for one in found]

@@ -1,0 +1,73 @@
+"""`transis archive` as a person runs it: what it says while it runs, how it ends, and what it says when it cannot begin."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.console.running import Up, brought_up
+from transis.console.archive import words
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def up() -> Iterator[Up]:
+    with brought_up("--nodes", "1") as cluster:
+        cluster.until("whole")
+        yield cluster
+
+
+def test_a_group_is_archived_until_somebody_ends_it(up: Up, tmp_path: Path) -> None:
+    archiving = up.start("archive", "orders", "--to", str(tmp_path / "to"), "--sync-s", "0.1", "--json")
+    archiving.out.until('"acknowledged": {"life": 1')
+    assert up.run("send", "orders", "--lines", "one", "two")[0] == 0
+    last = json.loads(archiving.out.until('"rows": 5'))
+    archiving.signal(signal.SIGTERM)
+    code, _, errors = archiving.ended()
+    assert (code, errors) == (0, "")
+    assert (last["acknowledged"]["row"], last["gaps"], last["behind_bytes"]) == (5, 0, 0)
+    rows = pq.read_table(tmp_path / "to" / "stream").to_pylist()
+    assert [row["kind"] for row in rows] == ["begin", "configuration", "view", "message", "message"]
+    assert [row["value"] for row in rows[3:]] == [b"one", b"two"]
+    assert {row["archiver"] for row in rows} == {"n1"}
+
+
+def test_it_ends_after_so_many_seconds_and_says_a_line(up: Up, tmp_path: Path) -> None:
+    code, told, errors = up.run("archive", "quiet", "--to", str(tmp_path / "to"), "--seconds", "2", "--name", "x")
+    assert (code, errors) == (0, "")
+    assert told.startswith("quiet: ")
+    assert [path.name.partition("-")[2] for path in (tmp_path / "to" / "stream").iterdir()] == ["x-000001-000001.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--to", "s3://x"), "transis archive: 's3://x' is no local directory"),
+        (("--to", "TO", "--name", "a b"), "'a b' cannot be the name of an archiver"),
+        (("--to", "TO", "--socket", "/nowhere"), "no node listens at /nowhere"),
+        (("--to", "/dev/null"), "'/dev/null' cannot hold an archive"),
+        (("--to", "OTHER"), "holds the archive of cluster 'red', this node is of 'transis': give another --to"),
+    ],
+)
+def test_what_cannot_begin_says_why_in_a_sentence(up: Up, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "archive.json").write_text('{"format": 1, "cluster": "red"}')
+    places = {"TO": str(tmp_path / "to"), "OTHER": str(tmp_path)}
+    code, _, errors = up.run("archive", "orders", *(places.get(one, one) for one in arguments))
+    assert code == 2
+    assert said in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_figures_in_words() -> None:
+    figures = {"rows": 1204331, "rows_per_s": 98700, "lag_ms": 900, "files": 14, "bytes": 93_000_000, "acknowledged": None}
+    assert words("orders", figures) == (
+        "orders: 1,204,331 rows, 98,700 a second, nothing acknowledged yet, lag 0.9 s, 14 files, 93 MB"
+    )
+    figures["acknowledged"] = {"position": "R8@ann/1 51234.7"}
+    assert "acknowledged to R8@ann/1 51234.7, lag" in words("orders", figures)
