@@ -2,9 +2,9 @@
 
     python -m bench.follow [--rounds 3] [--every 15] [--report report.html]
 
-Each round starts a fresh cluster with settings as they are delivered (digests sealed every 10 s) and a fresh ledger, sends until the
-broken daemon has skipped a message, and asks the follower's metric until it says so. With --report it waits for the evidence of
-the last round, too, and has `transis report` explain it. Exit code 1 if a round takes a minute, or if the report names no one.
+Each round starts a fresh cluster with settings as they are delivered (digests sealed every 10 s) and a fresh ledger, sends until
+the broken daemon has skipped a message, and asks the follower's metric until it says so. With --report it waits for the evidence
+of the last round, too, and has `transis report` explain it. Exit code 1 if a round takes a minute, or the report names no one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ with broken_engine("skips_messages"):
 def running(*arguments: str, ready: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process, from when it says that it is ready; and the line in which it says so."""
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
     assert process.stdout is not None
     try:
         for line in process.stdout:

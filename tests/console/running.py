@@ -25,7 +25,10 @@ def environment(**more: str) -> dict[str, str]:
 class Command:
     """One process; what it says on stdout is waited for line by line, stderr is read at the end."""
 
-    def __init__(self, arguments: list[str], env: Mapping[str, str], stdin: bytes | None = None) -> None:
+    def __init__(
+        self, arguments: list[str], env: Mapping[str, str], stdin: bytes | None = None, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._patience_s = patience_s
         self.process = subprocess.Popen(
             arguments,
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
@@ -34,7 +37,7 @@ class Command:
             env=dict(env),
         )
         assert self.process.stdout is not None
-        self.out = Lines(self.process.stdout)
+        self.out = Lines(self.process.stdout, patience_s)
         if stdin is not None:
             assert self.process.stdin is not None
             self.process.stdin.write(stdin)
@@ -45,7 +48,7 @@ class Command:
 
     def ended(self) -> tuple[int, str, str]:
         """Exit code, everything said on stdout, and on stderr."""
-        rest, errors = self.process.communicate(timeout=PATIENCE_S)
+        rest, errors = self.process.communicate(timeout=self._patience_s)
         return self.process.returncode, "\n".join([*self.out.read, rest.decode()]), errors.decode()
 
     def clean_up(self) -> None:

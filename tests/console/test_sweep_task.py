@@ -46,7 +46,7 @@ def test_a_task_gives_a_row_for_every_seed_of_its_pieces() -> None:
 
 def test_a_seed_that_takes_too_long_is_ended() -> None:
     row = run(ENDLESS._replace(timeout_s=1), 1)
-    assert (row.outcome, row.explanation, row.ran) == (TIMED_OUT, "did not end within 1 s", None)
+    assert (row.outcome, row.explanation, row.ran) == (TIMED_OUT, "did not end within 1 s of a processor", None)
     assert run(ORDER, 3).outcome == RAN
 
 

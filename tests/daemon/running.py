@@ -32,8 +32,9 @@ _ports = itertools.count(5610, 2)
 class Lines:
     """The lines of a pipe, waited for without polling; what was read is kept."""
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, pipe: IO[bytes], patience_s: float = PATIENCE_S) -> None:
         self._pipe = pipe
+        self._patience_s = patience_s
         self._pending = b""
         self.read: list[str] = []
         self._looked = 0
@@ -49,7 +50,7 @@ class Lines:
 
     def _more(self, pattern: str) -> None:
         said = "\n".join(self.read)
-        assert select.select([self._pipe], [], [], PATIENCE_S)[0], f"nothing came that matches {pattern!r}; so far:\n{said}"
+        assert select.select([self._pipe], [], [], self._patience_s)[0], f"nothing came that matches {pattern!r}; so far:\n{said}"
         data = os.read(self._pipe.fileno(), 65_536)
         assert data, f"it ended before anything matched {pattern!r}; it said:\n{said}"
         *whole, self._pending = (self._pending + data).split(b"\n")

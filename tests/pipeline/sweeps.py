@@ -1,12 +1,16 @@
-"""Sweeps for tests: what a table says beside what one process says."""
+"""Sweeps for tests: the command in a process that is killed, what a table says beside what one process says."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from tests.pipeline.programs import PATIENCE_S, program_environment
 from transis.console.runs import Wish
 from transis.console.sweep import configuration_of
 from transis.console.sweep_build import build_id
@@ -35,3 +39,23 @@ def in_one_process(tried: Tried, seeds: Iterable[int]) -> dict[int, RanRow | Non
 
 def timeless(ran: RanRow | None) -> RanRow | None:
     return None if ran is None else replace(ran, wall_s=0.0)
+
+
+def started(directory: Path, place: Path, master: str, seeds: range) -> subprocess.Popen[str]:
+    options = ["--nodes", str(NODES), "--seeds", f"{seeds.start}:{seeds.stop}", "--table", str(directory), "--json"]
+    command = [sys.executable, "-m", "transis", "sweep", *options, "--master", master]
+    environment = program_environment(place)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=place)
+
+
+def kept(directory: Path) -> set[Path]:
+    return set((directory / "outcomes").glob("*.parquet"))
+
+
+def kill_after_the_first_wave(process: subprocess.Popen[str], directory: Path) -> None:
+    while not kept(directory):
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(0.05)
+            raise AssertionError(f"it ended with {code} before it was killed: {process.communicate()}")
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)

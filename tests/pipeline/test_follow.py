@@ -23,10 +23,12 @@ RUNNER = CliRunner()
 
 
 def followed(*arguments: str, code: int) -> list[dict[str, Any]]:
-    """What a follower that looks once says, a line a batch."""
+    """What a follower that looks once says, a line a batch, behind that it began."""
     outcome = RUNNER.invoke(app, ["audit", "--follow", "--once", "--json", *arguments])
     assert outcome.exit_code == code, outcome.output
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    begun, *lines = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert begun["note"].startswith("following ")
+    return lines
 
 
 def words(batch: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ import transis
 from tests.console.running import Command
 from tests.daemon.running import DAEMON, Site, opened_site
 from tests.house.sources import ROOT
-from tests.pipeline.programs import program_environment
+from tests.pipeline.programs import PATIENCE_S, program_environment
 from transis.model.guarantees import BROKEN
 from transis.sim.checkers import check
 from transis.trace.reader import read_history
@@ -46,7 +46,7 @@ async def send_one_by_one(socket: Path) -> None:
 def start_follower(site: Site, place: Path) -> Command:
     options = ["--ledger", str(place / "ledger"), "--every", "1", "--metrics", "127.0.0.1:0"]
     command = [sys.executable, "-m", "transis", "audit", "--follow", str(site.directory / "flight"), *options]
-    return Command(command, program_environment(place))
+    return Command(command, program_environment(place), patience_s=PATIENCE_S)
 
 
 def broken_by_the_metric(port: str) -> set[str]:
@@ -61,6 +61,7 @@ def test_a_broken_daemon_is_reported_with_evidence(tmp_path: Path) -> None:
         follower = start_follower(site, tmp_path)
         try:
             port = follower.out.until("metrics: port").rpartition(" ")[2]
+            follower.out.until("following ")
             asyncio.run(send_one_by_one(site.daemons[0].clients))
             assert "ann/1 and bob/1 against cid/1" in follower.out.until("one_sequence: in R")
             assert "one_sequence" in broken_by_the_metric(port)

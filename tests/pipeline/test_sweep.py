@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.pipeline.sweeps import NODES, in_one_process, in_the_table
+from tests.pipeline.sweeps import NODES, in_one_process, in_the_table, kept, kill_after_the_first_wave, started
 from transis.console.main import app
 from transis.console.sweep_job import in_pieces, wave_of
 from transis.sim.tried import Tried
@@ -34,6 +34,21 @@ def test_a_sweep_says_what_one_process_says_and_goes_on_where_it_stopped(
     whole = swept(tmp_path, tried, "1:5")
     assert (whole["ran_now"], whole["runs"], whole["seeds"]) == (2, 4, {"first": 1, "last": 4, "count": 4})
     assert in_the_table(tmp_path, tried, range(5)) == in_one_process(tried, range(5))
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    """A smaller brother of test_sweep_cluster.py."""
+    directory, seeds = tmp_path / "sweeps", range(16)
+    kill_after_the_first_wave(started(directory, tmp_path, "local[1]", seeds), directory)
+    before = kept(directory)
+    done = in_the_table(directory, Tried(), seeds)
+    assert 0 < len(done) < len(seeds)
+    assert swept(directory, Tried(), "0:16")["ran_now"] == len(seeds) - len(done)
+    assert before < kept(directory)
+    found = in_the_table(directory, Tried(), seeds)
+    assert list(found) == list(seeds)
+    assert {seed: found[seed] for seed in done} == done
 
 
 @pytest.mark.parametrize(("seeds", "cores", "sizes"), [(64, 2, [8] * 8), (5, 2, [1] * 5), (17, 2, [3] * 5 + [2]), (1, 100, [1])])

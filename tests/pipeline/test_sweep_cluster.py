@@ -3,52 +3,29 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.programs import PATIENCE_S, program_environment
-from tests.pipeline.sweeps import NODES, in_one_process, in_the_table
+from tests.pipeline.programs import PATIENCE_S
+from tests.pipeline.sweeps import in_one_process, in_the_table, kept, kill_after_the_first_wave, started
 from transis.sim.tried import TOTEM
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SEEDS = range(32)
 """Four waves of two cores, two of them on their way when the first is kept."""
 COMPARED = range(0, 32, 5)
 
 
-def started(directory: Path, place: Path, master: str) -> subprocess.Popen[str]:
-    options = ["--nodes", str(NODES), "--seeds", f"{SEEDS.start}:{SEEDS.stop}", "--table", str(directory), "--json"]
-    command = [sys.executable, "-m", "transis", "sweep", *options, "--master", master]
-    environment = program_environment(place)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=place)
-
-
-def kept(directory: Path) -> set[Path]:
-    return set((directory / "outcomes").glob("*.parquet"))
-
-
-def kill_after_the_first_wave(process: subprocess.Popen[str], directory: Path) -> None:
-    while not kept(directory):
-        with suppress(subprocess.TimeoutExpired):
-            code = process.wait(0.05)
-            raise AssertionError(f"it ended with {code} before it was killed: {process.communicate()}")
-    process.kill()
-    process.communicate(timeout=PATIENCE_S)
-
-
 def test_a_sweep_on_workers_survives_the_end_of_its_driver(standalone_cluster: str, tmp_path: Path) -> None:
     directory = tmp_path / "sweeps"
-    kill_after_the_first_wave(started(directory, tmp_path, standalone_cluster), directory)
+    kill_after_the_first_wave(started(directory, tmp_path, standalone_cluster, SEEDS), directory)
     before = kept(directory)
     done = in_the_table(directory, TOTEM, SEEDS)
     assert 0 < len(done) < len(SEEDS)
 
-    out, errors = (process := started(directory, tmp_path, standalone_cluster)).communicate(timeout=PATIENCE_S)
+    out, errors = (process := started(directory, tmp_path, standalone_cluster, SEEDS)).communicate(timeout=PATIENCE_S)
     assert (process.returncode, errors) == (0, "")
     said = json.loads(out)
     assert (said["runs"], said["ran_now"]) == (len(SEEDS), len(SEEDS) - len(done))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -53,7 +53,8 @@ def followed(
         from transis.pipeline.follow.job import FollowWish
         from transis.pipeline.follow.job import follow as run
 
-        broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, _ended_by_signals)
+        with _ended_by_signals() as (enough, listen):
+            broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, enough, listen)
     except TransisError as error:
         raise unable("audit", error) from None
     told.end(ledger)
@@ -84,18 +85,19 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[Event]:
-    """Ctrl-C and a supervisor's SIGTERM end it politely, with what it found."""
+def _ended_by_signals() -> Iterator[tuple[Event, Callable[[], None]]]:
+    """Ctrl-C and a supervisor's SIGTERM end it politely, with what it found, from the very beginning: a Java process whose start
+    is interrupted would stay behind. Also how to listen again."""
     enough = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def end(_number: int, _frame: object) -> None:
-        enough.set()
-
-    try:
+    def listen() -> None:
         for number in before:
-            signal.signal(number, end)
-        yield enough
+            signal.signal(number, lambda _number, _frame: enough.set())
+
+    listen()
+    try:
+        yield enough, listen
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -48,7 +48,9 @@ SeedsOption = Annotated[str, typer.Option(metavar="A:B", help="Run the seeds A t
 TableOption = Annotated[
     str, typer.Option(metavar="DIR", help="A row for every seed is kept here; seeds that have one are not run.")
 ]
-TimeoutOption = Annotated[int, typer.Option(metavar="SECONDS", help="A seed that takes longer is ended, and told.")]
+TimeoutOption = Annotated[
+    int, typer.Option(metavar="SECONDS", help="A seed that takes longer, of a processor, is ended, and told.")
+]
 TracesOption = Annotated[int, typer.Option(metavar="N", help="Traces are kept of so many failed seeds, in DIR/failed.")]
 GroupsOption = Annotated[bool, typer.Option("--groups", help="Nodes with process groups and their clients.")]
 NodesOption = Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")]

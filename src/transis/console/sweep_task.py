@@ -2,8 +2,9 @@
 
 1. A seed runs in a fork of the worker. Whatever it does there, endless loops and lost memory included, the worker lives and goes
    on with the next one, and no seed sees what another left behind.
-2. The kernel ends a seed that takes too long, by the alarm that it set for itself: nothing of Python has to work for that. So a
-   seed also ends when its worker was killed.
+2. The kernel ends a seed that takes too long, by the alarms that it set for itself: nothing of Python has to work for that. So a
+   seed also ends when its worker was killed. Counted is the time of the processor, so that a busy machine changes no outcome;
+   a seed that does nothing for much longer than that is ended, too.
 3. No typer, no rich: workers need what simulations need, and pyarrow.
 """
 
@@ -30,6 +31,9 @@ COLUMNS: Final = "seed long, outcome binary"
 """What comes back to the driver: a `SeedRow` as msgpack, by the process that ran the seed."""
 TRACE_BYTES_MAX: Final = 16 << 20
 """A larger trace is not sent: whoever wants it replays the seed."""
+
+ALARMS: Final = ((signal.SIGPROF, signal.ITIMER_PROF, 1), (signal.SIGALRM, signal.ITIMER_REAL, 20))
+"""Signal, timer, and how many times what a seed is given."""
 
 _BATCH: Final = pa.schema([("seed", pa.int64()), ("outcome", pa.binary())])
 
@@ -72,8 +76,9 @@ def _be_the_seed(order: Order, seed: int, writing: int) -> NoReturn:
     """Runs in the fork, and never returns: what the worker would do at its end is not ours to do."""
     code = 1
     try:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, order.timeout_s)
+        for number, timer, seconds in ALARMS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.setitimer(timer, seconds * order.timeout_s)
         told = msgspec.msgpack.encode(_run(order, seed))
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(told)
@@ -104,8 +109,8 @@ def _traces(outcome: Outcome, order: Order) -> dict[str, bytes]:
 
 
 def _ended_early(order: Order, seed: int, status: int) -> SeedRow:
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
-        return _row(order, seed, TIMED_OUT, f"did not end within {order.timeout_s} s")
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in [number for number, _, _ in ALARMS]:
+        return _row(order, seed, TIMED_OUT, f"did not end within {order.timeout_s} s of a processor")
     how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.waitstatus_to_exitcode(status)}"
     return _row(order, seed, CRASHED, f"its process ended with {how}: was there too little memory?")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -56,12 +56,11 @@ class Batch(NamedTuple):
 
 
 Tell = Callable[[Batch | str], None]
-Listen = Callable[[], AbstractContextManager[Event]]
-"""Entered when Spark has started, which sets what signals do: an event that is set when somebody wants an end."""
 
 
-def follow(wish: FollowWish, tell: Tell, listen: Listen) -> bool:
-    """Follow until somebody wants an end, or once; True if anything is broken, now or earlier."""
+def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], None]) -> bool:
+    """Follow until `enough` is set, or once; True if anything is broken, now or earlier. `started` is called when Spark runs: it
+    changes what Ctrl-C does, and whoever sets `enough` by a signal must set that again."""
     _require_directories(wish.inputs)
     with ExitStack() as stack:
         ledger = stack.enter_context(opened(wish.ledger))
@@ -74,8 +73,9 @@ def follow(wish: FollowWish, tell: Tell, listen: Listen) -> bool:
         follower = Follower(ledger, metrics, evidence, tell)
         follower.show()
         try:
-            with listen() as enough:
-                follower.run(_query(spark, wish, follower), enough)
+            started()
+            tell(f"following {', '.join(wish.inputs)}")
+            follower.run(_query(spark, wish, follower), enough)
         except BaseException:
             evidence.close(patiently=False)
             raise
@@ -136,8 +136,8 @@ class Follower:
         divergences = self._ledger.fold.add(told)
         verdicts = self._ledger.add(query, number, divergences)
         self.show()
-        self._evidence.keep(divergences)
         self._tell(Batch(number, len(rows), verdicts, divergences, troubles, time.monotonic() - started))
+        self._evidence.keep(divergences)
 
     def show(self) -> None:
         """The metric, from what is known."""
