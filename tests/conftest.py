@@ -8,7 +8,7 @@ fresh ones (`HYPOTHESIS_PROFILE=explore`). Neither has a deadline: no test here 
 import os
 import signal
 import threading
-from typing import Final
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,20 +28,21 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SHARED: Final = {"spark": "spark", "standalone_cluster": "cluster", "up": "", "ann": "", "lan": ""}
-"""Fixtures that take long to make. Tests that ask for one run in one process: that of the group named here, or of their file."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Asked by xdist, if it is there: `--dist loadgroup` is our way to share the work out."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.packing import Packed
+
+    return Packed(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist looks for groups in this hook, too, and would do so first.
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several processes: each shared thing is made once, and what takes long does not begin last."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        asked_for = SHARED.keys() & getattr(item, "fixturenames", ())
-        if asked_for and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(SHARED[min(asked_for)] or item.path.stem))
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    if hasattr(config, "workerinput"):
+        from tests.packing import turn_of
+
+        items.sort(key=lambda item: turn_of(item.nodeid))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
