@@ -1,4 +1,5 @@
-"""What all tests share: the hypothesis profiles, the flag that rewrites worked examples, and that Ctrl-C works.
+"""What all tests share: the hypothesis profiles, the flag that rewrites worked examples, that Ctrl-C works, and, when there are
+several processes, which tests run in the same one.
 
 `ci` is the default and draws the same examples every time, so that a red test is red for everybody; `explore` draws
 fresh ones (`HYPOTHESIS_PROFILE=explore`). Neither has a deadline: no test here asserts a wall-clock time.
@@ -7,6 +8,7 @@ fresh ones (`HYPOTHESIS_PROFILE=explore`). Neither has a deadline: no test here 
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +26,23 @@ def pytest_configure() -> None:
     """Whoever is started in the background of a shell ignores Ctrl-C, and so would the commands that tests interrupt."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Asked by xdist, if it is there: `--dist loadgroup` is our way to share the work out."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.packing import Packed
+
+    return Packed(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        from tests.packing import turn_of
+
+        items.sort(key=lambda item: turn_of(item.nodeid))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -216,6 +216,9 @@ async def lose(run: str, cluster: Cluster) -> None:
 
 
 def test_a_node_that_fails_surfaces_in_its_sessions_and_in_its_context(tmp_path: Path, run: str, engine: str) -> None:
+    if (run, engine) == ("thread", "lansis"):
+        pytest.skip("Lansis writes nothing while it runs, so that no disk can fail it; what ends a thread is the same for both")
+
     async def story() -> None:
         cluster = Cluster(tmp_path, engine)
         async with cluster.node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
@@ -229,6 +232,6 @@ def test_a_node_that_fails_surfaces_in_its_sessions_and_in_its_context(tmp_path:
             with pytest.raises(SessionLost):
                 await group.send(b"too late")
 
-    with pytest.raises(NodeLost if run == "process" else OSError):
+    with pytest.raises(NodeLost if run == "process" else IsADirectoryError):  # A timeout would be an OSError, too.
         asyncio.run(story())
     assert own_children() == []

@@ -66,14 +66,18 @@ NOTHING = Said(NOT_EXERCISED, False, frozenset())
 
 def disagreements(histories: Mapping[str, History], found: Found, properties: Iterable[str]) -> list[str]:
     """One line for each property of a history on which the two differ."""
+    return [line for lines in disagreements_by_property(histories, found, properties).values() for line in lines]
+
+
+def disagreements_by_property(histories: Mapping[str, History], found: Found, properties: Iterable[str]) -> dict[str, list[str]]:
+    """The same for each of the properties, for tests that tell them one by one."""
     audit = said_by_audit(found)
-    wanted = list(properties)
-    lines = []
+    lines: dict[str, list[str]] = {one: [] for one in properties}
     for name, history in histories.items():
         checkers = said_by_checkers(name, history)
-        for one in wanted:
+        for one, said in lines.items():
             expected, got = checkers.get(one, NOTHING), audit.get((run_key(name), one), NOTHING)
             if expected != got:
                 apart = sorted(expected.messages ^ got.messages)[:4]
-                lines.append(f"{name} {one}: checkers {expected[:2]}, audit {got[:2]}, messages apart: {apart}")
+                said.append(f"{name} {one}: checkers {expected[:2]}, audit {got[:2]}, messages apart: {apart}")
     return lines

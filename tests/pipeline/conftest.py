@@ -1,4 +1,5 @@
-"""One Spark session for all tests of the pipeline, as small as they are, and one real cluster for those that ask for it."""
+"""One Spark session for all tests of the pipeline, as small as they are, one audit for those that compare it with the checkers,
+and one real cluster for those that ask for it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.cluster import running_cluster
+from tests.pipeline.together import audited_together
+from transis.pipeline.audit.finding import Found
 from transis.pipeline.session import spark_session
 
 
@@ -16,6 +19,12 @@ from transis.pipeline.session import spark_session
 def spark() -> Iterator[SparkSession]:
     with spark_session("local[1]") as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def audit(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What the audit found in the histories of `together.py`."""
+    return audited_together(spark, tmp_path_factory.mktemp("histories"))
 
 
 @pytest.fixture(scope="session")

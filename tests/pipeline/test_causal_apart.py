@@ -10,13 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.checkers.toy import Toy
-from tests.pipeline.agreement import disagreements, run_key
+from tests.pipeline.agreement import disagreements_by_property, run_key
 from tests.pipeline.frames import tables_of_histories
 from transis.pipeline.audit.finding import Found, found
+from transis.pipeline.audit.judging import together
 from transis.pipeline.audit.lay import lay
 from transis.pipeline.audit.properties import OF_ORDER, OF_VIEWS, names
-from transis.pipeline.audit.settling import settled
+from transis.pipeline.audit.settling import kept_together
 from transis.pipeline.audit.tail import sequence
+from transis.pipeline.tables import Tables
 from transis.sim.abstract import good_history
 from transis.sim.abstract_apart import apart_history
 from transis.sim.mutants import CAUSAL_MUTANTS, MUTANTS
@@ -59,15 +61,20 @@ def all_histories() -> dict[str, History]:
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, all_histories: dict[str, History], tmp_path_factory: pytest.TempPathFactory) -> Found:
-    laid = lay(tables_of_histories(spark, all_histories, tmp_path_factory.mktemp("tables")), settled)
-    ordered = sequence(laid, settled)
-    parts = [*(check(laid) for check in OF_VIEWS.values()), *(check(ordered) for check in OF_ORDER.values())]
-    return found([settled(part.checked) for part in parts], [settled(part.broken) for part in parts])
+    events = tables_of_histories(spark, all_histories, tmp_path_factory.mktemp("tables")).events
+    laid = lay(Tables(events, kept_together), kept_together)
+    parts = together(OF_VIEWS, laid, kept_together) + together(OF_ORDER, sequence(laid, kept_together), kept_together)
+    return found([part.checked for part in parts], [part.broken for part in parts])
+
+
+@pytest.fixture(scope="module")
+def different(all_histories: dict[str, History], audited: Found) -> dict[str, list[str]]:
+    return disagreements_by_property(all_histories, audited, PROPERTIES)
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_audit_and_checker_agree(name: str, all_histories: dict[str, History], audited: Found) -> None:
-    assert disagreements(all_histories, audited, [name]) == []
+def test_audit_and_checker_agree(name: str, different: dict[str, list[str]]) -> None:
+    assert different[name] == []
 
 
 def test_a_count_that_falls_short_is_explained_as_the_checkers_do(audited: Found) -> None:

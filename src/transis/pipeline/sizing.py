@@ -25,11 +25,20 @@ QUICKLY_PLANNED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.ui.retainedExecutions": "10",
 }
 """Of many joins and windows over little data, most time went into compiling classes that ran once: 266 s of a processor with,
-109 s without. Without constraints of constraints, planning takes an eighth less again."""
-COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""They took half the time of a processor on such a plan: the better compiler never earns what it costs."""
+109 s without. Without constraints of constraints, planning takes an eighth less again. Spark describes every plan in words for
+a page that nobody opens: at length that took a tenth, and was kept a thousand times."""
+COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
+"""They took half the time of a processor on such a plan: the better compiler never earns what it costs. The quick one is given so
+little room, unless told, that it throws away what it compiled and compiles it again."""
+UNTRACED: Final = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+}
+"""Otherwise every column and every table asks where in a program it was made, for the text of an error."""
 
 HEAP_MIN: Final = GIB
 HEAP_MAX: Final = 5 * GIB
@@ -43,6 +52,7 @@ def settings_for(size: int, cores: int | None) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions(size, cores)),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        **UNTRACED,
     }
     return chosen | QUICKLY_PLANNED if size < SMALL else chosen
 

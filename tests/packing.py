@@ -1,0 +1,58 @@
+"""Which tests run in one process when there are several, and in which order they begin.
+
+1. What takes long to make is made once: all tests that share a Spark session, or a cluster of Spark, are one unit of work, and
+   so is every other file. Only where tests are long and share nothing is each of them a unit.
+2. The longest unit begins first, and beside it what mostly waits for daemons and sockets; what only computes fills the rest.
+
+xdist's own way, groups by marks, does nothing with this pytest: it changes an attribute that nobody reads any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from xdist.scheduler import LoadScopeScheduling
+
+SPARK: Final = "one session of Spark"
+CLUSTER: Final = "one cluster of Spark"
+
+TOGETHER: Final = {
+    "tests/pipeline/test_cluster.py": CLUSTER,
+    "tests/pipeline/test_packaging.py": CLUSTER,
+    "tests/console/test_demo.py::test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_too": SPARK,
+    "tests/pipeline/test_session.py": "",
+    "tests/pipeline/test_java.py": "",
+    "tests/pipeline/": SPARK,
+    "tests/real/": "",
+    "tests/sim/": "",
+    "tests/node/": "",
+    "tests/console/test_demo.py": "",
+    "tests/console/test_bench": "",
+}
+"""Units by the beginning of a test's name, the first that fits counts; with no name every test is its own."""
+
+FIRST: Final = ("tests/pipeline/", "tests/console/", "tests/daemon/", "tests/node/", "tests/real/", "tests/net/")
+"""What begins early: Spark, and what waits."""
+
+
+def unit_of(test: str) -> str:
+    """The unit of a test, by its node id."""
+    file, _, _ = test.partition("::")
+    found = next((unit for beginning, unit in TOGETHER.items() if test.startswith(beginning)), file)
+    return found or test
+
+
+def turn_of(test: str) -> int:
+    """Tests with a smaller number begin earlier."""
+    return next((turn for turn, beginning in enumerate(FIRST) if test.startswith(beginning)), len(FIRST))
+
+
+class Packed(LoadScopeScheduling):
+    """Units in the order in which the tests were collected."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)

@@ -1,0 +1,44 @@
+"""One audit of all the histories that several modules draw: each is a run of its own, and planning an audit takes longer than
+judging a few hundred small runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from tests.pipeline import histories_of_groups, histories_of_messages, histories_of_views
+from tests.pipeline.frames import tables_of_histories, write_histories
+from transis.pipeline.audit.finding import Found
+from transis.pipeline.audit.judging import audited
+from transis.pipeline.audit.lay import lay
+from transis.pipeline.audit.settling import kept_together
+from transis.pipeline.steps import Steps
+from transis.pipeline.tables import Tables
+from transis.trace.events import History
+
+DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {
+    "views": histories_of_views.histories,
+    "views in segments": histories_of_views.in_segments,
+    "messages": histories_of_messages.histories,
+    "groups": histories_of_groups.histories,
+}
+
+SEGMENTS: Final = 3
+
+
+@cache
+def histories_for(part: str) -> dict[str, History]:
+    """By the name of their run, which begins with that of the part."""
+    return {f"{part}: {name}": history for name, history in DRAWN[part]()}
+
+
+def audited_together(spark: SparkSession, directory: Path) -> Found:
+    """What all properties found in all of them."""
+    write_histories(histories_for("views in segments"), directory / "in-segments.parquet", SEGMENTS)
+    whole = {name: one for part in ("views", "messages", "groups") for name, one in histories_for(part).items()}
+    tables = Tables(tables_of_histories(spark, whole, directory).events, kept_together)
+    return audited(lay(tables, kept_together), kept_together, Steps())
