@@ -191,7 +191,6 @@ class _Life:
 
 
 def main(arguments: list[str]) -> int:
-    os.nice(LOWEST_PRIORITY)
     directory, out = Path(arguments[0]), Path(arguments[1])
     aside = out.with_name(f".developing-{out.name}")
     try:
@@ -209,4 +208,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    os.nice(LOWEST_PRIORITY)
     sys.exit(main(sys.argv[1:]))

@@ -121,7 +121,7 @@ class DeliveryTape:
         self._process: ProcessId | None = None
         self._next = self._next_seq = -1
         self._firsts: list[int] = []
-        self._ramps: list[list[int]] = []
+        self._ramps: list[list[int]] = []  # Places that go on one by one: the first, and how many.
         self._tpos = 0
         self._heads: dict[tuple[int, int, Service], int] = {}
         self._prefixes = Prefixes()
@@ -151,10 +151,12 @@ class DeliveryTape:
             self._firsts += range(counter, counter + datagrams)
         else:
             self._firsts += [run[3] for run in delivered]
-        if seq == self._next_seq and last_seq - seq == datagrams - 1:
+        if last_seq - seq != datagrams - 1:  # Messages longer than a datagram leave places out.
+            self._ramps += [[run[7][0], 1] for run in delivered]
+        elif seq == self._next_seq:
             self._ramps[-1][1] += datagrams
         else:
-            self._ramps += _ramps(delivered)
+            self._ramps.append([seq, datagrams])
         self._next, self._next_seq = last[3] + len(last[4]), last_seq + 1
 
     def configured(self, view: View) -> None:
@@ -253,14 +255,6 @@ class DeliveryTape:
                 self._heads.clear()
             known = self._heads[sender] = head_of(*sender)
         return known
-
-
-def _ramps(runs: list[Delivered]) -> list[list[int]]:
-    """Places that go on one by one, as the first and how many. Messages longer than a datagram leave some out."""
-    seqs = [run[7][0] for run in runs]
-    if seqs[-1] - seqs[0] == len(seqs) - 1:
-        return [[seqs[0], len(seqs)]]
-    return [[seq, 1] for seq in seqs]
 
 
 def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
