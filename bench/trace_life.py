@@ -11,11 +11,12 @@ from bench.trace_groups import CLIENTS
 from bench.trace_plan import Clock
 from bench.trace_traffic import Datagram
 from transis.model.groups import GroupId, GroupView
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 from transis.trace.addresses import read_address
 from transis.trace.events import (
+    CheckpointEvent,
     ClientDelivery,
     ClientLeft,
     ClientLife,
@@ -37,6 +38,9 @@ FLUSH_EVENTS: Final = 8192
 LATENCY_US: Final = (60, 380)
 
 BASIC: Final = Service.BASIC
+
+DIGEST_BYTES: Final = 64
+"""Of what a process says of its state, at most."""
 
 
 class Life:
@@ -89,6 +93,16 @@ class Life:
         self._routes = {}
         if self._inside[view.group]:
             self._events.append(GroupConf(self._next(), local_us, view, self._inside[view.group]))
+            self._agree(local_us, view)
+
+    def _agree(self, local_us: int, view: GroupView) -> None:
+        """The clients here say in which state they are when a view begins: all that have it in the same one."""
+        digest = str(view.id).encode()[:DIGEST_BYTES]
+        for number in self._inside[view.group]:
+            nothing_yet = (0, None, 0, Place(0, 0))
+            self._events.append(
+                CheckpointEvent(self._next(), local_us, number, view.group, view.name, view.id, *nothing_yet, digest)
+            )
 
     def end(self, now_us: int) -> None:
         self._events.append(End(self._next(), self._clock.local(now_us), "failed"))

@@ -20,10 +20,13 @@ from transis.trace.reader import read_history, read_trace
 SHAPE = Shape(20_000, run_length=2)
 
 SHOULD_BREAK: dict[str, tuple[set[str], set[str]]] = {
-    "swap": ({"causal_5", "total_order_6_1", "places", "no_holes_6_3"}, {"fifo"}),
-    "duplicate": ({"no_duplicates"}, {"fifo", "places"}),
-    "missing-safe": ({"failure_atomicity_4", "no_holes_6_3", "safe_7_1"}, {"causal_5", "self_delivery_3"}),
-    "creation": ({"no_creation", "delivered_where_sent_1_3", "failure_atomicity_4", "no_holes_6_3"}, {"causal_5", "fifo"}),
+    "swap": ({"causal_5", "total_order_6_1", "places", "no_holes_6_3", "one_sequence"}, {"fifo"}),
+    "duplicate": ({"no_duplicates", "one_sequence"}, {"fifo", "places"}),
+    "missing-safe": ({"failure_atomicity_4", "no_holes_6_3", "one_sequence", "safe_7_1"}, {"causal_5", "self_delivery_3"}),
+    "creation": (
+        {"no_creation", "delivered_where_sent_1_3", "failure_atomicity_4", "no_holes_6_3", "one_sequence"},
+        {"causal_5", "fifo"},
+    ),
     "misplaced": ({"places"}, set()),
 }
 """What each kind must break, and what may break with it, by who sent the run that was chosen and how long it is."""
