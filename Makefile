@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
-JOBS ?= 2
+JOBS ?= 4
 FUZZ_RUNS ?= 100000
 DELIVERIES ?= 1000000
 
@@ -13,7 +13,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo airline test test-long lint types unit bench bench-audit fuzz format lock clean
+.PHONY: help setup demo test test-long lint types unit bench bench-audit fuzz format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,9 +27,6 @@ $(READY): requirements.lock pyproject.toml scripts/setup
 demo: setup ## five real daemons through kill -9, a partition, a heal and a restart
 	@$(BIN)/transis demo
 
-airline: setup ## two partitions sell seats; the archive says which flights are oversold and who is rebooked
-	@$(BIN)/python -m examples.airline
-
 test: lint types unit ## everything that must be green: ruff, mypy --strict, pytest
 
 lint: setup ## ruff: rules and format
@@ -39,11 +36,11 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-unit: setup ## pytest in JOBS processes (2 unless told)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
+unit: setup ## pytest in JOBS processes (4 unless told: one computes with Spark, others mostly wait; tests/packing.py)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
 test-long: setup ## the longer brothers of some tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m long
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator
