@@ -13,7 +13,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo test test-long lint types unit bench bench-audit fuzz format lock clean
+.PHONY: help setup demo airline test test-long lint types unit bench bench-audit fuzz format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ $(READY): requirements.lock pyproject.toml scripts/setup
 
 demo: setup ## five real daemons through kill -9, a partition, a heal and a restart
 	@$(BIN)/transis demo
+
+airline: setup ## two partitions sell seats; the archive says which flights are oversold and who is rebooked
+	@$(BIN)/python -m examples.airline
 
 test: lint types unit ## everything that must be green: ruff, mypy --strict, pytest
 
