@@ -161,7 +161,10 @@ class FlightSection(Section, frozen=True):
     """The flight recorder: digests to compare nodes by, and films of the last minutes."""
 
     enabled: Annotated[
-        bool, Meta(description="Always on unless there is a reason: it costs a node under 3 % (docs/watching.md).")
+        bool,
+        Meta(
+            description="Always on unless there is a reason; `transis bench flight` tells what it costs here (docs/watching.md)."
+        ),
     ] = True
     directory: Annotated[
         Text,
