@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
-JOBS ?= 2
+JOBS ?= 4
 FUZZ_RUNS ?= 100000
 DELIVERIES ?= 1000000
 
@@ -36,11 +36,11 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-unit: setup ## pytest in JOBS processes (2 unless told)
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 10
+unit: setup ## pytest in JOBS processes (4 unless told: one computes with Spark, others mostly wait; tests/packing.py)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
 test-long: setup ## the longer brothers of some tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m long
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m long
 
 bench: setup ## how fast the simulator is on this machine
 	$(BIN)/python -m bench.simulator
