@@ -25,15 +25,11 @@ QUICKLY_PLANNED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.constraintPropagation.enabled": "false",
-    "spark.sql.ui.explainMode": "simple",
-    "spark.sql.debug.maxToStringFields": "0",
-    "spark.sql.ui.retainedExecutions": "10",
     "spark.buffer.pageSize": "1m",
 }
 """Of many joins and windows over little data, most time went into compiling classes that ran once: 266 s of a processor with,
-109 s without. Without constraints of constraints, planning takes an eighth less again. Spark describes every plan in words for
-a page that nobody opens: at length that took a tenth, and was kept a thousand times. And every sort and every sum begins
-with a page of memory, of 64 MB unless told, which must be cleared and collected: a tenth again."""
+109 s without. Without constraints of constraints, planning takes an eighth less again. Every sort and every
+sum begins with a page of memory, 64 MB unless told, which must be cleared and collected: that took a tenth."""
 COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
 """They took half the time of a processor on such a plan: the better compiler never earns what it costs. The quick one is given so
 little room, unless told, that it throws away what it compiled and compiles it again."""
