@@ -137,7 +137,7 @@ def test_what_is_broken_comes_first_and_what_was_not_judged_stands_apart() -> No
     places = [text.index(name, table) for name in ("total_order_6_1", "safe_7_1", "no_creation", "fifo")]
     assert places == sorted(places)
     assert places[-1] < apart < text.index("basic messages: sent")
-    assert "4 guarantees were broken." in text
+    assert "5 guarantees were broken." in text
 
 
 def test_evidence_is_told_before_everything_else() -> None:
