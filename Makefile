@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/.ready
-JOBS ?= 4
+JOBS ?= 5
 FUZZ_RUNS ?= 100000
 DELIVERIES ?= 1000000
 
@@ -39,7 +39,7 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-unit: setup ## pytest in JOBS processes (4 unless told: one computes with Spark, others mostly wait; tests/packing.py)
+unit: setup ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
 test-long: setup ## the longer brothers of some tests

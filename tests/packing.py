@@ -1,8 +1,9 @@
 """Which tests run in one process when there are several, and in which order they begin.
 
-1. What takes long to make is made once: all tests that share a Spark session, or a cluster of Spark, are one unit of work, and
-   so is every other file. Only where tests are long and share nothing is each of them a unit.
-2. The longest unit begins first, and beside it what mostly waits for daemons and sockets; what only computes fills the rest.
+1. What takes long to make is made once: all tests that share a cluster of Spark are one unit of work, those that share a session
+   are two, since one process would still be at them when all others are done; and so is every other file. Only where tests are
+   long and share nothing is each of them a unit.
+2. The longest units begin first, and beside them what mostly waits for daemons and sockets; what only computes fills the rest.
 
 xdist's own way, groups by marks, does nothing with this pytest: it changes an attribute that nobody reads any more.
 """
@@ -14,12 +15,15 @@ from typing import Any, Final
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK: Final = "one session of Spark"
+AUDITS: Final = "another session of Spark"
 CLUSTER: Final = "one cluster of Spark"
 
 TOGETHER: Final = {
     "tests/pipeline/test_cluster.py": CLUSTER,
     "tests/pipeline/test_packaging.py": CLUSTER,
-    "tests/console/test_demo.py::test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_too": SPARK,
+    "tests/pipeline/test_audit_command.py": AUDITS,
+    "tests/pipeline/test_past.py": AUDITS,
+    "tests/console/test_demo.py::test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_too": AUDITS,
     "tests/pipeline/test_session.py": "",
     "tests/pipeline/test_java.py": "",
     "tests/pipeline/": SPARK,
