@@ -212,8 +212,8 @@ def test_a_segment_that_cannot_be_read_is_told_once(tmp_path: Path, lines: io.St
 
 
 async def run_until(retention: Retention, condition: Callable[[Retention], bool]) -> None:
-    """Its own looks are what the condition waits for: it is asked after each. Converters have the lowest priority, and the machine
-    may be busy with other tests."""
+    """Its own looks are what the condition waits for: it is asked after each. Converters have the lowest priority, and the
+    machine may be busy with other tests."""
     async with asyncio.timeout(600):
         while not condition(retention):
             await retention.once()
