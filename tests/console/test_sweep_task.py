@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import get_native_id
@@ -15,6 +12,7 @@ from threading import get_native_id
 import pyarrow as pa
 import pytest
 
+from tests.archive.written import files_of_at_most
 from tests.console.sweeping import ORDER, run
 from transis.console.sweep_build import build_id
 from transis.console.sweep_table import decoded
@@ -81,16 +79,6 @@ def test_a_failed_seed_has_its_trace(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     assert digest(read_history(tmp_path)) == row.ran.digest
     assert run(DEFECTIVE._replace(keep_traces=False), 0).traces == {}
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_worker_without_room_for_a_trace_still_tells_the_verdict() -> None:

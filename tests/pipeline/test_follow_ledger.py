@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.console.test_sweep_task import files_of_at_most
+from tests.archive.written import files_of_at_most
 from tests.pipeline.test_fold import A, B, at
 from transis.model.errors import PipelineError
 from transis.model.guarantees import BROKEN, HELD

@@ -12,7 +12,6 @@ import asyncio
 import logging
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from transis.daemon.logs import say
+from transis.net.apart import run_apart
 from transis.trace.events import Event, Gap
 from transis.trace.segment import SUFFIX, SegmentWriter
 
@@ -206,22 +206,12 @@ class Retention:
 
     async def _convert(self, path: Path) -> None:
         """One at a time, in a process of low priority: conversion is heavy and in no hurry."""
-        command = (sys.executable, "-m", "transis.daemon.convert", str(path), str(self._directory / PARQUET))
-        converting = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
-        )
-        try:
-            _, complaint = await converting.communicate()
-        finally:
-            if converting.returncode is None:  # The daemon ends, and its converter with it.
-                converting.kill()
-                await converting.wait()
-        if converting.returncode == 0:
+        code, complaint = await run_apart("transis.daemon.convert", str(path), str(self._directory / PARQUET))
+        if code == 0:
             self.converted += 1
         elif path.exists():
             self._unreadable.add(path)
-            last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-            say(logging.WARNING, "trace", f"{path.name} was not converted to Parquet: {' '.join(last) or 'no reason given'}")
+            say(logging.WARNING, "trace", f"{path.name} was not converted to Parquet: {complaint or 'no reason given'}")
 
     def statistics(self) -> dict[str, int | str]:
         figures: dict[str, int | str] = {"trace": self._sink.paused or "recording", "trace_bytes": self.kept_bytes}

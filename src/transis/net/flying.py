@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,6 +17,7 @@ import msgspec
 
 from transis.model.config import Config
 from transis.model.ids import NodeId
+from transis.net.apart import run_apart
 from transis.net.clock import boottime_us
 from transis.trace.develop import Wanted
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, tidy
@@ -86,20 +86,9 @@ class FlightKeeper:
         name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
         wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}")
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
-        developing = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "transis.trace.develop", *command),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            _, complaint = await developing.communicate()
-        finally:
-            if developing.returncode is None:  # The node ends, and its developer with it.
-                developing.kill()
-                await developing.wait()
-        if developing.returncode:
-            log.warning("films were not developed: %s", complaint.decode(errors="replace").strip().rpartition("\n")[2])
+        code, complaint = await run_apart("transis.trace.develop", *command)
+        if code:
+            log.warning("films were not developed: %s", complaint)
 
     def statistics(self) -> dict[str, int | str]:
         figures: dict[str, int | str] = {"flight": self._flight.paused or "recording", "flight_bytes": self._tidied.bytes}
