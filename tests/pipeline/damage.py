@@ -46,7 +46,7 @@ for number, (_, node, event) in enumerate(merge(*lives, key=lambda one: one[0]))
     assert writers[node].write([event])
     if number == 400:
         print("recording", flush=True)
-sys.stdin.read()
+        sys.stdin.read()
 """
 """Nodes that record what happens when it happens, and never get to the end."""
 
@@ -103,6 +103,14 @@ def killed(directory: Path, run: str) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+def begun(directory: Path, run: str) -> None:
+    """kill -9 between creating a file and writing into it; another one was cut in its header by a power loss."""
+    good(directory, run)
+    later = LIFE.node._replace(incarnation=LIFE.node.incarnation + 1)
+    (directory / segment_name(Header(CLUSTER, run, later))).touch()
+    (directory / segment_name(Header(CLUSTER, run, later._replace(name="other")))).write_bytes(MAGIC + b"\0\0\0")
+
+
 def evil(directory: Path, run: str) -> None:
     """A node and a group whose names a browser would obey; the node's trace is not sealed, so that it is spoken of."""
     history = simulate(1, nodes=3, groups=True).history
@@ -112,7 +120,7 @@ def evil(directory: Path, run: str) -> None:
     _left_open(directory, node, run)
 
 
-CASES = (good, cut_off, damaged, foreign, with_a_letter, mixed, without_a_node, killed, evil)
+CASES = (good, cut_off, damaged, foreign, with_a_letter, mixed, without_a_node, killed, begun, evil)
 """Each is a run of its own, in a directory of its own, both named after it."""
 
 WOUNDED = wounded(HISTORY, "swapped_deliveries")

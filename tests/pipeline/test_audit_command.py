@@ -128,6 +128,7 @@ DAMAGED: dict[str, tuple[int, dict[str, str], str]] = {
     "mixed": (2, {MIXED: BROKEN}, "the run mixed is in one directory with traces of other runs, 2 in all"),
     "without_a_node": (2, {MEMBERS: PENDING}, "is a member of"),
     "killed": (0, {CHAIN: PENDING}, "not sealed: "),
+    "begun": (0, {READABLE: PENDING}, ": the file is empty: its node was killed when it began to write, or begins"),
     "evil": (0, {CHAIN: PENDING}, f"not sealed: {damage.EVIL_NODE}/1 still writes, or was cut off"),
 }
 """Of each run: the exit code that it asks for, the verdicts on its evidence that are not `held`, and a piece of the reason."""

@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_read_is_a_row_that_says_why(tmp_path: Path, damag
     later = msgspec.msgpack.encode(Header("test", "run", node, SCHEMA + 1))
     whole = MAGIC + frame(b"H", header)
     content, why = {
-        "nothing": (b"", "bad.trace: the file is empty"),
+        "nothing": (b"", "bad.trace: byte 0: the file is empty"),
         "text": (b"a letter", "bad.trace: byte 0: not a trace segment"),
         "header": (MAGIC + b"\0\0", f"bad.trace: byte {len(MAGIC)}: the header is cut off"),
         "middle": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from transis.model.errors import TraceError
@@ -11,8 +12,8 @@ from transis.model.ids import NodeId
 from transis.sim.abstract import good_history
 from transis.trace.events import End, NodeTrace
 from transis.trace.obituary import record_end
-from transis.trace.reader import STILL_OPEN, TRUNCATED, read_trace
-from transis.trace.segment import Header, SegmentWriter
+from transis.trace.reader import STILL_OPEN, TRUNCATED, read_segment, read_trace
+from transis.trace.segment import MAGIC, Header, SegmentWriter, segment_name
 
 SEGMENT_BYTES = 1500
 
@@ -56,6 +57,19 @@ def test_a_torn_tail_is_the_only_thing_that_is_found(tmp_path: Path) -> None:
     [trace] = reading.history.nodes
     assert trace.events[:-1] == life.events[: len(trace.events) - 1]
     assert trace.events[-1] == End(len(trace.events), trace.events[-2].time_us, "failed")
+
+
+@pytest.mark.parametrize("content", [b"", MAGIC[:4], MAGIC + b"\0\0", bytes(4096)], ids=["empty", "begun", "header", "zeros"])
+def test_a_segment_that_was_only_just_created_gives_way_to_the_end(tmp_path: Path, content: bytes) -> None:
+    life = living()
+    last = recorded(tmp_path, life)
+    header = read_segment(last).header
+    (tmp_path / segment_name(msgspec.structs.replace(header, number=header.number + 1))).write_bytes(content)
+    assert [finding.what for finding in read_trace(tmp_path).findings] == [TRUNCATED, STILL_OPEN]
+    assert record_end(tmp_path, life.node, "failed")
+    reading = read_trace(tmp_path)
+    assert isinstance(reading.history.nodes[0].events[-1], End)
+    assert reading.findings == []
 
 
 def test_it_is_written_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
     │   └── MessageTooLarge
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
+    │   └── TraceCutOff      it ends before its header does: whoever began to write it was killed there
     ├── ArchiveError         an archive cannot be written there, or a file of it cannot be read: says what to do
     ├── PipelineError        the pipeline cannot run or go on, with the reason and where Spark's log is
     ├── MissingExtra         something optional is not installed: says which extra to install
@@ -53,6 +54,10 @@ class IdentityError(TransisError):
 
 class TraceError(TransisError):
     """A trace cannot be read."""
+
+
+class TraceCutOff(TraceError):
+    """A trace file ends before its header does, as one may whose node was killed between creating it and writing into it."""
 
 
 class ArchiveError(TransisError):

@@ -136,7 +136,7 @@ def file_batches(path: str, length: int, given: Any = None) -> Iterator[tuple[st
         for place, rows in _chunks(name, frames.batches):
             told_where(name, place, columns.add, rows)
     except TraceError as error:
-        yield "segments", trouble_batch(str(error), path, length, header)
+        yield "segments", trouble_batch(error, path, length, header)
         return
     columns.finish(frames, path, length)
     yield from columns.batches()
@@ -159,12 +159,9 @@ def _content(path: str, length: int) -> Buffer:
     name = posixpath.basename(path)
     try:
         with open(path, "rb") as opened:
-            content = opened.read(length)
+            return opened.read(length)
     except OSError as error:
         raise TraceError(f"{name}: it cannot be read ({error.strerror})") from error
-    if not content:
-        raise TraceError(f"{name}: the file is empty")
-    return content
 
 
 @contextmanager

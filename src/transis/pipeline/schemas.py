@@ -145,7 +145,7 @@ _OF_SEGMENTS: Final = {
     "engine": TEXT,
     "mode": TEXT,
     "build": TEXT,
-    "trouble": TEXT,  # why nothing could be read of it; null if all is well
+    "trouble": TEXT,  # why nothing could be read of it (it was cut off, if torn_bytes says how much); null if all is well
 }
 
 EVENTS: Final = columns(

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from transis.model.errors import TraceCutOff, TraceError
 from transis.pipeline.keys import Keys
 from transis.pipeline.schemas import EVENTS, KINDS
 from transis.trace.segment import Header
@@ -21,9 +22,11 @@ CHUNK: Final = 16_384
 """Rows that become Arrow arrays together: enough to make a call cheap, few enough to hold."""
 
 
-def trouble_batch(why: str, file: str, size: int, header: Header | None = None) -> pa.RecordBatch:
+def trouble_batch(why: TraceError, file: str, size: int, header: Header | None = None) -> pa.RecordBatch:
     """The row of a file of which nothing can be read; who wrote it is told where the header is whole."""
-    known: dict[str, Any] = {"file": file, "bytes": size, "trouble": why}
+    known: dict[str, Any] = {"file": file, "bytes": size, "trouble": str(why)}
+    if isinstance(why, TraceCutOff):
+        known["torn_bytes"] = size
     if header is not None:
         keys = Keys(header.cluster, header.run)
         known |= {"run": keys.run, "node": keys.node(header.node), "segment": header.number, "cluster": header.cluster}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from transis.model.errors import TraceError
+from transis.model.errors import TraceCutOff, TraceError
 from transis.model.ids import NodeId
 from transis.trace.obituary import record_end
 from transis.trace.reader import read_segment
@@ -42,6 +42,9 @@ def _seal(path: Path) -> None:
     """Cut off what is no whole frame, put the seal behind the rest, and give the file its name."""
     try:
         segment = read_segment(path)
+    except TraceCutOff:
+        path.unlink()
+        return
     except TraceError:
         path.rename(path.with_name(path.name + DAMAGED))
         return

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from transis.model.errors import TraceError
+from transis.model.errors import TraceCutOff, TraceError
 from transis.model.ids import NodeId
 from transis.trace.events import End, Event
-from transis.trace.reader import read_segment
+from transis.trace.reader import Segment, read_segment
 from transis.trace.segment import TRACES, Naming, SegmentWriter, life_name
 
 
 def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:
     """Write that a life ended, at the time of its last event; False if its trace says so already."""
     files = _files(directory, node, naming)
-    last_event = _last_event(files)
+    last = _last_segment(files)
+    last_event = last.events[-1] if last.events else _last_event(files[:-1])
     if isinstance(last_event, End):
         return False
     lseq, time_us = (0, 0) if last_event is None else (last_event.lseq, last_event.time_us)
-    last = read_segment(files[-1])
     header = msgspec.structs.replace(last.header, number=last.header.number + 1, previous=last.digest)
     writer = SegmentWriter(directory, header, naming=naming)
     if not writer.write([End(lseq + 1, time_us, how)]):
@@ -41,6 +41,17 @@ def _files(directory: Path, node: NodeId, naming: Naming) -> list[Path]:
     return files
 
 
+def _last_segment(files: list[Path]) -> Segment:
+    """Without a file that the dead life had only just created, which stands where its end belongs."""
+    try:
+        return read_segment(files[-1])
+    except TraceCutOff:
+        files.pop().unlink()
+        if not files:
+            raise
+        return read_segment(files[-1])
+
+
 def _last_event(files: list[Path]) -> Event | None:
-    """The last segment may have none: its only batch was cut off."""
+    """Of those before the last, which may have none: its only batch was cut off."""
     return next((events[-1] for path in reversed(files) if (events := read_segment(path).events)), None)

@@ -2,7 +2,8 @@
 
 Data quality comes before guarantees (traces 5), or a recorder's bug looks like a protocol's. What is missing becomes a Gap
 in the trace, so that obligations that touch it are pending. Two kinds of trouble are told apart: a cut or missing
-file is a finding, for a crash or a broken disk can cause it; a file that was never a segment is a TraceError.
+file is a finding, for a crash or a broken disk can cause it (one that was cut before its header was whole is a TraceCutOff for
+who reads it alone); a file that was never a segment is a TraceError.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from transis.model.errors import TraceError
+from transis.model.errors import TraceCutOff, TraceError
 from transis.model.ids import NodeId
 from transis.trace.events import Event, Gap, History, NodeTrace
 from transis.trace.rows import decode_rows
@@ -77,7 +78,11 @@ def read_trace(directory: Path) -> Reading:
     findings: list[Finding] = []
     lives: dict[NodeId, list[Segment]] = {}
     for path in names:
-        segment = read_segment(path)
+        try:
+            segment = read_segment(path)
+        except TraceCutOff as error:
+            findings.append(Finding(TRUNCATED, path.name, str(error)))
+            continue
         if segment.header.schema in ACCEPTED:
             lives.setdefault(segment.header.node, []).append(segment)
         else:
@@ -112,8 +117,7 @@ class Frames(NamedTuple):
 def read_frames(name: str, content: Buffer) -> Frames:
     """Look at every frame; nothing is copied. Of a schema that this reader does not know only the header is read."""
     view = memoryview(content)
-    if bytes(view[: len(MAGIC)]) != MAGIC:
-        raise TraceError(f"{name}: byte 0: not a trace segment")
+    _require_magic(name, view)
     header: Header | None = None
     footer: Footer | None = None
     batches: list[tuple[int, memoryview]] = []
@@ -131,7 +135,7 @@ def read_frames(name: str, content: Buffer) -> Frames:
         place += length
         digested = digested if footer else place
     if header is None:
-        raise TraceError(f"{name}: byte {place}: the header is cut off")
+        raise TraceCutOff(f"{name}: byte {place}: the header is cut off")
     return Frames(header, batches, footer, sha256(view[:digested]).hexdigest(), len(view) - place)
 
 
@@ -155,6 +159,14 @@ def told_where(name: str, place: int, decode: Callable[[Given], Body], given: Gi
 
 def unknown_version(header: Header) -> str:
     return f"schema {header.schema}, this reader knows {' and '.join(map(str, ACCEPTED))}"
+
+
+def _require_magic(name: str, content: memoryview) -> None:
+    begin = bytes(content[: len(MAGIC)])
+    if not any(content) or (len(begin) < len(MAGIC) and MAGIC.startswith(begin)):
+        raise TraceCutOff(f"{name}: byte 0: the file is {'cut off' if content else 'empty'}")
+    if begin != MAGIC:
+        raise TraceError(f"{name}: byte 0: not a trace segment")
 
 
 def _whole_frame(name: str, content: memoryview, place: int) -> int:

@@ -57,7 +57,8 @@ def readable(laid: Laid) -> Evidence:
     """Can every file be read to its end?"""
     files = files_of_runs(laid.tables["segments"]).withColumn("name", _file_name())
     said = {
-        "trouble is not null": (True, words("{trouble}")),
+        "trouble is not null and torn_bytes is null": (True, words("{trouble}")),
+        "trouble is not null": (False, words("{trouble}: its node was killed when it began to write, or begins")),
         "torn_bytes > 0 and seal_digest is not null": (True, words("{name}: {torn_bytes} bytes stand behind its seal")),
         "torn_bytes > 0": (
             False,
