@@ -212,7 +212,7 @@ def test_a_segment_that_cannot_be_read_is_told_once(tmp_path: Path, lines: io.St
 
 
 async def run_until(retention: Retention, condition: Callable[[Retention], bool]) -> None:
-    """Its own looks are what the condition waits for: it is asked after each. Converters have the lowest priority, and the
+    """Its own looks are what the condition waits for: it is asked after each. Converters have low priority, and the
     machine may be busy with other tests."""
     async with asyncio.timeout(600):
         while not condition(retention):

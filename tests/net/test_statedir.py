@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from transis.model.errors import ConfigError, IdentityError, InternalError
-from transis.net.statedir import KEYS, StateDirectory, new_boot_id, write_beside
+from transis.net.statedir import KEYS, StateDirectory, new_boot_id
+from transis.trace.durable import write_beside
 
 
 def reopened(path: Path) -> dict[str, int]:
@@ -47,7 +48,7 @@ def test_a_death_between_writing_and_renaming_leaves_the_old_value(tmp_path: Pat
     state = StateDirectory(tmp_path, "ann")
     state.write("incarnation", 3)
     state.close()
-    beside = write_beside(tmp_path / "incarnation", "4\n")
+    beside = write_beside(tmp_path / "incarnation", b"4\n")
     assert beside.exists()
     assert reopened(tmp_path) == {"incarnation": 3}
     assert not beside.exists()

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline import histories_of_groups, histories_of_messages, histories_of_views
+from tests.pipeline import histories_of_causal, histories_of_groups, histories_of_messages, histories_of_views
 from tests.pipeline.frames import tables_of_histories, write_histories
 from transis.pipeline.audit.finding import Found
 from transis.pipeline.audit.judging import audited
@@ -25,6 +25,7 @@ DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {
     "views in segments": histories_of_views.in_segments,
     "messages": histories_of_messages.histories,
     "groups": histories_of_groups.histories,
+    "causal apart": histories_of_causal.histories,
 }
 
 SEGMENTS: Final = 3
@@ -39,6 +40,6 @@ def histories_for(part: str) -> dict[str, History]:
 def audited_together(spark: SparkSession, directory: Path) -> Found:
     """What all properties found in all of them."""
     write_histories(histories_for("views in segments"), directory / "in-segments.parquet", SEGMENTS)
-    whole = {name: one for part in ("views", "messages", "groups") for name, one in histories_for(part).items()}
+    whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}
     tables = Tables(tables_of_histories(spark, whole, directory).events, kept_together)
     return audited(lay(tables, kept_together), kept_together, Steps())

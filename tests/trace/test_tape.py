@@ -100,6 +100,11 @@ def delivered(first: int, count: int, seq: int, index: int = 0, **changed: objec
     return run._replace(**changed)  # type: ignore[arg-type]
 
 
+def wire_run(process: ProcessId, first: int, datagrams: int, seq: int, index: int = 0) -> list[Delivered]:
+    """Two messages in each datagram, the first of which has messages of another run before them if there is an index."""
+    return [delivered(first + 2 * i, 2, seq + i, 0 if i else index, process=process) for i in range(datagrams)]
+
+
 def same(*feeds: list[Delivered]) -> None:
     """What is fed comes back."""
     tape = DeliveryTape()
@@ -130,6 +135,15 @@ CONTROL = ProcessId(A, PROCESSES_MAX + 5)
         "two runs of one datagram": ([delivered(1, 3, 1)], [delivered(4, 3, 1, 3)]),
         "a hole in the counters": ([delivered(1, 3, 1)], [delivered(5, 3, 2)]),
         "the groups' own": ([delivered(1, 3, 1)], [delivered(4, 1, 2, process=CONTROL)], [delivered(4, 1, 2, 1)]),
+        "several runs of the wire in one burst": (
+            [
+                *wire_run(ProcessId(A, 0), 1, 10, seq=1),
+                *wire_run(ProcessId(A, 0), 21, 3, seq=10, index=2),
+                *wire_run(ProcessId(A, 1), 1, 1, seq=12, index=2),
+                *wire_run(ProcessId(A, 0), 27, 40, seq=13),
+            ],
+            wire_run(ProcessId(A, 0), 107, 5, seq=53),
+        ),
         "a long visit": ([delivered(i + 1, 1, i + 1) for i in range(DATAGRAMS_MAX + 7)], [delivered(DATAGRAMS_MAX + 8, 1, 9999)]),
     }.items(),
     ids=lambda item: item[0],

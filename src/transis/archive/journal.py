@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from transis.archive.schema import COMMON, FORMAT, RARE, STREAM
 from transis.model.errors import ArchiveError
+from transis.trace.durable import sync
 from transis.trace.segment import FRAME, frame
 
 MAGIC: Final = b"transis archive\n"
@@ -55,7 +56,7 @@ class Journal:
         self._file = FileIO(path, "x")
         try:
             self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header)))
-            sync_directory(path.parent)
+            sync(path.parent)
         except OSError:
             self._file.close()
             path.unlink(missing_ok=True)
@@ -126,12 +127,3 @@ def _whole_frames(file: IO[bytes]) -> Iterator[tuple[bytes, memoryview]]:
         if len(payload) < length or crc32(payload) != checksum:
             return
         yield payload[:1], memoryview(payload)[1:]
-
-
-def sync_directory(directory: Path) -> None:
-    """Make names that were made or changed in it durable."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

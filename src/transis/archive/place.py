@@ -18,10 +18,11 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.archive.journal import SUFFIX, sync_directory
+from transis.archive.journal import SUFFIX
 from transis.archive.schema import FORMAT
 from transis.model.errors import ArchiveError
 from transis.model.groups import group_id
+from transis.trace.durable import sync
 
 PARQUET: Final = ".parquet"
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
@@ -75,7 +76,7 @@ class Place:
             pass  # Another one was faster, and its word counts.
         finally:
             aside.unlink()
-        sync_directory(self.directory)
+        sync(self.directory)
 
     def require_cluster(self, cluster: str) -> None:
         """Whoever writes here writes of one cluster, also when a node of another one answers at the old address."""

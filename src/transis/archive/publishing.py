@@ -15,10 +15,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.journal import read_journal, sync_directory
+from transis.archive.journal import read_journal
 from transis.archive.place import Place
 from transis.archive.schema import REPEATING, STREAM, Position
 from transis.model.errors import ArchiveError
+from transis.trace.durable import sync
 
 GROUP_ROWS: Final = 131_072
 GROUP_BYTES: Final = 64 << 20
@@ -31,7 +32,7 @@ def publish(place: Place, journal: Path) -> Path | None:
     if not target.exists() and not _write(journal, target):
         journal.unlink()
         return None
-    sync_directory(target.parent)
+    sync(target.parent)
     journal.unlink()
     return target
 

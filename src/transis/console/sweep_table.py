@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from transis.model.errors import PipelineError
 from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, RanRow, SeedRow
+from transis.trace.durable import sync
 
 KEY_DIGITS: Final = 8
 FILES_OPEN: Final = 16
@@ -150,12 +151,12 @@ class SweepTable:
         aside = self._outcomes / f".{name}{UNFINISHED}"
         try:
             pq.write_table(table, aside, compression="zstd")
-            _synced(aside)
+            sync(aside)
             aside.rename(self._outcomes / name)
         except OSError:
             aside.unlink(missing_ok=True)
             raise
-        _synced(self._outcomes)
+        sync(self._outcomes)
 
 
 def _is_settled(found: _Found | None, timeout_s: int) -> bool:
@@ -216,14 +217,6 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (directory / name).write_bytes(content)
-
-
-def _synced(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def decoded(told: bytes) -> SeedRow:

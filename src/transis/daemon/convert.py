@@ -6,17 +6,13 @@ the daemon knows by that one whether a segment was converted.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
 
 from transis.daemon.retention import CONVERTED
 from transis.model.errors import TransisError
 from transis.trace.parquet import convert
-
-LOWEST_PRIORITY: Final = 19
 
 
 def convert_aside(segment: Path, directory: Path) -> None:
@@ -31,7 +27,6 @@ def convert_aside(segment: Path, directory: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    os.nice(LOWEST_PRIORITY)
     try:
         convert_aside(Path(arguments[0]), Path(arguments[1]))
     except (TransisError, OSError) as error:

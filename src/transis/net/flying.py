@@ -1,5 +1,5 @@
 """Looking after a node's flight recorder (trace/flight.py) in its event loop: once a second the recorder is looked at, now and
-then its directory is tidied in a thread, and films around a change of the view are developed by a process of the lowest priority.
+then its directory is tidied in a thread, and films around a change of the view are developed by a process of low priority.
 
 The node never waits for any of it, and nothing of it ends the node.
 """

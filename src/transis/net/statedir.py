@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from transis.model.errors import ConfigError, IdentityError, InternalError
+from transis.trace.durable import TEMPORARY, replace_durably
 
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32
-TEMPORARY: Final = ".new"
 
 
 class StateDirectory:
@@ -47,20 +47,20 @@ class StateDirectory:
             raise InternalError(f"{key} is not a key of a state directory")
         if self._closed:
             raise InternalError("a write into a state directory that was closed")
-        replace_durably(self.path / key, f"{value}\n")
+        replace_durably(self.path / key, f"{value}\n".encode())
 
     def close(self) -> None:
         self._closed = True
         self._lock.close()
 
     def _sweep(self) -> None:
-        for left_over in sorted(self.path.glob("*" + TEMPORARY)):
+        for left_over in sorted(self.path.glob(f"*{TEMPORARY}")):
             left_over.unlink()
 
     def _belong_to(self, name: str) -> None:
         owner = self.path / "name"
         if not owner.exists():
-            replace_durably(owner, name)
+            replace_durably(owner, name.encode())
         elif (found := owner.read_text(encoding="utf-8", errors="replace")) != name:
             raise IdentityError(f"the state directory {self.path} belongs to {found!r}, not to {name!r}: give each its own")
 
@@ -78,25 +78,6 @@ class StateDirectory:
 def new_boot_id() -> int:
     """64 random bits: two lives never have the same, even when they run from copies of one directory."""
     return int.from_bytes(os.urandom(8))
-
-
-def write_beside(path: Path, text: str) -> Path:
-    """The new content, synced, under a name that no reader looks at."""
-    beside = path.with_name(path.name + TEMPORARY)
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return beside
-
-
-def replace_durably(path: Path, text: str) -> None:
-    write_beside(path, text).replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _locked(path: Path) -> TextIOWrapper:

@@ -6,12 +6,11 @@ is broken. Sizes are 0, and what was sent and what clients were handed is not th
 
     python -m transis.trace.develop DIRECTORY OUT '{"from_us": 1, "to_us": 2, "why": "..."}'
 
-is how a node has it done: in a process of its own, of the lowest priority, into a directory that appears when it is complete.
+is how a node has it done: in a process of its own, of low priority, into a directory that appears when it is complete.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -30,7 +29,6 @@ from transis.trace.film import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows,
 from transis.trace.segment import Header, SegmentWriter, segment_name
 from transis.trace.tape import Named, TapedRow, rows_of, runs_of
 
-LOWEST_PRIORITY: Final = 19
 ANY: Final = 1 << 62
 BATCH: Final = 4096
 """Events that are written at once."""
@@ -208,5 +206,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os.nice(LOWEST_PRIORITY)
     sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,7 @@
 One *stretch* is open at a time: consecutive runs of one process, service and address in one configuration, whose counters go on.
 A feed of the engine goes on with it or ends it; when it ends it is one row, and one step of the prefix digests (prefix.py).
 
-    row = ROW, then for every datagram but the last how many messages end in it (u16),
+    row = ROW, then for every datagram but the last how many messages end in it (u8, or u16 if one does not fit),
           then, unless their places go on one by one, the place of every datagram but the first (u64)
 
 From a row every Delivery comes back (`runs_of`) but for sizes, and for the stamps of its later datagrams, which are those of the
@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from operator import sub
+from operator import itemgetter, sub
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -34,7 +34,7 @@ from transis.trace.prefix import Prefixes, Told, head_of
 ROW: Final = Struct("<QQQQQqIIIIHBB")
 """Boot of the sender, first counter, place, origin_us, timestamp, tpos; process, messages, index of the place, datagrams; number
 of the address; service, flags."""
-ORDERED, CONSECUTIVE = 1, 2
+ORDERED, CONSECUTIVE, WIDE = 1, 2, 4
 """Flags of a row."""
 DATAGRAMS_MAX: Final = 4096
 """A stretch that is so long is ended: bounds what is open."""
@@ -42,6 +42,9 @@ ADDRESSES_MAX: Final = 4096
 """Addresses that have a number at a time; then numbers are given anew."""
 HEADS_MAX: Final = 65_536
 """Senders whose share of the digests is remembered."""
+
+
+_FIRST_COUNTER: Final = itemgetter(3)
 
 
 class Named(NamedTuple):
@@ -133,16 +136,20 @@ class DeliveryTape:
     # --- fed by the node --------------------------------------------------------------------------------------------
 
     def fed(self, delivered: list[Delivered]) -> None:
-        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire.
+        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire."""
+        if delivered[0][0] is delivered[-1][0]:
+            self._fed_of_one(delivered)
+            return
+        start = 0
+        while start < len(delivered):
+            end = _end_of_one(delivered, start)
+            self._fed_of_one(delivered[start:end])
+            start = end
 
-        Called for every burst of a busy ring, so it is one function, and fields are taken by their numbers.
-        """
+    def _fed_of_one(self, delivered: list[Delivered]) -> None:
+        """A part of a run of the wire. Called for every burst of a busy ring, so fields are taken by their numbers."""
         first, last = delivered[0], delivered[-1]
         process, counter, place = first[0], first[3], first[7]
-        if process is not last[0]:
-            for run in delivered:
-                self.fed([run])
-            return
         is_next = counter == self._next and not place[1] and process == self._process and self._goes_on(first)
         if not is_next and not self._begin(first):
             return
@@ -150,7 +157,7 @@ class DeliveryTape:
         if last[3] - counter == datagrams - 1:  # One message in each but the last.
             self._firsts += range(counter, counter + datagrams)
         else:
-            self._firsts += [run[3] for run in delivered]
+            self._firsts += map(_FIRST_COUNTER, delivered)
         if last_seq - seq != datagrams - 1:  # Messages longer than a datagram leave places out.
             self._ramps += [[run[7][0], 1] for run in delivered]
         elif seq == self._next_seq:
@@ -211,15 +218,15 @@ class DeliveryTape:
             return
         (node, number), address, service, counter, place, origin_us, timestamp, ordered = head
         firsts, ramps, messages = self._firsts, self._ramps, self._next - counter
-        flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE
+        counts = _packed_counts(firsts)
+        flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE + (len(counts) >= len(firsts)) * WIDE
         tpos = self._tpos if ordered else -1
         known = self._number_of(address)
         who = (node.boot, counter, place[0], origin_us, timestamp, tpos, number, messages, place[1], len(firsts))
         self._rows += ROW.pack(*who, known, service, flags)
-        if len(firsts) > 1:
-            self._rows += _packed("H", list(map(sub, firsts[1:], firsts)))
-            if len(ramps) > 1:
-                self._rows += _packed("Q", [seq for start, count in ramps for seq in range(start, start + count)][1:])
+        self._rows += counts
+        if len(ramps) > 1:
+            self._rows += _packed("Q", [seq for start, count in ramps for seq in range(start, start + count)][1:])
         if ordered:
             self._tpos += messages
             for told in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
@@ -257,13 +264,26 @@ class DeliveryTape:
         return known
 
 
+def _end_of_one(delivered: list[Delivered], start: int) -> int:
+    """Where the part ends that comes from one run of the wire. They are long, and found by halving what is left."""
+    process, beyond = delivered[start][0], len(delivered)
+    inside = start
+    while beyond - inside > 1:
+        middle = (inside + beyond) // 2
+        if delivered[middle][0] is process:
+            inside = middle
+        else:
+            beyond = middle
+    return beyond
+
+
 def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
     """The rows in these bytes; what is no row ends them. They are covered by a checksum, so that is somebody else's doing."""
     content, place = memoryview(content), 0
     while place + ROW.size <= len(content):
         *numbers, datagrams, address, service, flags = ROW.unpack_from(content, place)
         place += ROW.size
-        size = (datagrams - 1) * (2 if flags & CONSECUTIVE else 2 + 8)
+        size = (datagrams - 1) * (_count_size(flags) + (0 if flags & CONSECUTIVE else 8))
         if not datagrams or service not in _SERVICES or place + size > len(content):
             return
         rest = content[place : place + size]
@@ -273,8 +293,8 @@ def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
 
 def runs_of(row: TapedRow) -> Iterator[TapedRun]:
     """The runs of a row, as they were delivered."""
-    split = 2 * (row.datagrams - 1)
-    counts = _unpacked("H", row.rest[:split])
+    split = _count_size(row.flags) * (row.datagrams - 1)
+    counts = _unpacked("H" if row.flags & WIDE else "B", row.rest[:split])
     seqs: Iterable[int] = range(row.seq, row.seq + row.datagrams)
     if not row.flags & CONSECUTIVE:
         seqs = [row.seq, *_unpacked("Q", row.rest[split:])]
@@ -285,6 +305,19 @@ def runs_of(row: TapedRow) -> Iterator[TapedRun]:
 
 
 _SERVICES: Final = {int(service): service for service in Service}
+
+
+def _count_size(flags: int) -> int:
+    return 2 if flags & WIDE else 1
+
+
+def _packed_counts(firsts: list[int]) -> bytes:
+    """One byte each where they all fit: that is also by far the fastest way to pack numbers."""
+    counts = list(map(sub, firsts[1:], firsts))
+    try:
+        return bytes(counts)
+    except ValueError:
+        return _packed("H", counts)
 
 
 def _packed(kind: str, numbers: list[int]) -> bytes:

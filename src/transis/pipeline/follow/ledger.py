@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from transis.model.errors import PipelineError
 from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.telling import Divergence, FollowVerdict
+from transis.trace.durable import replace_durably
 
 ALL_AGAIN_S: Final = 3600
 """So often all verdicts are written, changed or not: silence then means that nobody follows."""
@@ -97,7 +98,7 @@ class FollowLedger:
             self.kept = Kept(
                 query, batch, entry if changed or divergences else self.kept.entry, told, told_all_s, self.fold.state()
             )
-            _written(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
+            replace_durably(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
         return verdicts
 
     def _write(self, kind: str, entry: int, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
@@ -106,7 +107,7 @@ class FollowLedger:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(rows, schema), sink, compression="zstd")
         (self.directory / kind).mkdir(exist_ok=True)
-        _written(self.directory / kind / f"{entry:08}.parquet", sink.getvalue().to_pybytes())
+        replace_durably(self.directory / kind / f"{entry:08}.parquet", sink.getvalue().to_pybytes())
 
 
 @contextmanager
@@ -146,16 +147,6 @@ def told_of_disk(directory: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise PipelineError(f"the ledger {directory} cannot be written ({error.strerror or error})") from error
-
-
-def _written(target: Path, content: bytes) -> None:
-    """All of it or nothing."""
-    aside = target.with_name(f".{target.name}.tmp")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(target)
 
 
 def _key(one: FollowVerdict) -> str:
