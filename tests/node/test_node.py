@@ -14,6 +14,7 @@ import transis
 from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
 from transis.model.errors import ConfigError, IdentityError, NodeLost, SessionLost, UsageError
 from transis.net.statedir import StateDirectory
+from transis.trace.durable import beside
 from transis.trace.events import End
 from transis.trace.reader import read_history
 
@@ -210,7 +211,7 @@ async def lose(run: str, cluster: Cluster) -> None:
         (child,) = own_children()
         os.kill(child, signal.SIGKILL)
         return
-    (cluster.directory / "ann" / "ring_seq.new").mkdir()
+    beside(cluster.directory / "ann" / "ring_seq").mkdir()
     far_ahead = StateDirectory(cluster.directory / "bob", "bob")
     far_ahead.write("ring_seq", 1_000_000)
     far_ahead.close()

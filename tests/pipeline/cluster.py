@@ -14,10 +14,17 @@ import pyspark
 
 from tests.daemon.running import PATIENCE_S, Lines
 from transis.pipeline.java import ensure_java
+from transis.pipeline.sizing import COMPILED_QUICKLY
 
 SPARK_HOME = Path(pyspark.__file__).parent
-SPARK_SUBMIT = SPARK_HOME / "bin" / "spark-submit"
 LOOPBACK = "127.0.0.1"
+
+
+def spark_submit(master: str) -> list[str]:
+    """How a command begins, with Java as we start it for a small input: a better compiler never earns what it costs."""
+    quickly = " ".join(COMPILED_QUICKLY)
+    java = ["--driver-java-options", quickly, "--conf", f"spark.executor.extraJavaOptions={quickly}"]
+    return [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *java]
 
 
 def spark_environment() -> dict[str, str]:

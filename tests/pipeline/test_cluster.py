@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.cluster import SPARK_SUBMIT, spark_environment
+from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.contents import wounded
 from tests.pipeline.programs import left_behind, program_environment, run_program
 from tests.pipeline.written import write_traces
@@ -79,7 +79,8 @@ def traces(history: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(standalone_cluster: str, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """By the command, on the cluster."""
     place = tmp_path_factory.mktemp("there")
-    command = [sys.executable, "-m", "transis", "audit", str(traces), "--master", standalone_cluster, "--json", *_only()]
+    command = [sys.executable, "-m", "transis", "audit", str(traces), "--master", standalone_cluster, "--json"]
+    command += [word for name in ONLY for word in ("--only", name)]
     code, said, errors = _ended(command, program_environment(place), place)
     assert (code, errors) == (BAD, "")
     assert [path.name for path in (place / "tmp").iterdir()] == []
@@ -100,14 +101,13 @@ def test_an_audit_on_the_cluster_says_what_the_checkers_say(history: History, sa
 
 def test_the_packaged_job_says_it_too(standalone_cluster: str, traces: Path, said: dict[str, Any], tmp_path: Path) -> None:
     archive, entry = package_job(tmp_path / "job")
-    command = [str(SPARK_SUBMIT), "--master", standalone_cluster, "--py-files", str(archive), str(entry), str(traces), *_only()]
+    command = [*spark_submit(standalone_cluster), "--py-files", str(archive), str(entry), str(traces), "--only", ONLY[0]]
     code, said_too, _ = _ended(command, spark_environment() | {"TMPDIR": str(tmp_path)}, tmp_path)
     assert code == BAD
-    assert said_too == said
-
-
-def _only() -> list[str]:
-    return [word for name in ONLY for word in ("--only", name)]
+    assert said_too["properties"][ONLY[0]] == said["properties"][ONLY[0]]
+    assert said_too["evidence"] == said["evidence"]
+    violations = [[one for one in each["violations"] if one["property"] == ONLY[0]] for each in (said, said_too)]
+    assert violations[0] == violations[1] != []
 
 
 def _ended(command: list[str], env: dict[str, str], directory: Path) -> tuple[int, dict[str, Any], str]:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.sources import PACKAGE, python_files
-from tests.pipeline.cluster import SPARK_SUBMIT, spark_environment
+from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.programs import PATIENCE_S
 from transis.console.main import app
 from transis.pipeline.packaging import ENTRY, package_job, write_archive
@@ -65,7 +65,7 @@ def test_spark_submit_runs_a_program_with_the_zip(standalone_cluster: str, tmp_p
     archive = write_archive(tmp_path / "job.zip")
     program = tmp_path / "job.py"
     program.write_text(SUBMITTED)
-    command = [str(SPARK_SUBMIT), "--master", standalone_cluster, "--py-files", str(archive), str(program)]
+    command = [*spark_submit(standalone_cluster), "--py-files", str(archive), str(program)]
     env = spark_environment() | {"TMPDIR": str(tmp_path)}
     ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path, timeout=PATIENCE_S, check=False)
     assert ended.stdout.split() == [standalone_cluster, "UTC", "1000"], ended.stderr

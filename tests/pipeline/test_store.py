@@ -87,7 +87,9 @@ def test_a_file_that_was_written_anew_replaces_its_rows(spark: SparkSession, tmp
     broken.write_bytes(b"")
     with Store(spark) as store:
         store.add([broken])
-        with pytest.raises(TraceError, match=r"none of the 1 files of traces can be read; the first one is broken.trace: the"):
+        with pytest.raises(
+            TraceError, match=r"none of the 1 files of traces can be read; the first one is broken.trace: byte 0: the"
+        ):
             store.require_readable()
         assert (store.add([tmp_path / "traces"]), counted(store)) == (1, 10)
         shutil.rmtree(tmp_path / "traces")

@@ -79,6 +79,7 @@ class Past:
         cuts = settled(healthy_cuts(self._store.inputs(), laid, judged))
         if cuts.isEmpty():
             return before
+        assert judged.rings is not None, "what is shortened was judged as a whole"
         made = shortened(laid, judged.rings, cuts.select("run", "node", "upto"), settled)
         fresh = {PAST: made.rows.to(EVENTS), CUTS: cuts, RINGS: made.rings.to(PAST_RINGS)}
         return {name: rows.unionByName(before[name]) if before else rows for name, rows in fresh.items()}

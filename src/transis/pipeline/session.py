@@ -146,6 +146,7 @@ def _settings(master: Master, size: int, ui: bool, app: str, directory: Path, ja
     }
     if not master.is_local:
         chosen["spark.submit.pyFiles"] = str(write_archive(directory / ARCHIVE))
+        chosen["spark.executor.extraJavaOptions"] = " ".join(options_for(size))
     return chosen
 
 

@@ -57,7 +57,7 @@ def settings_for(size: int, cores: int | None) -> dict[str, str]:
 
 
 def options_for(size: int) -> list[str]:
-    """Options of the driver's Java. Without UsePerfData nothing is left in the system's temporary directory."""
+    """Options of the driver's Java and of executors'. Without UsePerfData nothing is left in the system's temporary directory."""
     return [*(COMPILED_QUICKLY if size < SMALL else ()), "-XX:-UsePerfData"]
 
 

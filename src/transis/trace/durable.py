@@ -18,12 +18,16 @@ def replace_durably(path: Path, content: bytes) -> None:
 
 def write_beside(path: Path, content: bytes) -> Path:
     """The new content, synced, under a name that no reader looks at."""
-    beside = path.with_name(f".{path.name}{TEMPORARY}")
-    with beside.open("wb") as file:
+    new = beside(path)
+    with new.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    return beside
+    return new
+
+
+def beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}{TEMPORARY}")
 
 
 def sync(path: Path) -> None:

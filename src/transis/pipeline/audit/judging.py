@@ -44,8 +44,8 @@ class Judged:
     """run, property, verdict, checked, violations, pending: one row each."""
     violations: DataFrame
     """The shortest few violations of each, with their rank."""
-    rings: DataFrame
-    """How far the order of each ring is proven (tail.Sequence.rings)."""
+    rings: DataFrame | None
+    """How far the order of each ring is proven (tail.Sequence.rings); nothing if no property of the order was wanted."""
 
 
 def judge(laid: Laid, settle: Settle, told: Told, only: Collection[str] = ()) -> Judged:
@@ -61,19 +61,22 @@ def audited(laid: Laid, settle: Settle, told: Told) -> Found:
     return _audited(laid, settle, told, ())[0]
 
 
-def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> tuple[Found, DataFrame]:
+def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> tuple[Found, DataFrame | None]:
     """With the rings, for whoever shortens what is proven."""
     parts: list[Found] = []
     with told("looking at the evidence and the configurations"):
         parts += together({**OF_EVIDENCE, **chosen(OF_VIEWS, only)}, laid, settle)
-    with told("bringing all deliveries into one sequence"):
-        ordered = sequence(laid, settle)
-    with told("judging the order of messages"):
-        parts += together(chosen(OF_ORDER, only), ordered, settle)
+    rings: DataFrame | None = None
+    if of_order := chosen(OF_ORDER, only):
+        with told("bringing all deliveries into one sequence"):
+            ordered = sequence(laid, settle)
+            rings = ordered.rings
+        with told("judging the order of messages"):
+            parts += together(of_order, ordered, settle)
     if of_groups := chosen(OF_GROUPS, only):
         with told("judging groups"):
             parts += together(of_groups, lay_clients(laid, settle), settle)
-    return found([part.checked for part in parts], [part.broken for part in parts]), ordered.rings
+    return found([part.checked for part in parts], [part.broken for part in parts]), rings
 
 
 def chosen(properties: Mapping[tuple[str, ...], Check], only: Collection[str]) -> dict[tuple[str, ...], Check]:
