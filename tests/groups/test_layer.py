@@ -7,7 +7,8 @@ import pytest
 from tests.groups.abstract import Daemon, Order, Survivors
 from tests.groups.streams import Seen, judge
 from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
-from transis.groups.layer import CONTROL_PROCESS, WAITING_BYTES_MAX
+from transis.groups.layer import CONTROL_PROCESS
+from transis.groups.waiting import WAITING_BYTES_MAX
 from transis.model.errors import UsageError
 from transis.model.groups import Address, GroupId, GroupLeft, GroupRefused, GroupView, GroupViewId, group_id, private_name
 from transis.model.ids import Place, ProcessId, ViewKind

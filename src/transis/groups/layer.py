@@ -30,15 +30,14 @@ from transis.groups.encoding import (
     encode_control,
 )
 from transis.groups.exchange import Dismissed, Exchange, announce, choose_in_force
+from transis.groups.residents import Residents
 from transis.groups.routing import Router
 from transis.groups.state import Group, Identify, Table
 from transis.groups.views import fingerprint, next_regular, next_transitional
+from transis.groups.waiting import Waiting, WaitingRequest
 from transis.model.contract import Configure, Delivered
-from transis.model.errors import UsageError
 from transis.model.groups import (
     AT_CONFIGURATION,
-    LOCAL_MEMBERSHIPS_MAX,
-    PROCESSES_MAX,
     GroupCause,
     GroupDelivered,
     GroupId,
@@ -49,7 +48,6 @@ from transis.model.groups import (
     GroupViewInstalled,
     group_id,
     is_primary,
-    require_group_name,
 )
 from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
@@ -59,13 +57,6 @@ from transis.wire.rejection import Rejection
 
 CONTROL_PROCESS: Final = (1 << 32) - 1
 """The sender of control messages: no process of an application has this number."""
-
-WAITING_BYTES_MAX: Final = 1 << 20
-"""Bytes of basic messages that wait for the end of an exchange; more are dropped, as basic messages may be."""
-
-WAITING_JOINS_MAX: Final = 65_536
-"""Joins that wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
-
 
 SLICE_GROUPS: Final = 64
 """Groups that are looked at before the node may attend to its ring: a few milliseconds, with all that comes of their views."""
@@ -92,11 +83,6 @@ class Settled(NamedTuple):
 LayerOutput = GroupOutput | Configure | ControlMessage | Settled
 
 
-class _Waiting(NamedTuple):
-    process: ProcessId
-    request: Request
-
-
 class _Change(NamedTuple):
     """What the requests of one run did to a group, at the place of the last of them.
 
@@ -111,7 +97,7 @@ class _Change(NamedTuple):
 
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
-    round that is under way. `_wanted` is what local processes asked for, ahead of the order: a second join is refused at once.
+    round that is under way, `_waiting` what came meanwhile.
     """
 
     def __init__(
@@ -123,15 +109,11 @@ class GroupLayer:
         self._quorum = quorum
         self._identify = identify
         self._router = Router(me)
-        self._highest_process = -1
-        self._wanted: dict[int, set[GroupId]] = {}
+        self._residents = Residents(self._router, identify)
         self._view: View | None = None
         self._transitional: View | None = None
         self._exchange: Exchange | None = None
-        self._waiting: list[_Waiting] = []
-        self._waiting_joins = 0
-        self._waiting_basic: list[Delivered] = []
-        self._waiting_bytes = 0
+        self._waiting = Waiting()
         self._slice = slice_groups
         self._steps: Steps | None = None
         self._out: list[LayerOutput] = []
@@ -139,52 +121,28 @@ class GroupLayer:
     # --- what local processes ask for -------------------------------------------------------------------------------
 
     def connect(self, process: int) -> None:
-        """A process may talk from now on. Numbers only grow: a new process is never taken for one that is gone (traps 27)."""
-        if not self._highest_process < process < PROCESSES_MAX:
-            raise UsageError(f"process {process}: numbers grow, the last was {self._highest_process}, the end is {PROCESSES_MAX}")
-        self._highest_process = process
-        self._router.processes.add(process)
-        self._router.forget()
+        """A process may talk from now on."""
+        self._residents.connect(process)
 
     def join(self, process: int, name: str) -> GroupId:
         """Ask to join; the answer is the first view with this process in it, or GroupRefused."""
-        group = self._identify(require_group_name(name))
-        wanted = self._wanted_by(process)
-        if group in wanted:
-            raise UsageError(f"process {process} joined {name!r} already")
-        if sum(map(len, self._wanted.values())) >= LOCAL_MEMBERSHIPS_MAX:
-            raise UsageError(f"the processes of this node have {LOCAL_MEMBERSHIPS_MAX} memberships, and no more are allowed")
-        wanted.add(group)
-        self._ask(JoinRequest(process, name))
+        group, request = self._residents.join(process, name)
+        self._ask(request)
         return group
 
     def leave(self, process: int, name: str) -> None:
         """Ask to leave; GroupLeft tells when it is done."""
-        group = self._identify(require_group_name(name))
-        wanted = self._wanted_by(process)
-        if group not in wanted:
-            raise UsageError(f"process {process} is not in {name!r}")
-        wanted.discard(group)
-        self._ask(LeaveRequest(process, name))
+        self._ask(self._residents.leave(process, name))
 
     def disconnect(self, process: int) -> None:
         """The process is gone: it gets nothing any more, and leaves all its groups when the order says so."""
-        self._wanted_by(process)
-        self._wanted.pop(process)
-        self._router.processes.discard(process)
-        self._router.forget()
-        self._ask(DisconnectRequest(process))
-
-    def _wanted_by(self, process: int) -> set[GroupId]:
-        if process not in self._router.processes:
-            raise UsageError(f"process {process} is not connected")
-        return self._wanted.setdefault(process, set())
+        self._ask(self._residents.disconnect(process))
 
     def _ask(self, request: Request) -> None:
         self._out.append(ControlMessage(encode_control(request), None))
 
     def is_connected(self, process: int) -> bool:
-        return process in self._router.processes
+        return self._residents.is_connected(process)
 
     # --- what the order brings --------------------------------------------------------------------------------------
 
@@ -270,7 +228,8 @@ class GroupLayer:
 
     def _requested(self, process: ProcessId, request: Request, place: Place, changed: dict[GroupId, _Change]) -> None:
         if self._exchange is not None:
-            self._keep(process, request)
+            if not self._waiting.keep(process, request) and isinstance(request, JoinRequest):
+                self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
             return
         if self._transitional is not None and process.node not in self._transitional.nodes:
             return  # A request of a node that does not come along would leave a ghost (traps 2).
@@ -281,14 +240,6 @@ class GroupLayer:
                 changed[group.id] = _Change(group, place, cause)
         else:
             self.table.forget_finished(touched)
-
-    def _keep(self, process: ProcessId, request: Request) -> None:
-        if isinstance(request, JoinRequest):
-            if self._waiting_joins >= WAITING_JOINS_MAX:
-                self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
-                return
-            self._waiting_joins += 1
-        self._waiting.append(_Waiting(process, request))
 
     def _apply(self, process: ProcessId, request: Request) -> list[Group]:
         """Change the table; which groups were touched. What asks for nothing new touches nothing."""
@@ -337,7 +288,7 @@ class GroupLayer:
         self.table = merged.table
         for one in merged.dismissed:
             self._dismissed_by_name(one, before)
-        self._replay(self._take_waiting())
+        self._replay(self._waiting.take_requests())
         yield
         choose_in_force(merged, before, self._view.cause)
         yield
@@ -348,22 +299,16 @@ class GroupLayer:
             self._out.append(Settled(self._view.id))
         else:
             yield from self._lose(place)
-        basics, self._waiting_basic, self._waiting_bytes = self._waiting_basic, [], 0
-        for run in basics:
+        for run in self._waiting.take_basics():
             self._route(run)
 
     def _give_up_exchange(self) -> None:
         """The configuration ended first. Only my own processes matter now: the others' daemons announce theirs."""
         self._exchange = None
-        self._replay([one for one in self._take_waiting() if one.process.node == self.me])
-        self.rejections["basic of an unfinished exchange"] += len(self._waiting_basic)
-        self._waiting_basic, self._waiting_bytes = [], 0
+        self._replay([one for one in self._waiting.take_requests() if one.process.node == self.me])
+        self.rejections["basic of an unfinished exchange"] += len(self._waiting.take_basics())
 
-    def _take_waiting(self) -> list[_Waiting]:
-        waiting, self._waiting, self._waiting_joins = self._waiting, [], 0
-        return waiting
-
-    def _replay(self, waiting: list[_Waiting]) -> None:
+    def _replay(self, waiting: list[WaitingRequest]) -> None:
         for process, request in waiting:
             self.table.forget_finished(self._apply(process, request))
 
@@ -375,7 +320,7 @@ class GroupLayer:
         known = before.groups[group].in_force if group in before.groups else None
         if known is None or process not in known.members:
             self._refuse(process, group, name, _SAME_HASH)
-        self._wanted.get(process.number, set()).discard(group)
+        self._residents.no_longer_in(process.number, group)
 
     def _dismiss_from_old(self, before: Group) -> None:
         now = self.table.groups.get(before.id)
@@ -385,15 +330,10 @@ class GroupLayer:
             self._dismiss(before, {}, _SAME_HASH)
 
     def _wait(self, run: Delivered) -> None:
-        """Basic messages come early, even before their sender's group views are known here."""
-        size = sum(map(len, run.payloads))
         if run.service is not Service.BASIC:
             self._reject(Rejection("unsettled", "an ordered message before the exchange was complete"))
-        elif self._waiting_bytes + size > WAITING_BYTES_MAX:
-            self._reject(Rejection("basic beyond the limit", f"{size} bytes more than may wait"))
-        else:
-            self._waiting_bytes += size
-            self._waiting_basic.append(run._replace(payloads=[bytes(payload) for payload in run.payloads]))
+        elif not self._waiting.keep_basic(run):
+            self._reject(Rejection("basic beyond the limit", "more basic messages than may wait for an exchange"))
 
     # --- views ------------------------------------------------------------------------------------------------------
 
@@ -458,7 +398,7 @@ class GroupLayer:
 
     def _refuse(self, process: ProcessId, group: GroupId, name: str, why: str) -> None:
         if process.node == self.me and self.is_connected(process.number):
-            self._wanted_by(process.number).discard(group)
+            self._residents.no_longer_in(process.number, group)
             self._out.append(GroupRefused(process.number, group, name, why))
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -494,7 +434,6 @@ class GroupLayer:
             for group in self.table.groups.values():
                 assert all(member.node in nodes for member in group.members), "no ghosts"
         assert self._exchange is not None or not self._waiting
-        assert self._exchange is not None or not self._waiting_basic
 
 
 _SEVERAL: Final = "joins and leaves"
