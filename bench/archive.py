@@ -55,13 +55,14 @@ class Wish(NamedTuple):
 
 
 class Archivist:
-    """One archiver as a process, again and again; what it said, and what it used of the processor in all its lives."""
+    """One archiver as a process, again and again; what it said, and what it used of processor and memory in all its lives."""
 
     def __init__(self, workers: Workers, name: str, socket: Path, directory: Path) -> None:
         self.name = name
         self.acknowledged: dict[int, int] = {}
         self.lags_ms: list[int] = []
         self.rates: list[int] = []
+        self.rss_bytes = 0
         self.life = self.killed_in = 0
         self.socket = socket
         self._workers, self._directory = workers, directory
@@ -79,6 +80,7 @@ class Archivist:
     async def _hear(self, worker: Worker) -> None:
         while True:
             line = await worker.hear("rows", PATIENCE_S)
+            self.rss_bytes = max(self.rss_bytes, usage_of(worker.pid).rss_bytes)
             if line["acknowledged"] is not None and line["acknowledged"]["life"] > self.killed_in:
                 self.life, row = line["acknowledged"]["life"], line["acknowledged"]["row"]
                 self.acknowledged[self.life] = max(row, self.acknowledged.get(self.life, 0))
@@ -229,6 +231,7 @@ async def run(wish: Wish, session: Session[bytes], archivists: list[Archivist], 
         "rows_per_s_best": max((rate for one in archivists for rate in one.rates), default=0),
         "lag_ms_median": median(lags),
         "lag_ms_max": max(lags),
+        "archiver_rss_mb_max": round(max(one.rss_bytes for one in archivists) / 1e6),
         "archiver_cpu_us_per_msg": round(1e6 * used[0] / wish.messages / len(archivists), 2),
         "daemon_cpu_us_per_msg": round(1e6 * used[1] / wish.messages / len(cluster.daemons), 2),
         "sender_cpu_us_per_msg": round(1e6 * used[2] / wish.messages, 2),
