@@ -84,6 +84,7 @@ def test_ctrl_c_ends_a_long_query_and_leaves_nothing(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert "EOFError" not in errors
     assert left_behind(tmp_path) == []
 
 

@@ -20,6 +20,8 @@ from transis.model.errors import ConnectError
 from transis.model.places import socket_candidates
 
 UNABLE: Final = 2
+INTERRUPTED: Final = 130
+"""Exit codes."""
 PATIENCE_S: Final = 10.0
 """A daemon answers at once; one that does not for so long is stuck or stopped."""
 ANSWER_MAX: Final = 64 * 1024 * 1024

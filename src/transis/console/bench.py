@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.console.arguments import complete_engine, one_of, wrong
-from transis.console.asking import JsonOption, unable
+from transis.console.asking import INTERRUPTED, JsonOption, unable
 from transis.console.tables import plain_table, stdout
 from transis.model.config import ENGINES
 from transis.model.errors import TransisError
@@ -24,7 +24,6 @@ TRANSPORTS: Final = ("multicast", "mesh")
 PROFILES: Final = ("auto", "local", "lan", "wan")
 NODES_MAX: Final = 64
 LOST: Final = 1
-INTERRUPTED: Final = 130
 
 bench = typer.Typer(
     no_args_is_help=True,

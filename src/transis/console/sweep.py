@@ -15,8 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transis.console import arguments
 from transis.console.as_json import written
-from transis.console.asking import unable
+from transis.console.asking import INTERRUPTED, unable
 from transis.console.audit import MasterOption, UiOption
+from transis.console.printing import complain
 from transis.console.runs import Tally, Wish, note_failure
 from transis.console.simulate import Engine, Judge, Mode, Order, Partitions, sums, tell_failures, tell_tables
 from transis.console.sweep_build import build_id
@@ -126,6 +127,9 @@ def sweep(
     directory = _directory(table)
     try:
         swept = _carry_out(wish, limits, directory, master, ui)
+    except KeyboardInterrupt:
+        complain("sweep", "interrupted; seeds that have a row keep it, and the same command goes on with the others")
+        raise typer.Exit(INTERRUPTED) from None
     except TransisError as error:
         raise unable("sweep", error) from None
     if json:

@@ -273,6 +273,7 @@ def _stop(gateway: Any, kindly: bool) -> None:
     from pyspark.sql import SparkSession
 
     if not kindly:
+        _silence_accumulators()
         gateway.proc.kill()
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -283,6 +284,15 @@ def _stop(gateway: Any, kindly: bool) -> None:
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
     _reap(gateway.proc)
+
+
+def _silence_accumulators() -> None:
+    """The thread that adds up numbers from Java would print a stack when Java is gone."""
+    from pyspark import SparkContext
+
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client: None
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:
