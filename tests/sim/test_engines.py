@@ -12,13 +12,15 @@ from tests.wire.samples import ANN, DATA_HEADER, RING
 from transis.model.guarantees import NOT_PROMISED
 from transis.model.service import DatagramClass
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
-from transis.sim.faults import MOMENTS, Ambush, Fault, Heal, parse
+from transis.sim.faults import MOMENTS, Ambush, Crash, Cut, Delay, Fault, Heal, Partition, Restart, Send, Weather, parse
+from transis.sim.last_words import draw_last_words
 from transis.sim.liveness import budget_us, end_faults
 from transis.sim.plan import Plan, parse_plan, plan_text
 from transis.sim.promises import splits
 from transis.sim.run import build_world, node_of, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.sniff import kinds_of
+from transis.sim.streams import Streams
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import NoteEvent
@@ -61,6 +63,39 @@ def test_timers_are_scaled_to_the_delays() -> None:
         nodes, pulse, hop_us = len(plan.names), plan.config.pulse, plan.config.timing.hop_us
         assert 15 * hop_us <= pulse.silence_us <= 80 * max(1, nodes // 3) * hop_us
         assert plan.safety_us * nodes * nodes // (pulse.alive_us * max(1, nodes // 10)) <= plan.turns_max
+
+
+def test_last_words_come_late_in_some_runs_and_are_over_before_their_end() -> None:
+    plain = [
+        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, tried=LANSIS).config, 10**7, True) for seed in range(400)
+    ]
+    some = [schedule for schedule in plain if schedule]
+    assert 40 < len(some) < 140
+    kinds = {type(fault) for schedule in some for _, fault in schedule}
+    assert {Crash, Cut, Delay, Heal, Partition, Restart, Send, Weather} <= kinds
+    for schedule in some:
+        rates = {
+            fault.what: fault.permille for _, fault in sorted(schedule, key=lambda entry: entry[0]) if isinstance(fault, Weather)
+        }
+        assert set(rates.values()) <= {0}
+        assert not any(isinstance(fault, Cut) for _, fault in schedule) or any(isinstance(fault, Heal) for _, fault in schedule)
+
+
+def test_without_partitions_last_words_cut_nobody_off() -> None:
+    drawn = [
+        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, tried=LANSIS).config, 10**7, False) for seed in range(400)
+    ]
+    kinds = {type(fault) for schedule in drawn for _, fault in schedule}
+    assert Crash in kinds
+    assert kinds <= {Crash, Restart, Send, Weather}
+
+
+def test_votes_are_crowded_in_some_runs_of_toto_and_never_elsewhere() -> None:
+    crowded = [
+        draw(seed, tried=TOTO_OF_ONE).traffic != draw(seed, tried=Tried("lansis", partitions=False)).traffic
+        for seed in range(200)
+    ]
+    assert 25 < sum(crowded) < 80
 
 
 def test_causal_messages_are_drawn_more_often() -> None:

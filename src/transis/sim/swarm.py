@@ -19,6 +19,7 @@ from transis.sim.episodes import draw_schedule
 from transis.sim.faults import Heal, Partition, Schedule
 from transis.sim.group_episodes import draw_strikes
 from transis.sim.host import Machine
+from transis.sim.last_words import draw_last_words
 from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import Climate
 from transis.sim.paces import agreement_us
@@ -50,6 +51,11 @@ SERVICES: Final = {
 """Weights of basic, causal, agreed, safe. On the ring causal messages are agreed ones; on Lansis their order is their own."""
 
 
+CROWDED_PERMILLE: Final = 250
+CROWDED_MESSAGES_MAX: Final = 400
+"""Of runs of ToTo in which many messages wait for votes at once: how many such runs there are, and how long it goes on."""
+
+
 def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
     """The plan of a seed; `nodes` overrides how many."""
     streams = Streams(seed)
@@ -60,13 +66,19 @@ def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
     config = _config(stream, len(names), conditions, tried)
     safety_us = _safety_us(stream, len(names), config)
     sealed = stream.chance(50)
+    traffic = _traffic(stream, len(names), config, safety_us)
+    if tried.order == "toto":
+        traffic = _crowded(streams["candidates"], traffic, _hop_us(conditions))
+    schedule = draw_schedule(streams[_concern("faults", tried)], names, config, safety_us, sealed, tried.partitions)
+    if tried.engine == "lansis":
+        schedule = _merged(schedule, draw_last_words(streams["last words"], names, config, safety_us, tried.partitions))
     return Plan(
         seed=seed,
         names=names,
         config=config,
         conditions=conditions,
-        traffic=_traffic(stream, len(names), config, safety_us),
-        schedule=draw_schedule(streams[_concern("faults", tried)], names, config, safety_us, sealed, tried.partitions),
+        traffic=traffic,
+        schedule=schedule,
         safety_us=safety_us,
         turns_max=_turns_max(len(names), tried),
         stagger_us=stream.pick((0, 10 * MS, 100 * MS)),
@@ -106,8 +118,11 @@ def draw_groups(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Pl
     if plan.one_component:
         return replace(plan, clients=clients)
     strikes = draw_strikes(streams["exchanges"], plan.names, plan.config, plan.safety_us)
-    schedule = tuple(sorted(plan.schedule + strikes, key=lambda entry: entry[0]))
-    return replace(plan, clients=clients, schedule=schedule)
+    return replace(plan, clients=clients, schedule=_merged(plan.schedule, strikes))
+
+
+def _merged(schedule: Schedule, more: Schedule) -> Schedule:
+    return tuple(sorted(schedule + more, key=lambda entry: entry[0]))
 
 
 def _for_many(plan: Plan) -> Plan:
@@ -252,4 +267,14 @@ def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traf
         large_permille=stream.pick((0, 20, 200)),
         processes=stream.pick((1, 1, 3)),
         senders_permille=stream.pick((1000, 1000, 500, 200)),
+    )
+
+
+def _crowded(stream: Stream, traffic: Traffic, hop_us: int) -> Traffic:
+    """Now and then everybody sends before anything comes: votes matter only where there are several candidates at a time."""
+    if not stream.chance(CROWDED_PERMILLE):
+        return traffic
+    messages = min(traffic.messages, CROWDED_MESSAGES_MAX)
+    return replace(
+        traffic, messages=messages, interval_us=max(50, hop_us // 2), batch=1, services=(0, 0, 1, 0), senders_permille=1000
     )
