@@ -14,9 +14,10 @@ from transis.model.view import Cause, Member, View
 from transis.net.clock import boottime_us
 from transis.net.flying import FlightKeeper, FlightPlan, open_flight
 from transis.trace.events import Conf, End
-from transis.trace.flight import KEPT, Flight, FlightLimits
+from transis.trace.flight import Flight
 from transis.trace.reader import read_history, read_segment
 from transis.trace.segment import DIGESTS
+from transis.trace.tidying import KEPT, FlightLimits
 
 ANN = NodeId("ann", 1, 7)
 CONFIG = Config(name="ann", plaintext=True)

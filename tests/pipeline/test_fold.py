@@ -231,12 +231,53 @@ def test_what_all_agree_on_is_forgotten() -> None:
     assert kept.positions == {}
 
 
+DAY = 5 * POSITIONS_MAX + 11
+"""More positions than are remembered, several times."""
+
+
+def day_of(node: NodeId, wrong_at: int = 0) -> list[Told]:
+    """Digests of a long configuration, in many files; a wrong message is in all sums from its position on."""
+    numbers = [Sums(n, n, n + (0 < wrong_at <= n)) for n in range(1, DAY + 1)]
+    events = [Conf(0, 0, RING), *(prefix(RING, one, False) for one in numbers)]
+    return [told(node, events[at : at + 1000]) for at in range(0, len(events), 1000)]
+
+
 def test_positions_of_a_cluster_with_a_silent_node_are_bounded() -> None:
     fold = Fold()
-    fold.add([told(A, [Conf(0, 0, RING), *(prefix(RING, Sums(n, n, n), False) for n in range(1, POSITIONS_MAX + 11))])])
+    for file in day_of(A):
+        fold.add([file])
+        (kept,) = fold.clusters[CLUSTER].state.configurations
+        assert len(kept.positions) <= POSITIONS_MAX
+    assert max(kept.positions) == DAY
+    assert verdict(fold, ONE_SEQUENCE).verdict == NOT_EXERCISED
+    fold.add([told(B, [], modified_us=SILENT_US + 1)])
+    assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 2)
+
+
+def test_a_day_of_one_node_that_comes_before_a_day_of_the_next_is_compared_from_end_to_end() -> None:
+    """Directories that are copied one after the other come like this: the follower reads files in the order of their times."""
+    fold = Fold()
+    for node in (A, B, C):
+        for file in day_of(node):
+            assert fold.add([file]) == []
     (kept,) = fold.clusters[CLUSTER].state.configurations
-    assert len(kept.positions) == POSITIONS_MAX
-    assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 10)
+    assert (kept.settled, kept.positions) == (DAY, {})
+    assert verdict(fold, ONE_SEQUENCE).verdict == HELD
+
+
+@pytest.mark.parametrize("wrong_at", [1, 700, POSITIONS_MAX, DAY // 2, DAY])
+def test_one_wrong_message_of_such_a_day_is_found(wrong_at: int) -> None:
+    fold = Fold()
+    found = [
+        divergence for node in (A, B) for file in day_of(node, wrong_at if node is B else 0) for divergence in fold.add([file])
+    ]
+    (divergence,) = found
+    assert divergence.property == ONE_SEQUENCE
+    assert divergence.equal_at < wrong_at <= divergence.differs_at
+    assert divergence.sides == (("a/1",), ("b/1",))
+    for file in day_of(C):
+        assert fold.add([file]) == []
+    assert verdict(fold, ONE_SEQUENCE).verdict == BROKEN
 
 
 def test_configurations_are_bounded_and_what_was_checked_in_them_is_remembered() -> None:

@@ -4,6 +4,7 @@ that it keeps shows what was skipped and by whom."""
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -16,8 +17,10 @@ import transis
 from tests.console.running import Command
 from tests.daemon.running import DAEMON, Site, opened_site
 from tests.house.sources import ROOT
+from tests.pipeline.digests import seal, told_of
 from tests.pipeline.programs import PATIENCE_S, program_environment
 from transis.model.guarantees import BROKEN
+from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.trace.reader import read_history
 
@@ -43,9 +46,9 @@ async def send_one_by_one(socket: Path) -> None:
             await (await session.send("orders", b"%d" % number))
 
 
-def start_follower(site: Site, place: Path) -> Command:
+def start_follower(directory: Path, place: Path) -> Command:
     options = ["--ledger", str(place / "ledger"), "--every", "1", "--metrics", "127.0.0.1:0"]
-    command = [sys.executable, "-m", "transis", "audit", "--follow", str(site.directory / "flight"), *options]
+    command = [sys.executable, "-m", "transis", "audit", "--follow", str(directory), *options]
     return Command(command, program_environment(place), patience_s=PATIENCE_S)
 
 
@@ -58,7 +61,7 @@ def broken_by_the_metric(port: str) -> set[str]:
 def test_a_broken_daemon_is_reported_with_evidence(tmp_path: Path) -> None:
     with opened_site() as site:
         start_daemons(site)
-        follower = start_follower(site, tmp_path)
+        follower = start_follower(site.directory / "flight", tmp_path)
         try:
             port = follower.out.until("metrics: port").rpartition(" ")[2]
             follower.out.until("following ")
@@ -74,3 +77,20 @@ def test_a_broken_daemon_is_reported_with_evidence(tmp_path: Path) -> None:
     assert found.verdict == BROKEN
     assert re.search(r"the majority, ann/1, bob/1 delivered ann/1#\d+:\d+; cid/1 delivered ", found.violations[0].explanation)
     assert "one_sequence" in (evidence / "why.json").read_text()
+
+
+def test_a_supervisor_that_ends_all_processes_of_a_follower_gets_its_verdict(tmp_path: Path) -> None:
+    """As systemd does, to Java as well: Spark's complaint about that is no answer."""
+    flight = tmp_path / "flight"
+    flight.mkdir()
+    seal(flight, *told_of(good_history(3)))
+    follower = start_follower(flight, tmp_path)
+    try:
+        follower.out.until("one_sequence held")
+        for child in Path(f"/proc/{follower.process.pid}/task/{follower.process.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGTERM)
+    finally:
+        follower.signal(signal.SIGTERM)
+        code, said, complaints = follower.ended()
+    assert (code, complaints) == (0, "")
+    assert "Verdict per guarantee" in said

@@ -19,11 +19,12 @@ from transis.sim.tried import TOTEM, Tried
 from transis.trace.develop import Wanted, develop, main
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.film import FILM_BYTES, FILMS, FilmWriter, read_film
-from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, tidy
+from transis.trace.flight import Flight, Keep
 from transis.trace.mending import mend
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS, Header, life_name
+from transis.trace.tidying import KEPT, MB, FlightLimits, Tidier
 
 SECOND = 1_000_000
 ODD = NodeId("ä %_b", 3, 7)
@@ -217,17 +218,18 @@ def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Ope
         flight.turn(number * 1000)
     films = list(tmp_path.glob(f"*{FILMS.suffix}"))
     assert len(films) >= 3
-    found = tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=0)
+    tidier = Tidier(tmp_path, ODD.name, flight.limits)
+    found = tidier.tidy(flight.current, now_s=0)
     assert flight.current <= {path.name for path in tmp_path.iterdir()}
     assert found.bytes <= 16 * MB + MB
     assert sum(path.stat().st_size for path in tmp_path.glob("life-*")) == found.bytes
-    later = tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=4e9)
+    later = tidier.tidy(flight.current, now_s=4e9)
     assert {path.name for path in tmp_path.glob("life-*")} == flight.current
     assert later.bytes < found.bytes
     (tmp_path / KEPT / "000001-R4-a").mkdir(parents=True)
     (tmp_path / KEPT / "000001-R4-a" / "big.trace").write_bytes(bytes(2 * MB))
-    assert tidy(tmp_path, ODD.name, flight.current, flight.limits, now_s=4e9).kept == 1
-    assert tidy(tmp_path, ODD.name, flight.current, FlightLimits(kept_mb=1), now_s=4e9).kept == 0
+    assert tidier.tidy(flight.current, now_s=4e9).kept == 1
+    assert Tidier(tmp_path, ODD.name, FlightLimits(kept_mb=1)).tidy(flight.current, now_s=4e9).kept == 0
 
 
 @contextmanager

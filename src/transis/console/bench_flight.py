@@ -68,7 +68,7 @@ def _of_size(wanted: FlightCost, size: int, bare: float, say: Say) -> dict[str, 
 
 def _ratio(pairs: Sequence[Pair], figure: str) -> dict[str, float]:
     ratios = [with_it[figure] / max(1e-9, without[figure]) for with_it, without in pairs]
-    low, high = _interval(sorted(ratios))
+    low, high = interval(sorted(ratios))
     middles = [statistics.median(pair[which][figure] for pair in pairs) for which in (0, 1)]
     return {
         "ratio": round(statistics.median(ratios), 3),
@@ -81,7 +81,7 @@ def _ratio(pairs: Sequence[Pair], figure: str) -> dict[str, float]:
     }
 
 
-def _interval(ordered: Sequence[float]) -> tuple[float, float]:
+def interval(ordered: Sequence[float]) -> tuple[float, float]:
     """Where the true median lies in 95 of 100 such measurements: between two ranks, whatever the ratios are spread like."""
     reach = 0.98 * math.sqrt(len(ordered))
     first = max(0, math.floor(len(ordered) / 2 - reach))

@@ -160,6 +160,10 @@ class Speaker:
                 sent += due
             await asyncio.sleep(TICK_S)
 
+    def stop(self) -> None:
+        """Send the last message, after what is on its way."""
+        self._is_over = True
+
     def _messages(self, count: int) -> list[bytes]:
         """All of one call have its time, and are one object; a message that is too small for a time has none."""
         stamped = STAMP.pack(boottime_us()) + self._padding
@@ -178,7 +182,7 @@ class Speaker:
         figures: dict[str, Any] = {"messages": taken, "batches": batches, "seconds": passed_us / 1e6}
         figures |= {"msgs_per_s": taken / (passed_us / 1e6)}
         figures |= {"latency_ms": self.latency.milliseconds(0.5, 0.99)}
-        self._is_over = True
+        self.stop()
         return figures
 
 

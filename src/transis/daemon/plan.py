@@ -30,7 +30,7 @@ from transis.net.opening import Opening, group_for, require_key
 from transis.net.sessionserver import UNIX_PATH_MAX
 from transis.net.transport import Group
 from transis.stack.sessions import SessionPolicy
-from transis.trace.flight import FlightLimits
+from transis.trace.tidying import FlightLimits
 
 LOOPBACK: Final = "127.0.0.1"
 KEY_FILE: Final = "security.key_file"

@@ -20,9 +20,10 @@ from transis.model.ids import NodeId
 from transis.net.apart import run_apart
 from transis.net.clock import boottime_us
 from transis.trace.develop import Wanted
-from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, tidy
+from transis.trace.flight import Flight, Keep
 from transis.trace.mending import mend
 from transis.trace.segment import live_header
+from transis.trace.tidying import KEPT, MB, FlightLimits, Tidied, Tidier
 
 FLIGHT: Final = "flight"
 """Where a flight recorder is in its node's state directory, unless told otherwise."""
@@ -51,6 +52,7 @@ class FlightKeeper:
 
     def __init__(self, flight: Flight) -> None:
         self._flight = flight
+        self._tidier = Tidier(flight.directory, flight.node.name, flight.limits)
         self._tidied = Tidied(0, 0, 0)
 
     async def run(self) -> None:
@@ -69,12 +71,11 @@ class FlightKeeper:
 
     async def _tidy(self) -> None:
         """What is found is told; with too little room on the disk recording pauses, and goes on when there is enough."""
-        flight, limits = self._flight, self._flight.limits
+        flight = self._flight
         if not flight.directory.is_dir():
             return
-        now_s = time.time()
-        self._tidied = await asyncio.to_thread(tidy, flight.directory, flight.node.name, flight.current, limits, now_s)
-        free, wanted = self._tidied.free_bytes, limits.free_mb * MB
+        self._tidied = await asyncio.to_thread(self._tidier.tidy, flight.current, time.time())
+        free, wanted = self._tidied.free_bytes, flight.limits.free_mb * MB
         paused = f"only {free} bytes are free, {wanted} shall be" if free < wanted else ""
         if bool(paused) != bool(flight.paused):
             log.warning("the flight recorder %s", f"pauses: {paused}; the node goes on" if paused else "goes on")

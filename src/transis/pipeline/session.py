@@ -32,7 +32,7 @@ from transis.pipeline.quickstart import archive_of
 from transis.pipeline.sizing import MIB, heap, options_for, settings_for
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
 LOG: Final = logging.getLogger("transis.pipeline")
@@ -263,7 +263,7 @@ def _session(conf: SparkConf, gateway: Any, log: Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     with told_plainly(log):
-        SparkContext(conf=conf, gateway=gateway)
+        _silence_accumulators(SparkContext(conf=conf, gateway=gateway))
         return SparkSession.builder.getOrCreate()
 
 
@@ -273,7 +273,6 @@ def _stop(gateway: Any, kindly: bool) -> None:
     from pyspark.sql import SparkSession
 
     if not kindly:
-        _silence_accumulators()
         gateway.proc.kill()
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -286,11 +285,9 @@ def _stop(gateway: Any, kindly: bool) -> None:
     _reap(gateway.proc)
 
 
-def _silence_accumulators() -> None:
-    """The thread that adds up numbers from Java would print a stack when Java is gone."""
-    from pyspark import SparkContext
-
-    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+def _silence_accumulators(context: SparkContext) -> None:
+    """The thread that adds up numbers from Java would print a stack when Java is gone, whoever ended it."""
+    server = getattr(context, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda request, client: None
 

@@ -9,27 +9,25 @@ last minutes, for when something is wrong.
 1. The node never waits and never fails for it: a disk that refuses makes films pause, which their headers say, and leaves a Gap
    in the digests. The sums go on.
 2. `turn` is called after every turn of the driver and writes a few times a second; `look` every second. Neither reads a
-   directory: that is `tidy`, for a thread.
+   directory: that is tidying.py, for a thread.
 3. kill -9 loses a fifth of a second of a film and of digests; the next life seals what this one left open and writes its end.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from transis.model.contract import Configure
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
 from transis.trace.events import Event
-from transis.trace.film import FILM_BYTES, FILMS, FilmWriter
+from transis.trace.film import FILM_BYTES, FilmWriter
 from transis.trace.recorder import Checkpoint, Recorder
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
 from transis.trace.tape import DeliveryTape
+from transis.trace.tidying import FlightLimits
 
 FRAME_BYTES: Final = 64 << 10
 """Rows on the tape that are written at once,"""
@@ -41,22 +39,7 @@ EVENTS_MAX: Final = 16_384
 """Events of one write; more are a Gap."""
 FILMS_OF_TIME: Final = 5
 """Films that share the minutes that are kept: one is deleted at a time."""
-KEPT: Final = "kept"
-MB: Final = 1 << 20
 SECOND_US: Final = 1_000_000
-
-
-class FlightLimits(NamedTuple):
-    """How much is kept, and when; docs/watching.md says what each is good for."""
-
-    seal_s: int = 10
-    minutes: int = 5
-    films_mb: int = 64
-    kept_mb: int = 256
-    digests_hours: int = 24
-    before_s: int = 30
-    after_s: int = 10
-    free_mb: int = 256
 
 
 class Keep(NamedTuple):
@@ -175,56 +158,3 @@ class Flight:
             return None
         self._changes.clear()
         return Keep(view, first_us - before_us, now_us)
-
-
-# --- files, for a thread --------------------------------------------------------------------------------------------
-
-
-class Tidied(NamedTuple):
-    """What a look at the directory found and left."""
-
-    bytes: int
-    kept: int
-    free_bytes: int
-
-
-def tidy(directory: Path, name: str, current: frozenset[str], limits: FlightLimits, now_s: float) -> Tidied:
-    """Delete what is too old or too much of this node, the oldest first, never a file that is being written."""
-    begins = f"{FILMS.prefix}{quote(name, safe='')}-"
-    found = [path for path in directory.glob(f"{FILMS.prefix}*") if path.name.startswith(begins) and path.name not in current]
-    films = [path for path in found if path.name.endswith(FILMS.suffix)]
-    digests = [path for path in found if path.name.endswith(DIGESTS.suffix)]
-    kept = [path for path in (directory / KEPT).glob("[0-9]*") if path.is_dir()]
-    total = _keep_newest(films, limits.films_mb * MB - FILM_BYTES, now_s - limits.minutes * 60)
-    total += _keep_newest(digests, limits.kept_mb * MB, now_s - limits.digests_hours * 3600)
-    total += _keep_newest(kept, limits.kept_mb * MB, 0)
-    total += sum(_size(directory / name) for name in current)
-    left = sum(path.exists() for path in kept)
-    return Tidied(total, left, shutil.disk_usage(directory).free)
-
-
-def _keep_newest(paths: Iterable[Path], bytes_max: int, since_s: float) -> int:
-    """Bytes that stay."""
-    stays = 0
-    for written_s, path in sorted(((_written_s(path), path) for path in paths), reverse=True):
-        size = _size(path)
-        if written_s >= since_s and stays + size <= bytes_max:
-            stays += size
-            continue
-        with suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return stays
-
-
-def _written_s(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size
-    except OSError:
-        return 0

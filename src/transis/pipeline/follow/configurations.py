@@ -2,7 +2,8 @@
 
 1. Rows may come in any order and any number of times: what is known already changes nothing.
 2. Digests are of whole prefixes. Where all members that live have told the same, everything before is the same, too, and is
-   forgotten.
+   forgotten. Where one owes a word, what others told is thinned out: multiples of a higher power of two stay, at which it will
+   speak, too (trace/prefix.py). So a day of one node that comes before a day of the next is still compared from end to end.
 3. Who is a number here is a life of a node; `ClusterFold` knows which.
 """
 
@@ -16,7 +17,7 @@ import msgspec
 from transis.model.ids import NodeId, ViewId
 
 POSITIONS_MAX: Final = 4096
-"""Positions that are remembered of one configuration; then the lowest goes."""
+"""Positions that are remembered of one configuration; then they are thinned out."""
 
 Sums = tuple[int, int, int]
 """Messages, and the two sums of trace/prefix.py over them."""
@@ -61,8 +62,6 @@ class Configuration(msgspec.Struct):
     """Lives whose digests were held against those of another."""
     checked: int = 0
     """Digests that were."""
-    lost: int = 0
-    """Digests that were forgotten before anybody else had told the same position."""
     broken: list[str] = []
     """Properties of which it was said already that they are broken here."""
 
@@ -109,9 +108,14 @@ class Configuration(msgspec.Struct):
                 return
 
     def bound(self) -> None:
-        while len(self.positions) > POSITIONS_MAX:
-            told = self.positions.pop(min(self.positions))
-            self.lost += sum(len(one.lives) for one in told) == 1
+        """Every life's highest position stays, and the lowest that is not equal: they say how far one can say something."""
+        if len(self.positions) <= POSITIONS_MAX:
+            return
+        highest = {life: at for at in sorted(self.positions) for one in self.positions[at] for life in one.lives}
+        stays, step = {*highest.values(), *self._differing()[:1]}, 1
+        while len(self.positions) > POSITIONS_MAX // 2 + len(stays):
+            step *= 2
+            self.positions = {at: seen for at, seen in self.positions.items() if at % step == 0 or at in stays}
 
     def _forget(self, upto: int) -> None:
         self.positions = {position: seen for position, seen in self.positions.items() if position > upto}
@@ -121,14 +125,17 @@ class Configuration(msgspec.Struct):
         transitional one only ends are compared, for the property is about regular ones."""
         if not self.id.is_regular:
             return None
-        differing = [position for position, seen in self.positions.items() if len(seen) > 1]
+        differing = self._differing()
         if not differing:
             return None
-        differs = min(differing)
+        differs = differing[0]
         sides = self.positions[differs]
         both = {life for side in sides for life in side.lives}
         shared = (at for at, seen in self.positions.items() if at < differs and len(both & set(seen[0].lives)) > 1)
         return max(shared, default=self.settled), differs, [side.lives for side in sides]
+
+    def _differing(self) -> list[int]:
+        return sorted(position for position, seen in self.positions.items() if len(seen) > 1)
 
     def went_apart(self) -> tuple[ViewId, list[tuple[Amount, list[int]]]] | None:
         """The next configuration that lives entered together with different ends of this one, and who ended how."""

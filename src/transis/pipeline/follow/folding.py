@@ -1,8 +1,8 @@
 """The fold: what all nodes tell, compared as it comes. Pure: rows in, verdicts and divergences out, and a state that can be kept.
 
 1. A difference is broken at once; what is missing is pending and never broken: a node may be slow, cut off or killed.
-2. Everything is bounded: positions of a configuration, configurations of a cluster, views of replicas. What goes before it was
-   compared counts as pending.
+2. Everything is bounded: positions of a configuration (thinned out), configurations of a cluster, views of replicas. What goes
+   before it was compared counts as pending.
 3. The order of rows does not matter, and neither does a row that comes twice.
 """
 
@@ -234,7 +234,7 @@ class ClusterFold:
         for one in sorted(state.configurations, key=lambda one: (one.touched_us, one.id))[:excess]:
             for name, count in self._checked_in(one).items():
                 state.checked[name] = state.checked.get(name, 0) + count
-            state.lost += one.lost + self._owing(one)
+            state.lost += self._owing(one)
             state.configurations.remove(one)
             del self._configurations[one.id]
 
@@ -256,7 +256,7 @@ class ClusterFold:
         for one in state.configurations:
             for name, count in self._checked_in(one).items():
                 checked[name] = checked.get(name, 0) + count
-        pending = state.lost + sum(one.lost + self._owing(one) for one in state.configurations)
+        pending = state.lost + sum(self._owing(one) for one in state.configurations)
         owed = {ONE_SEQUENCE: pending, ATOMICITY: 0, AGREEMENT: 0, REPLICAS: state.replicas.lost}
         return [self._verdict(name, checked.get(name, 0), state.violations.get(name, 0), owed[name]) for name in JUDGED]
 

@@ -107,7 +107,17 @@ class Follower:
         self._failure: TransisError | None = None
 
     def run(self, query: StreamingQuery, enough: Event) -> None:
-        """Until the query ends by itself, or nobody wants more of it."""
+        """Until the query ends by itself, or nobody wants more of it. A supervisor that ends us may have ended Java, too: what
+        Spark says of that is no news, and what was kept is kept."""
+        try:
+            self._watch(query, enough)
+        except TransisError:
+            raise
+        except Exception:
+            if not enough.is_set():
+                raise
+
+    def _watch(self, query: StreamingQuery, enough: Event) -> None:
         while query.isActive and not enough.wait(LOOK_S):
             pass
         query.stop()
