@@ -25,10 +25,12 @@ from transis.client.inlet import Inlet, Parcel
 from transis.client.keeper import Keeper
 from transis.client.link import CONNECT_SECONDS, Link
 from transis.client.memberships import Memberships
-from transis.client.outgoing import Outgoing, divide, require_size
+from transis.client.outgoing import Outgoing
 from transis.client.positions import Position
 from transis.client.providing import Transfer
-from transis.client.receipts import Receipt, Receipts
+from transis.client.questions import Questions
+from transis.client.receipts import Receipt
+from transis.client.sending import Sending
 from transis.client.stream import MessageStream
 from transis.client.transfer import Ready, Request, decode_said, group_of
 from transis.model.errors import ConnectError, JoinRefused, SessionLost, SlowConsumer, TransisError, UsageError
@@ -40,7 +42,6 @@ from transis.wire.session import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
-    Ask,
     Bye,
     Changed,
     Configured,
@@ -56,7 +57,6 @@ from transis.wire.session import (
     Stream,
     Welcome,
     cost,
-    decode_value,
     payload_cost,
 )
 
@@ -83,7 +83,7 @@ class Session(Generic[T]):
         self.window = window
         self._process: ProcessId | None = None
         self._out = Outgoing(link.send)
-        self._receipts = Receipts()
+        self._sending: Sending
         self._memberships: Memberships
         self._keepers: dict[GroupId, Keeper] = {}
         self._followers = Followers(self._out.post)
@@ -95,7 +95,7 @@ class Session(Generic[T]):
         self._counts: Counter[str] = Counter()
         self._addresses = AddressBook()
         self._numbers = count(1)
-        self._asked: dict[int, asyncio.Future[Answer | None]] = {}
+        self._questions = Questions(self._out.post_anywhere)
         self._welcomed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Failure | None = None
@@ -119,6 +119,7 @@ class Session(Generic[T]):
             self._on_lost(f"it speaks version {welcome.version} of the session protocol, this client {SESSION_VERSION}")
             return
         self.cluster, self._process = welcome.cluster, welcome.process
+        self._sending = Sending(self._out, welcome.process)
         self._memberships = Memberships(private_name(welcome.process), self._out.post)
         self._out.grant(welcome.credit)
         if not self._welcomed.done():
@@ -156,13 +157,11 @@ class Session(Generic[T]):
         """Everything that waits ends; streams quietly if this program wanted it."""
         self._failure = failure
         self._out.fail(failure)
-        self._receipts.lose(doubt)
-        for future in self._asked.values():
-            if not future.done():
-                future.set_result(None)
+        self._questions.lose(failure)
         for keeper in list(self._keepers.values()):
             keeper.abort(failure)
         if self._process is not None:
+            self._sending.lose(doubt)
             for inlet in [*self._memberships.inlets(), self._private_inlet]:
                 inlet.end(None if clean else failure)
             self._memberships.lose(failure)
@@ -230,44 +229,12 @@ class Session(Generic[T]):
         return await self._send_many(self._addresses.look_up(to), datas, service)
 
     async def _send(self, address: bytes, data: T, service: Service) -> Receipt:
-        return await self._send_payload(address, self.codec.encode(data), service)
-
-    async def _send_payload(self, address: bytes, payload: bytes, service: Service) -> Receipt:
-        require_size(len(payload))
-        if self._out.may_accept():
-            receipt = Receipt(self.process, self._out.accept(address, service, [payload]), 1)
-            self._receipts.add(receipt)
-            return receipt
-        return await self._send_in_turn(address, service, [[payload]])
+        self._require_open()
+        return await self._sending.send(address, self.codec.encode(data), service)
 
     async def _send_many(self, address: bytes, datas: Sequence[T], service: Service) -> Receipt:
-        payloads = list(map(self.codec.encode, datas))
-        if not payloads:
-            raise UsageError("no messages to send")
-        require_size(max(map(len, payloads)))
-        return await self._send_in_turn(address, service, divide(payloads))
-
-    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]]) -> Receipt:
         self._require_open()
-        receipt: Receipt | None = None
-        accepted, total = 0, sum(map(len, portions))
-
-        def accept(number: int) -> None:
-            nonlocal receipt, accepted
-            first = self._out.accept(address, service, portions[number])
-            if receipt is None:
-                receipt = Receipt(self.process, first, total)
-                self._receipts.add(receipt)
-            accepted += len(portions[number])
-
-        try:
-            await self._out.accept_in_turn(accept, len(portions))
-        except BaseException:
-            if receipt is not None and receipt.outcome == "pending":
-                self._receipts.cut_short(receipt, accepted)
-            raise
-        assert receipt is not None
-        return receipt
+        return await self._sending.send_many(address, list(map(self.codec.encode, datas)), service)
 
     def _require_open(self) -> None:
         if self._failure is not None:
@@ -279,7 +246,8 @@ class Session(Generic[T]):
         return next(self._numbers) * ATTEMPTS
 
     async def say(self, address: bytes, payload: bytes) -> Receipt:
-        return await self._send_payload(address, payload, Service.AGREED)
+        self._require_open()
+        return await self._sending.send(address, payload, Service.AGREED)
 
     # --- what comes -------------------------------------------------------------------------------------------------
 
@@ -358,7 +326,7 @@ class Session(Generic[T]):
             self._owed, self._credited_at = 0, self._time()
 
     def _settle(self, first: int, messages: int, why: str) -> None:
-        if not self._receipts.settle(first, messages, why):
+        if not self._sending.settle(first, messages, why):
             self._on_lost(
                 f"it spoke of messages {first} to {first + messages - 1}, of which it spoke before or which nobody sent"
             )
@@ -375,36 +343,18 @@ class Session(Generic[T]):
 
     async def _ask(self, question: str) -> dict[str, Any]:
         self._require_open()
-        number = next(self._numbers)
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._out.post_anywhere(Ask(number, question))
-        try:
-            answer = await future
-        finally:
-            del self._asked[number]
-        if answer is None:
-            assert self._failure is not None
-            raise self._failure()
-        if answer.why:
-            raise UsageError(answer.why)
-        value: dict[str, Any] = decode_value(answer.value)
-        return value
+        return await self._questions.ask(question)
 
     def _own_statistics(self) -> dict[str, int]:
         waiting = sum(inlet.bytes for inlet in [*self._memberships.inlets(), self._private_inlet])
         return {
             "sent": self._out.accepted,
-            "unconfirmed_receipts": len(self._receipts),
+            "unconfirmed_receipts": self._sending.unconfirmed,
             "send_credit": self._out.credit,
             "received": self._counts["messages"],
             "waiting_bytes": waiting,
             "private_dropped": self._counts["private_dropped"],
         }
-
-    def _answered(self, answer: Answer) -> None:
-        future = self._asked.get(answer.number)
-        if future is not None and not future.done():
-            future.set_result(answer)
 
     def __repr__(self) -> str:
         return f"<Session {self._process} with {self._link.peer}{' (over)' if self.closed else ''}>"
@@ -421,6 +371,6 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Joined: lambda session, joined: session._memberships.joined(joined.name),
     NotJoined: lambda session, refused: session._memberships.not_joined(refused.name, refused.why),
     NotSent: lambda session, refused: session._settle(refused.first, refused.count, refused.why or "the node gave no reason"),
-    Answer: Session._answered,
+    Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }
