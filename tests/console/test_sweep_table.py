@@ -10,7 +10,7 @@ import pytest
 
 from tests.console.sweeping import BUILD, RING, written_down
 from tests.console.test_sweep_task import files_of_at_most
-from transis.console.sweep_table import OUTCOMES, SweepTable
+from transis.console.sweep_table import OUTCOMES, UNFINISHED, SweepTable
 from transis.model.errors import PipelineError
 from transis.sim.seedrows import CRASHED, TIMED_OUT, RanRow, SeedRow
 
@@ -82,6 +82,15 @@ def test_traces_of_failed_seeds_are_kept_up_to_a_number(table: SweepTable) -> No
     kept = {path.relative_to(table.failed).as_posix(): path.read_bytes() for path in table.failed.rglob("*.trace")}
     assert kept == {"seed-2/a.trace": b"2", "seed-4/a.trace": b"4"}
     assert seeds_of(table) == [2, 4, 6]
+
+
+def test_traces_of_a_sweep_that_was_killed_are_whole_after_the_next(table: SweepTable) -> None:
+    half = table.failed / f".seed-2{UNFINISHED}"
+    half.mkdir(parents=True)
+    (half / "a.trace").write_bytes(b"ha")
+    add(table, written_down(2, traces={"a.trace": b"half"}), traces_max=1)
+    assert {path.relative_to(table.failed).as_posix() for path in table.failed.rglob("*.trace")} == {"seed-2/a.trace"}
+    assert (table.failed / "seed-2" / "a.trace").read_bytes() == b"half"
 
 
 def test_two_sweeps_do_not_write_one_table(table: SweepTable) -> None:

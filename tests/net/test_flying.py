@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from tests.node.party import until
 from transis.model.config import Config
-from transis.model.ids import NodeId, ViewId, ViewKind
+from transis.model.groups import GroupId, GroupViewId
+from transis.model.ids import NodeId, Place, ViewId, ViewKind
 from transis.model.view import Cause, Member, View
 from transis.net.clock import boottime_us
 from transis.net.flying import FlightKeeper, FlightPlan, open_flight
 from transis.trace.events import Conf, End
 from transis.trace.flight import Flight
 from transis.trace.reader import read_history, read_segment
+from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS
 from transis.trace.tidying import KEPT, FlightLimits
 
@@ -48,6 +51,22 @@ def test_films_around_a_change_of_the_view_are_developed(tmp_path: Path) -> None
     (trace,) = read_history(directory).nodes
     assert [event.view for event in trace.events if isinstance(event, Conf)] == [VIEW]
     assert f"the view changed to {REGULAR}" in (directory / "why.json").read_text()
+
+
+def test_digests_are_sealed_while_films_wait_to_be_developed(tmp_path: Path) -> None:
+    """Developing is in no hurry, and takes minutes on a busy machine. Here it cannot end, for its film is a pipe without one."""
+    os.mkfifo(tmp_path / "life-ann-1-0000000000000007-000000.film")
+    flight = open_flight(FlightPlan(tmp_path, FlightLimits(seal_s=1, before_s=0, after_s=0)), CONFIG, ANN)
+    flight.tape.configured(VIEW)
+    place = Place(1, 0)
+    told = Checkpoint(GroupId(1), "orders", GroupViewId(REGULAR, place), 0, None, 0, place, b"state")
+
+    def is_sealed_again() -> bool:
+        flight.checkpoint(boottime_us(), 1, told)
+        return len(list(tmp_path.glob(f"*{DIGESTS.suffix}"))) > 2
+
+    asyncio.run(kept(flight, is_sealed_again))
+    assert not list((tmp_path / KEPT).glob("0*"))
 
 
 def test_it_pauses_without_room_and_says_so(tmp_path: Path) -> None:

@@ -208,11 +208,43 @@ def test_a_node_that_says_nothing_is_pending_and_never_broken() -> None:
     fold = Fold()
     fold.add([at(A, 1, 2), at(B, 1, 2)])
     assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)
-    fold.add([at(A, 1, 2, modified_us=SILENT_US + 1)])
+    fold.add([at(node, 1, 2, modified_us=SILENT_US + 1) for node in (A, B)])
     assert verdict(fold, ONE_SEQUENCE)[2:] == (PENDING, 2, 0, 1)
     fold.add([told(C, [End(0, 0, "failed")], modified_us=1)])
     assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)
     assert list(fold.heard_us()) == [(CLUSTER, "a/1"), (CLUSTER, "b/1")]
+    fold.add([told(A._replace(incarnation=2), [])])
+    assert list(fold.heard_us()) == [(CLUSTER, "a/2"), (CLUSTER, "b/1")]
+
+
+def test_a_node_that_falls_silent_while_others_go_on_is_pending() -> None:
+    fold = Fold()
+    fold.add([at(A, 1, 2), at(B, 1, 2), at(C, 1, 2)])
+    later = 2 * SILENT_US
+    fold.add([at(A, 1, 2, 3, modified_us=later), at(B, 1, 2, 3, modified_us=later)])
+    assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 1)
+    smaller = view(5, A, B, after=RING)
+    gone_on = [told(node, [*prefixes(RING, 1, 2, 3, last=True), Conf(0, 0, smaller)], modified_us=later) for node in (A, B)]
+    fold.add(gone_on)
+    assert verdict(fold, ONE_SEQUENCE).verdict == HELD
+
+
+def test_a_node_that_speaks_after_the_others_is_compared_though_nobody_told_the_members() -> None:
+    """The file that told them is a day old and was deleted, or recording paused then."""
+    fold, many = Fold(), tuple(range(1, 200))
+    assert fold.add([told(node, prefixes(RING, *many)) for node in (A, B)]) == []
+    (found,) = fold.add([told(C, prefixes(RING, 1, 3, 2, *many[3:]))])
+    assert (found.property, found.equal_at, found.differs_at) == (ONE_SEQUENCE, 1, 2)
+    assert found.sides == (("a/1", "b/1"), ("c/1",))
+
+
+def test_what_two_of_one_side_share_is_not_where_the_sides_were_equal() -> None:
+    """Who tells seldom is compared seldom: its difference may be far before the position at which it is seen."""
+    good, bad = tuple(range(1, 65)), (1, 2, 4, 3, *range(5, 65))
+    often = [told(node, [Conf(0, 0, RING), *(prefix(RING, sums(*good[:n]), False) for n in range(8, 65, 8))]) for node in (A, C)]
+    seldom = told(B, [Conf(0, 0, RING), prefix(RING, sums(*bad), False)])
+    (found,) = Fold().add([*often, seldom])
+    assert (found.equal_at, found.differs_at) == (0, 64)
 
 
 def test_nothing_is_not_exercised() -> None:
@@ -226,9 +258,9 @@ def test_what_all_agree_on_is_forgotten() -> None:
     many = tuple(range(1, 300))
     fold.add([at(A, *many), at(B, *many), at(C, *many[:-20])])
     (kept,) = fold.clusters[CLUSTER].state.configurations
-    assert sorted(kept.positions) == list(range(280, 300))
+    assert sorted(kept.positions.at) == list(range(280, 300))
     fold.add([at(C, *many)])
-    assert kept.positions == {}
+    assert kept.positions.at == {}
 
 
 DAY = 5 * POSITIONS_MAX + 11
@@ -247,8 +279,8 @@ def test_positions_of_a_cluster_with_a_silent_node_are_bounded() -> None:
     for file in day_of(A):
         fold.add([file])
         (kept,) = fold.clusters[CLUSTER].state.configurations
-        assert len(kept.positions) <= POSITIONS_MAX
-    assert max(kept.positions) == DAY
+        assert len(kept.positions.at) <= POSITIONS_MAX
+    assert max(kept.positions.at) == DAY
     assert verdict(fold, ONE_SEQUENCE).verdict == NOT_EXERCISED
     fold.add([told(B, [], modified_us=SILENT_US + 1)])
     assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 2)
@@ -261,7 +293,7 @@ def test_a_day_of_one_node_that_comes_before_a_day_of_the_next_is_compared_from_
         for file in day_of(node):
             assert fold.add([file]) == []
     (kept,) = fold.clusters[CLUSTER].state.configurations
-    assert (kept.settled, kept.positions) == (DAY, {})
+    assert (kept.settled, kept.positions.at) == (DAY, {})
     assert verdict(fold, ONE_SEQUENCE).verdict == HELD
 
 

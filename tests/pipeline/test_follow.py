@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 from tests.pipeline.digests import seal
@@ -17,6 +17,7 @@ from tests.pipeline.test_fold import A, B, C, at
 from transis.console.main import app
 from transis.model.guarantees import BROKEN, HELD
 from transis.pipeline.follow.metrics import Figures, FollowMetrics
+from transis.pipeline.follow.source import sealed
 from transis.pipeline.follow.telling import ONE_SEQUENCE, FollowVerdict
 
 RUNNER = CliRunner()
@@ -36,6 +37,11 @@ def words(batch: dict[str, Any]) -> str:
     return str(found)
 
 
+def cut_off(path: Path) -> None:
+    """As one is that is still being copied: without its seal."""
+    path.write_bytes(path.read_bytes()[:-1])
+
+
 def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession, tmp_path: Path) -> None:
     one, two, ledger = tmp_path / "a, {b}", tmp_path / "two" / "deeper", tmp_path / "ledger"
     one.mkdir()
@@ -45,9 +51,11 @@ def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession,
     seal(two, at(B, 1, 2, 3))
     (one / "life-c-1-0000000000000009-000001.digests").write_bytes(b"what")
     (one / "life-c-1-0000000000000009-000002.digests.open").write_bytes(b"half")
+    seal(two, at(C, 1, 2, 3), number=3)
+    cut_off(two / "life-c-1-0000000000000009-000003.digests")
     (batch,) = followed(*command, code=0)
-    assert (words(batch), batch["files"], batch["violations"]) == (HELD, 3, [])
-    assert [Path(trouble["path"]).name for trouble in batch["unreadable"]] == ["life-c-1-0000000000000009-000001.digests"]
+    assert (words(batch), batch["files"], batch["violations"]) == (HELD, 4, [])
+    assert [Path(trouble["path"]).name[-14:] for trouble in batch["unreadable"]] == ["000001.digests", "000003.digests"]
     assert followed(*command, code=0) == []
 
     seal(two, at(B, 1, 2, 3, 4), at(C, 1, 2, 3, 5), number=2)
@@ -72,6 +80,21 @@ def test_a_batch_that_spark_gives_again_changes_nothing(spark: SparkSession, tmp
         commit.unlink()
     assert followed(str(flight), "--ledger", str(ledger), code=1) == []
     assert {path: path.read_bytes() for path in ledger.glob("v*/*")} == before
+
+
+def test_a_file_that_its_node_deleted_meanwhile_ends_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        seal(tmp_path, at(A, number), number=number)
+    batches = []
+
+    def take(files: DataFrame, number: int) -> None:
+        batches.append(len(files.collect()))
+        for path in tmp_path.glob("*.digests"):
+            path.unlink()
+
+    query = sealed(spark, [str(tmp_path)], at_a_time=1).writeStream.foreachBatch(take)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start().awaitTermination()
+    assert batches == [1, 0, 0]
 
 
 def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
@@ -106,7 +129,9 @@ def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
         (["--follow", "--ledger", "kept", "--only", "places"], "--only", "leave --only out"),
         (["--follow", "--ledger", "kept", "--every", "0"], "--every", "must be 1 to 3600"),
         (["--follow", "--ledger", "kept", "--metrics", "9478"], "--metrics", "must be HOST:PORT"),
-        (["--follow", "--ledger", __file__], "--ledger", "must be a local directory"),
+        (["--follow", "--ledger", __file__], "--ledger", "must be a local or mounted directory"),
+        (["--follow", "--ledger", "x" * 300], "--ledger", "cannot be used (File name too long)"),
+        (["--follow", "--ledger", "kept", "--metrics", "127.0.0.1:²"], "--metrics", "must be HOST:PORT"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: list[str], named: str, allowed: str, tmp_path: Path) -> None:

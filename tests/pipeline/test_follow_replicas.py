@@ -8,7 +8,7 @@ from transis.model.groups import GroupViewId
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED
 from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.pipeline.follow.folding import Fold
-from transis.pipeline.follow.replicas import COUNTS_MAX, VIEWS_MAX
+from transis.pipeline.follow.replicas import ALL_COUNTS_MAX, COUNTS_MAX
 from transis.pipeline.follow.telling import REPLICAS, Told
 from transis.trace.events import CheckpointEvent
 
@@ -34,10 +34,19 @@ def test_replicas_that_agree_are_held() -> None:
 
 def test_the_message_after_which_they_differ_is_named() -> None:
     (found,) = Fold().add([said(A, {10: b"x", 20: b"y", 40: b"z"}), said(B, {10: b"x", 40: b"!"}), said(C, {20: b"y", 40: b"z"})])
-    assert (found.property, found.equal_at, found.differs_at) == (REPLICAS, 20, 40)
+    assert (found.property, found.equal_at, found.differs_at) == (REPLICAS, 10, 40)
     assert found.sides == (("a/1#1", "c/1#1"), ("b/1#1",))
-    assert "equal up to b/1#2:120, different at b/1#2:140" in found.explanation
-    assert "one of the 20 messages between" in found.explanation
+    assert "equal up to b/1#2:110, different at b/1#2:140" in found.explanation
+    assert "one of the 30 messages between" in found.explanation
+
+
+def test_a_replica_that_speaks_after_the_others_is_compared() -> None:
+    fold = Fold()
+    for count in (1000, 2000, 3000):
+        assert fold.add([said(node, {count: b"x"}) for node in (A, B)]) == []
+    assert fold.add([said(C, {1000: b"x"})]) == []
+    (found,) = fold.add([said(C, {2000: b"other", 3000: b"other"})])
+    assert (found.equal_at, found.differs_at, found.sides) == (1000, 2000, (("a/1#1", "b/1#1"), ("c/1#1",)))
 
 
 def test_what_differs_from_the_beginning_says_so() -> None:
@@ -62,11 +71,27 @@ def test_other_views_are_not_compared() -> None:
     assert verdict(fold, REPLICAS).verdict == NOT_EXERCISED
 
 
-def test_everything_is_bounded() -> None:
-    fold = Fold()
-    fold.add([said(A, dict.fromkeys(range(COUNTS_MAX + 5), b"x"))])
-    for place in range(VIEWS_MAX + 5):
-        fold.add([said(A, {1: b"x"}, VIEW._replace(place=Place(100 + place, 0)), modified_us=1 + place)])
+def views(first: int, amount: int) -> list[GroupViewId]:
+    return [VIEW._replace(place=Place(first + number, 0)) for number in range(amount)]
+
+
+def test_counts_of_a_view_are_bounded_and_who_comes_much_later_is_still_compared() -> None:
+    fold, many = Fold(), dict.fromkeys(range(8 * COUNTS_MAX), b"x")
+    assert fold.add([said(A, many)]) == []
+    (kept,) = fold.clusters[CLUSTER].state.replicas.views.values()
+    assert len(kept.counts.at) <= COUNTS_MAX
+    (found,) = fold.add([said(B, {count: b"x" if count < 700 else b"y" for count in many})])
+    assert found.equal_at < 700 <= found.differs_at
+
+
+def test_many_groups_are_bounded_and_what_was_told_of_one_is_not_told_again() -> None:
+    fold, each = Fold(), COUNTS_MAX // 2
+    states = dict.fromkeys(range(each), b"x")
+    assert len(fold.add([said(A, states), said(B, dict.fromkeys(states, b"y"))])) == 1
+    for number, view in enumerate(views(100, ALL_COUNTS_MAX // each)):
+        assert fold.add([said(A, states, view, modified_us=1 + number)]) == []
     kept = fold.clusters[CLUSTER].state.replicas
-    assert len(kept.views) == VIEWS_MAX
-    assert kept.lost == 5
+    assert sum(len(one.counts.at) for one in kept.views.values()) == ALL_COUNTS_MAX
+    fold = Fold.restored(fold.state())
+    assert fold.add([said(A, states), said(B, dict.fromkeys(states, b"y"))]) == []
+    assert verdict(fold, REPLICAS).violations == 1

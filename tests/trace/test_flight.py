@@ -16,7 +16,7 @@ from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.sim.checkers import check
 from transis.sim.tried import TOTEM, Tried
-from transis.trace.develop import Wanted, develop, main
+from transis.trace.develop import DEVELOPING, Wanted, develop, forget_half_developed, main
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.film import FILM_BYTES, FILMS, FilmWriter, read_film
 from transis.trace.flight import Flight, Keep
@@ -179,7 +179,8 @@ def test_digests_are_sealed_when_they_are_old_enough(tmp_path: Path, flight_in: 
     flight.checkpoint(41 * SECOND, 2, told._replace(count=1 << 70))
     flight.close(42 * SECOND, "stopped")
     events = digests(tmp_path)
-    assert events[-2:] == [CheckpointEvent(3, 41 * SECOND, 2, *told), End(4, 42 * SECOND, "stopped")]
+    again = Conf(3, 41 * SECOND, view_of(4))
+    assert events[-3:] == [again, CheckpointEvent(4, 41 * SECOND, 2, *told), End(5, 42 * SECOND, "stopped")]
 
 
 def test_the_next_life_seals_what_a_killed_one_left(tmp_path: Path, flight_in: Opened) -> None:
@@ -309,7 +310,64 @@ def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in
     assert main([str(tmp_path), str(out), '{"from_us":0,"to_us":9000000,"why":"the view changed"}']) == 0
     assert sorted(path.suffix for path in out.iterdir()) == [".json", ".trace"]
     assert [path.name for path in out.parent.iterdir()] == [out.name]
-    assert main([str(tmp_path), str(out), "{"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["{here}", "out"], "2 arguments were given, three are needed"),
+        (["{here}/nothing", "out", "{{}}"], "DIRECTORY = "),
+        (["{here}", "out", "{{"], "WANTED = "),
+        (["{here}", "out", '{{"from": 5}}'], "unknown field `from`"),
+        (["{here}", "out", '{{"from_us": 9000000000}}'], "no film in "),
+    ],
+    ids=["too few", "no directory", "no JSON", "unknown field", "nothing there"],
+)
+def test_what_cannot_be_developed_is_one_sentence(
+    arguments: list[str], complaint: str, tmp_path: Path, flight_in: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flight_in(tmp_path).close(SECOND, "stopped")
+    assert main([one.format(here=tmp_path) for one in arguments]) == 1
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_what_a_killed_one_left_half_developed_is_thrown_away(tmp_path: Path) -> None:
+    left, whole = tmp_path / KEPT / f"{DEVELOPING}000002-R8-a", tmp_path / KEPT / "000001-R4-a"
+    for directory in (left, whole):
+        directory.mkdir(parents=True)
+        (directory / "n1.trace").write_bytes(b"x")
+    forget_half_developed(tmp_path)
+    assert list((tmp_path / KEPT).iterdir()) == [whole]
+
+
+def test_every_file_of_digests_begins_with_the_configuration_in_force(tmp_path: Path, flight_in: Opened) -> None:
+    """Older files are deleted: who begins to follow a configuration that is weeks old must know whom to wait for."""
+    flight = flight_in(tmp_path, seal_s=1)
+    flight.tape.configured(view_of(4))
+    for second in range(1, 6):
+        flight.tape.fed([run_of(second, 1)])
+        flight.look(second * 2 * SECOND)
+    flight.close(20 * SECOND, "stopped")
+    files = [read_segment(path).events for path in sorted(tmp_path.glob(f"*{DIGESTS.suffix}"))]
+    assert len(files) > 2
+    for events in files[:-1]:
+        assert isinstance(events[0], Conf)
+        assert events[0].view == view_of(4)
+        assert any(isinstance(event, Prefix) for event in events)
+
+
+def test_a_pause_counts_what_it_dropped_and_nothing_twice(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path)
+    flight.paused = "the disk is full"
+    flight.tape.configured(view_of(4))
+    flight.look(SECOND)
+    dropped = flight.dropped
+    assert dropped > 0
+    for second in range(2, 9):
+        flight.look(second * SECOND)
+    assert flight.dropped == dropped
 
 
 def test_a_film_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Opened) -> None:

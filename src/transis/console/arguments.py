@@ -15,6 +15,8 @@ from transis.sim.broken import DEFECTS, defects_of
 from transis.sim.tried import JUDGES, TOTEM, Tried
 
 SEED_MAX: Final = (1 << 63) - 1
+SEEDS_AT_ONCE: Final = 10_000_000
+"""Of one call: each is remembered while it runs."""
 SUFFIXES: Final = (".html", ".svg")
 
 _SEEDS: Final = re.compile(r"(\d{1,19}):(\d{1,19})")
@@ -67,7 +69,21 @@ def _range_of(text: str) -> range:
     first, end = map(int, match.groups())
     if not first < end <= SEED_MAX:
         raise wrong("--seeds", repr(text), "A must be less than B, and the seeds run from A to B-1")
+    if end - first > SEEDS_AT_ONCE:
+        raise wrong("--seeds", repr(text), f"at most {SEEDS_AT_ONCE} are allowed in one call, and these are {end - first}")
     return range(first, end)
+
+
+def local_directory(option: str, text: str) -> Path:
+    """A directory of this machine, which need not be there yet."""
+    path = Path(text)
+    try:
+        is_file = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise wrong(option, repr(text), f"cannot be used ({error.strerror}): name another directory") from None
+    if "://" in text or is_file:
+        raise wrong(option, repr(text), "must be a local or mounted directory")
+    return path
 
 
 def nodes_of(nodes: int | None) -> int | None:

@@ -71,15 +71,14 @@ def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mappi
             )
     if ledger is None:
         raise arguments.wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
-    if "://" in str(ledger) or (ledger.exists() and not ledger.is_dir()):
-        raise arguments.wrong("--ledger", repr(str(ledger)), "must be a local directory")
+    arguments.local_directory("--ledger", str(ledger))
     if not 1 <= every <= EVERY_MAX:
         raise arguments.wrong("--every", every, f"must be 1 to {EVERY_MAX}")
 
 
 def _endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise arguments.wrong("--metrics", repr(text), "must be HOST:PORT, such as 127.0.0.1:9478")
     return host.strip("[]"), int(port)
 
@@ -135,7 +134,7 @@ class _Telling:
                 COLOURS[BROKEN],
             )
         for trouble in what.troubles:
-            say(self.out, printable(f"{_now()} passed over: {trouble.why}"), "yellow")
+            say(self.out, printable(f"{_now()} {trouble.why}"), "yellow")
 
     def _line(self, found: dict[str, Any], words: str) -> None:
         if self.as_json:

@@ -124,7 +124,7 @@ def sweep(
     if broken in GROUP_DEFECTS and not groups:
         raise arguments.wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     limits = _limits(timeout, keep_traces)
-    directory = _directory(table)
+    directory = arguments.local_directory("--table", table)
     try:
         swept = _carry_out(wish, limits, directory, master, ui)
     except KeyboardInterrupt:
@@ -145,15 +145,6 @@ def _limits(timeout: int, traces_max: int) -> Limits:
     if traces_max < 0:
         raise arguments.wrong("--keep-traces", traces_max, "must be 0 or more")
     return Limits(timeout, traces_max)
-
-
-def _directory(table: str) -> Path:
-    if "://" in table:
-        raise arguments.wrong("--table", repr(table), "must be a local or mounted directory; copy it elsewhere when it is done")
-    path = Path(table)
-    if path.exists() and not path.is_dir():
-        raise arguments.wrong("--table", repr(table), "is a file, and must be a directory")
-    return path
 
 
 def configuration_of(wish: Wish) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -98,6 +99,8 @@ class SweepTable:
             with told_of_disk(self.directory):
                 for left in self._outcomes.glob(f".*{UNFINISHED}"):
                     left.unlink()
+                for half in self.failed.glob(f".*{UNFINISHED}"):
+                    shutil.rmtree(half)
             yield
         finally:
             os.close(lock)
@@ -140,8 +143,19 @@ class SweepTable:
         with told_of_disk(self.directory):
             for row in in_order:
                 if row.traces and self.traces_kept() < traces_max:
-                    _write_files(self.failed / f"seed-{row.seed}", row.traces)
+                    self._keep_traces(row)
             self._publish(pa.Table.from_pylist([_columns_of(row) for row in in_order], OUTCOMES), in_order[0].seed)
+
+    def _keep_traces(self, row: SeedRow) -> None:
+        """They appear when they are whole. What is there of the same seed is the same."""
+        self.failed.mkdir(parents=True, exist_ok=True)
+        place, aside = self.failed / f"seed-{row.seed}", self.failed / f".seed-{row.seed}{UNFINISHED}"
+        if place.exists():
+            return
+        shutil.rmtree(aside, ignore_errors=True)
+        _write_files(aside, row.traces)
+        aside.rename(place)
+        sync(self.failed)
 
     def traces_kept(self) -> int:
         return len(list(self.failed.glob("seed-*")))
@@ -213,10 +227,11 @@ def _row_of(columns: dict[str, Any]) -> SeedRow:
 
 
 def _write_files(directory: Path, files: dict[str, bytes]) -> None:
-    """What a killed sweep left there of the same seed is written over: the same seed has the same files."""
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir()
     for name, content in files.items():
         (directory / name).write_bytes(content)
+        sync(directory / name)
+    sync(directory)
 
 
 def decoded(told: bytes) -> SeedRow:

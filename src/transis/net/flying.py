@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -19,7 +21,7 @@ from transis.model.config import Config
 from transis.model.ids import NodeId
 from transis.net.apart import run_apart
 from transis.net.clock import boottime_us
-from transis.trace.develop import Wanted
+from transis.trace.develop import Wanted, forget_half_developed
 from transis.trace.flight import Flight, Keep
 from transis.trace.mending import mend
 from transis.trace.segment import live_header
@@ -30,6 +32,8 @@ FLIGHT: Final = "flight"
 LOOK_S: Final = 1.0
 TIDY_LOOKS: Final = 5
 """The directory is tidied at every so many looks."""
+DEVELOPED_S: Final = 600.0
+"""Longer than the films of some minutes take on a machine that has no time for them."""
 
 log: Final = logging.getLogger("transis.flight")
 
@@ -42,32 +46,53 @@ class FlightPlan(NamedTuple):
 
 
 def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
-    """The flight recorder of a new life; what the life before it left open is sealed first."""
+    """The flight recorder of a new life; what the life before it left open is sealed first, or thrown away."""
     mend(plan.directory, node.name)
+    forget_half_developed(plan.directory)
     return Flight(plan.directory, live_header(config, node), plan.limits, boottime_us())
 
 
 class FlightKeeper:
-    """Until it is cancelled."""
+    """Until it is cancelled. Films are developed one after the other, and nothing else waits for that."""
 
     def __init__(self, flight: Flight) -> None:
         self._flight = flight
         self._tidier = Tidier(flight.directory, flight.node.name, flight.limits)
         self._tidied = Tidied(0, 0, 0)
+        self._wanted: asyncio.Queue[Keep] = asyncio.Queue()
 
     async def run(self) -> None:
+        developing = asyncio.create_task(self._develop_all(), name="developing films")
+        try:
+            await self._look_after()
+        finally:
+            developing.cancel()
+            await asyncio.gather(developing, return_exceptions=True)
+
+    async def _look_after(self) -> None:
         looks = 0
         while True:
             keep = self._flight.look(boottime_us())
-            try:
-                if keep is not None:
-                    await self._develop(keep)
-                if looks % TIDY_LOOKS == 0:
+            if keep is not None:
+                self._wanted.put_nowait(keep)
+            if looks % TIDY_LOOKS == 0:
+                with self._told_of_disk():
                     await self._tidy()
-            except OSError as error:
-                log.warning("the flight recorder's directory %s cannot be looked after: %s", self._flight.directory, error)
             looks += 1
             await asyncio.sleep(LOOK_S)
+
+    async def _develop_all(self) -> None:
+        while True:
+            keep = await self._wanted.get()
+            with self._told_of_disk():
+                await self._develop(keep)
+
+    @contextmanager
+    def _told_of_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            log.warning("the flight recorder's directory %s cannot be looked after: %s", self._flight.directory, error)
 
     async def _tidy(self) -> None:
         """What is found is told; with too little room on the disk recording pauses, and goes on when there is enough."""
@@ -87,9 +112,13 @@ class FlightKeeper:
         name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
         wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}")
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
-        code, complaint = await run_apart("transis.trace.develop", *command)
+        try:
+            async with asyncio.timeout(DEVELOPED_S):
+                code, complaint = await run_apart("transis.trace.develop", *command)
+        except TimeoutError:
+            code, complaint = 1, f"it took longer than {DEVELOPED_S:g} s"
         if code:
-            log.warning("films were not developed: %s", complaint)
+            log.warning("films around %s were not developed: %s", keep.view, complaint)
 
     def statistics(self) -> dict[str, int | str]:
         figures: dict[str, int | str] = {"flight": self._flight.paused or "recording", "flight_bytes": self._tidied.bytes}

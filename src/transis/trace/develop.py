@@ -28,14 +28,19 @@ from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.film import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
 from transis.trace.segment import Header, SegmentWriter, segment_name
 from transis.trace.tape import Named, TapedRow, rows_of, runs_of
+from transis.trace.tidying import KEPT
 
 ANY: Final = 1 << 62
 BATCH: Final = 4096
 """Events that are written at once."""
 WHY: Final = "why.json"
+DEVELOPING: Final = ".developing-"
+"""Begins the name of what is not complete."""
+EXAMPLE: Final = '{"from_us": 1, "to_us": 2, "why": "..."}'
+USAGE: Final = f"python -m transis.trace.develop DIRECTORY OUT '{EXAMPLE}'"
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True):
+class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What to develop: between two times of the nodes' clocks, or the messages of a regular configuration and of what follows it,
     between two positions (tpos); then all up to the next regular configuration, if the last position is not reached."""
 
@@ -188,21 +193,47 @@ class _Life:
         return self._lseq
 
 
+def forget_half_developed(directory: Path) -> None:
+    """What one that was killed left behind; nobody develops there now."""
+    for aside in (directory / KEPT).glob(f"{DEVELOPING}*"):
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def main(arguments: list[str]) -> int:
-    directory, out = Path(arguments[0]), Path(arguments[1])
-    aside = out.with_name(f".developing-{out.name}")
     try:
-        wanted = msgspec.json.decode(arguments[2], type=Wanted)
-        shutil.rmtree(aside, ignore_errors=True)  # What was left behind by one that was killed.
-        if develop(directory, wanted, aside):
-            (aside / WHY).write_bytes(msgspec.json.encode(wanted))
-            aside.rename(out)
-    except (TransisError, OSError, msgspec.MsgspecError) as error:
+        directory, out, wanted = _asked_for(arguments)
+        _develop_aside(directory, wanted, out)
+    except (TransisError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    return 0
+
+
+def _asked_for(arguments: list[str]) -> tuple[Path, Path, Wanted]:
+    if len(arguments) != 3:
+        raise TraceError(f"{len(arguments)} arguments were given, three are needed: {USAGE}")
+    directory, out, wanted = arguments
+    if not Path(directory).is_dir():
+        raise TraceError(
+            f"DIRECTORY = {directory!r}: there is no such directory; name one with films (*{FILMS.suffix}) in it or below"
+        )
+    try:
+        return Path(directory), Path(out), msgspec.json.decode(wanted, type=Wanted)
+    except msgspec.MsgspecError as error:
+        raise TraceError(f"WANTED = {wanted!r}: {error}; it is JSON such as {EXAMPLE}") from error
+
+
+def _develop_aside(directory: Path, wanted: Wanted, out: Path) -> None:
+    """What is developed appears when it is whole."""
+    aside = out.with_name(f"{DEVELOPING}{out.name}")
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not develop(directory, wanted, aside):
+            raise TraceError(f"no film in {directory} has anything of what was asked for")
+        (aside / WHY).write_bytes(msgspec.json.encode(wanted))
+        aside.rename(out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    return 0
 
 
 if __name__ == "__main__":

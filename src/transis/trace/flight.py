@@ -10,7 +10,8 @@ last minutes, for when something is wrong.
    in the digests. The sums go on.
 2. `turn` is called after every turn of the driver and writes a few times a second; `look` every second. Neither reads a
    directory: that is tidying.py, for a thread.
-3. kill -9 loses a fifth of a second of a film and of digests; the next life seals what this one left open and writes its end.
+3. Every file of digests begins with the configuration in force, so that who reads only the newest knows whom to wait for.
+4. kill -9 loses a fifth of a second of a film and of digests; the next life seals what this one left open and writes its end.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Final, NamedTuple
 from transis.model.contract import Configure
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
-from transis.trace.events import Event
+from transis.trace.events import Event, Gap
 from transis.trace.film import FILM_BYTES, FilmWriter
 from transis.trace.recorder import Checkpoint, Recorder
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
-from transis.trace.tape import DeliveryTape
+from transis.trace.tape import DeliveryTape, Telling
 from transis.trace.tidying import FlightLimits
 
 FRAME_BYTES: Final = 64 << 10
@@ -66,6 +67,7 @@ class Flight:
         self._written_us = self._sealed_us = now_us
         self._checkpoints: list[tuple[int, Checkpoint]] = []
         self._changes: list[tuple[int, ViewId]] = []
+        self._view: View | None = None
         self._closed = False
 
     @property
@@ -116,7 +118,7 @@ class Flight:
     def write(self, events: Sequence[Event]) -> bool:
         """The sink of the recorder of digests."""
         taken = not self.paused and self._digests.write(events)
-        self.dropped += 0 if taken else len(events)
+        self.dropped += 0 if taken else sum(not isinstance(event, Gap) for event in events)
         return taken
 
     def _write(self, now_us: int) -> None:
@@ -127,26 +129,29 @@ class Flight:
             self._films.skip()
         if not self.paused and (not self._films.current or self._is_full(now_us)):
             self._films.begin(now_us)
+        if (tellings or self._checkpoints) and not self._digests.current and self._view is not None:
+            self._recorder.observe(now_us, Configure(self._view))
         for telling in tellings:
-            if isinstance(telling, View):
-                self._recorder.observe(now_us, Configure(telling))
-                self._notice(now_us, telling)
-            else:
-                self._recorder.telling(now_us, telling)
+            self._tell(now_us, telling)
         checkpoints, self._checkpoints = self._checkpoints, []
         for process, told in checkpoints:
             self._recorder.checkpoint(now_us, process, told)
         self._recorder.flush()
+
+    def _tell(self, now_us: int, telling: View | Telling) -> None:
+        if not isinstance(telling, View):
+            self._recorder.telling(now_us, telling)
+            return
+        self._view = telling
+        self._recorder.observe(now_us, Configure(telling))
+        if telling.id.is_regular:
+            self._changes.append((now_us, telling.id))
 
     def _is_full(self, now_us: int) -> bool:
         age_max_us = self.limits.minutes * 60 * SECOND_US // FILMS_OF_TIME
         return self._films.size > FILM_BYTES or now_us - self._films.began_us > age_max_us
 
     # --- around changes of the view ---------------------------------------------------------------------------------
-
-    def _notice(self, now_us: int, view: View) -> None:
-        if view.id.is_regular:
-            self._changes.append((now_us, view.id))
 
     def _due(self, now_us: int) -> Keep | None:
         """Changes that follow each other closely are kept together."""

@@ -1,7 +1,7 @@
 """Replicas agree: processes of a group that say in which state they are behind the same messages of a view say the same.
 
 A digest is the application's own word (`group.checkpoint`). Compared are those of one group, one view and one count of ordered
-messages since it; told is where two first differ, and the last position before it at which all that spoke agreed.
+messages since it; told is where two first differ, and the last position before it at which processes of both sides said the same.
 """
 
 from __future__ import annotations
@@ -37,24 +37,32 @@ def check(crowd: Clients) -> Found:
 
 def _differences(told: DataFrame, crowd: Clients) -> DataFrame:
     """One row a group view whose replicas differ: the first position at which they do, who said what there, and the last one
-    before it at which several said the same."""
+    before it at which processes of both sides spoke."""
     by_position = told.groupBy(*VIEW, "position").agg(
-        (F.min("state") != F.max("state")).alias("differ"),
-        (F.min("process") != F.max("process")).alias("several"),
-        F.first(F.struct(*WHERE)).alias("where"),
+        (F.min("state") != F.max("state")).alias("differ"), F.first(F.struct(*WHERE)).alias("where")
     )
     first = by_position.groupBy(*VIEW).agg(F.min(F.when(F.col("differ"), F.col("position"))).alias("at")).where("at is not null")
+    upto = told.join(F.broadcast(first), VIEW).where("position <= at")
+    there = upto.where("position = at")
     placed = by_position.join(F.broadcast(first), VIEW).where("position <= at")
     stand = F.struct("position", "where.*")
-    parted = placed.groupBy(*VIEW, "at").agg(
-        F.max_by(stand, "position").alias("differs"),
-        F.max(F.when(F.expr("several and not differ"), stand)).alias("equal"),
+    parted = (
+        placed.join(_shared(upto, there), [*VIEW, "position"], "left")
+        .groupBy(*VIEW, "at")
+        .agg(F.max_by(stand, "position").alias("differs"), F.max(F.when(F.col("shared"), stand)).alias("equal"))
     )
-    names = crowd.people.select("process", "process_name", "process_order")
-    there = told.join(F.broadcast(first), VIEW).where("position = at").join(names, "process")
+    people = crowd.people.select("process", "process_name", "process_order")
     ids = crowd.laid.node_names.select("node", F.struct("name", "incarnation", "boot").alias("node_order"))
     entry = F.struct("node_order", "lseq", "state", "process_order", "process_name", "node")
-    return parted.join(there.join(ids, "node").groupBy(*VIEW).agg(F.sort_array(F.collect_list(entry)).alias("who")), VIEW)
+    who = there.join(people, "process").join(ids, "node").groupBy(*VIEW).agg(F.sort_array(F.collect_list(entry)).alias("who"))
+    return parted.join(who, VIEW)
+
+
+def _shared(upto: DataFrame, there: DataFrame) -> DataFrame:
+    """Positions before the difference, and whether processes of two of its sides spoke at them."""
+    sides = there.select(*VIEW, "process", F.col("state").alias("side")).distinct()
+    before = upto.where("position < at").join(F.broadcast(sides), [*VIEW, "process"])
+    return before.groupBy(*VIEW, "position").agg((F.min("side") != F.max("side")).alias("shared"))
 
 
 def _named(rows: DataFrame, crowd: Clients) -> DataFrame:

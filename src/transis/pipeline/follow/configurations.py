@@ -2,8 +2,7 @@
 
 1. Rows may come in any order and any number of times: what is known already changes nothing.
 2. Digests are of whole prefixes. Where all members that live have told the same, everything before is the same, too, and is
-   forgotten. Where one owes a word, what others told is thinned out: multiples of a higher power of two stay, at which it will
-   speak, too (trace/prefix.py). So a day of one node that comes before a day of the next is still compared from end to end.
+   forgotten. Whose members are not known is not settled: whoever speaks later is still compared.
 3. Who is a number here is a life of a node; `ClusterFold` knows which.
 """
 
@@ -15,6 +14,7 @@ from typing import Final
 import msgspec
 
 from transis.model.ids import NodeId, ViewId
+from transis.pipeline.follow.positions import Positions
 
 POSITIONS_MAX: Final = 4096
 """Positions that are remembered of one configuration; then they are thinned out."""
@@ -23,14 +23,6 @@ Sums = tuple[int, int, int]
 """Messages, and the two sums of trace/prefix.py over them."""
 Amount = tuple[int, int]
 """Messages, and the sum that does not mind their order: which they were."""
-
-
-class Seen(msgspec.Struct):
-    """Sums that these lives told at one position."""
-
-    a: int
-    b: int
-    lives: list[int]
 
 
 class MemberList(msgspec.Struct):
@@ -49,7 +41,7 @@ class Configuration(msgspec.Struct):
     touched_us: int = 0
     """and last."""
     lists: list[MemberList] = []
-    positions: dict[int, list[Seen]] = {}
+    positions: Positions[tuple[int, int], int] = msgspec.field(default_factory=Positions)
     ends: dict[int, Sums] = {}
     """Lives that left it, with all that they delivered in it."""
     onward: dict[int, ViewId] = {}
@@ -74,24 +66,14 @@ class Configuration(msgspec.Struct):
             known.lives.append(life)
         return len(self.lists) > 1
 
-    def told(self, life: int, sums: Sums, last: bool) -> bool:
-        """A life told its digest; True if another life has another one at that position."""
+    def told(self, life: int, sums: Sums, last: bool) -> None:
+        """A life told its digest, for the last time where it left the configuration."""
         if last:
             self.ends[life] = sums
         position, a, b = sums
         if position <= self.settled:
-            return False
-        seen = self.positions.setdefault(position, [])
-        same = next((one for one in seen if (one.a, one.b) == (a, b)), None)
-        if same is None:
-            seen.append(same := Seen(a, b, []))
-        if life not in same.lives:
-            same.lives.append(life)
-            self._count(life, seen)
-        return len(seen) > 1
-
-    def _count(self, life: int, seen: list[Seen]) -> None:
-        others = [other for one in seen for other in one.lives if other != life]
+            return
+        others = self.positions.tell(position, (a, b), life)
         if others:
             self.checked += 1
             self.compared = sorted({*self.compared, *others, life})
@@ -99,43 +81,25 @@ class Configuration(msgspec.Struct):
     def settle(self, members: Iterable[int], ended: set[int]) -> None:
         """Forget what all members that live agree on. Who left earlier, or ended, has nothing to say about what came later."""
         living = [life for life in members if life not in ended]
-        for position in sorted(self.positions, reverse=True):
-            seen = self.positions[position]
+        for position in sorted(self.positions.at, reverse=True) if living else ():
+            seen = self.positions.at[position]
             needed = {life for life in living if life not in self.ends or self.ends[life][0] >= position}
-            if len(seen) == 1 and len(seen[0].lives) > 1 and needed <= set(seen[0].lives):
-                self._forget(upto=position)
+            if len(seen) == 1 and len(seen[0].parties) > 1 and needed <= set(seen[0].parties):
+                self.positions.forget(upto=position)
                 self.settled = position
                 return
 
     def bound(self) -> None:
-        """Every life's highest position stays, and the lowest that is not equal: they say how far one can say something."""
-        if len(self.positions) <= POSITIONS_MAX:
-            return
-        highest = {life: at for at in sorted(self.positions) for one in self.positions[at] for life in one.lives}
-        stays, step = {*highest.values(), *self._differing()[:1]}, 1
-        while len(self.positions) > POSITIONS_MAX // 2 + len(stays):
-            step *= 2
-            self.positions = {at: seen for at, seen in self.positions.items() if at % step == 0 or at in stays}
-
-    def _forget(self, upto: int) -> None:
-        self.positions = {position: seen for position, seen in self.positions.items() if position > upto}
+        self.positions.thin_out(POSITIONS_MAX)
 
     def parting(self) -> tuple[int, int, list[list[int]]] | None:
         """The highest position that is equal, the lowest that is not, and who is on which side there. Of a
         transitional one only ends are compared, for the property is about regular ones."""
-        if not self.id.is_regular:
+        parting = self.positions.parting() if self.id.is_regular else None
+        if parting is None:
             return None
-        differing = self._differing()
-        if not differing:
-            return None
-        differs = differing[0]
-        sides = self.positions[differs]
-        both = {life for side in sides for life in side.lives}
-        shared = (at for at, seen in self.positions.items() if at < differs and len(both & set(seen[0].lives)) > 1)
-        return max(shared, default=self.settled), differs, [side.lives for side in sides]
-
-    def _differing(self) -> list[int]:
-        return sorted(position for position, seen in self.positions.items() if len(seen) > 1)
+        equal_at = self.settled if parting.equal_at is None else parting.equal_at
+        return equal_at, parting.differs_at, [side.parties for side in parting.sides]
 
     def went_apart(self) -> tuple[ViewId, list[tuple[Amount, list[int]]]] | None:
         """The next configuration that lives entered together with different ends of this one, and who ended how."""

@@ -1,15 +1,19 @@
 """What the flight recorders had when a guarantee broke: developed into traces before it is overwritten, then audited.
 
-1. Films last for minutes, so a violation is developed as soon as it is found; the audit, which takes longer, runs behind it.
+1. Films last for minutes, so a violation is developed as soon as it is found. The audit, which takes longer, runs behind it, and
+   no violation waits for the audit of another.
 2. Only films that can be read here are developed: those of nodes on other hosts stay there (`python -m transis.trace.develop`).
-3. One violation at a time, in a thread of its own: neither the next batch nor the metric waits.
+3. All of it is in threads of its own: neither the next batch nor the metric waits. What a follower had no time for when it
+   ended, the next one on its ledger does.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -36,40 +40,47 @@ class Evidence:
 
     def __init__(self, directory: Path, inputs: Sequence[str], tell: Callable[[str], None]) -> None:
         self._directory = directory / "evidence"
-        self._films = [Path(local_path(one)) for one in inputs if is_local(one)]
+        self._films = apart([Path(local_path(one)) for one in inputs if is_local(one)])
         self._tell = tell
-        self._pool = ThreadPoolExecutor(1, "evidence")
+        self._developing = ThreadPoolExecutor(1, "developing")
+        self._explaining = ThreadPoolExecutor(1, "explaining")
 
     def keep(self, divergences: Sequence[Divergence]) -> None:
-        """Develop now, for films are overwritten; explain later."""
+        """Develop now, for films are overwritten; explain later. What is kept already is not kept again."""
         for divergence in divergences:
-            if divergence.property != REPLICAS:
-                self._pool.submit(self._keep, divergence)
+            if divergence.property != REPLICAS and not self._mark_of(divergence).exists():
+                self._developing.submit(self._keep, divergence)
 
     def close(self, patiently: bool) -> None:
         """Wait until everything is explained, or give up what has not begun."""
-        self._pool.shutdown(wait=patiently, cancel_futures=not patiently)
+        self._developing.shutdown(wait=patiently, cancel_futures=not patiently)
+        self._explaining.shutdown(wait=patiently, cancel_futures=not patiently)
 
     def _keep(self, divergence: Divergence) -> None:
-        try:
+        with _told(self._tell, divergence):
+            if len(self._numbers()) >= KEPT_MAX:
+                self._tell(f"evidence is kept of {KEPT_MAX} violations already, so none of {divergence.conf}")
+                return
             place = self._develop(divergence)
+            self._mark_of(divergence).touch()
             if place is None:
                 self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it")
                 return
             self._tell(f"evidence: {place}")
-            self._explain(divergence, place)
-        except (TransisError, OSError) as error:
-            self._tell(f"the evidence of {divergence.conf} is not whole: {error}")
+            self._explaining.submit(self._explain, divergence, place)
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.name[:6]) for path in self._directory.glob("[0-9]*") if path.name[:6].isdigit())
+
+    def _mark_of(self, divergence: Divergence) -> Path:
+        """Is there when everything that could be developed was."""
+        what = f"{divergence.cluster}\n{divergence.explanation}"
+        return self._directory / f".done-{blake2b(what.encode(), digest_size=8).hexdigest()}"
 
     def _develop(self, divergence: Divergence) -> Path | None:
-        """Traces in a directory that appears when it is complete; None if there is nothing, or if enough is kept."""
+        """Traces in a directory that appears when it is complete; None if there is nothing."""
         self._directory.mkdir(exist_ok=True)
-        numbers = sorted(int(path.name[:6]) for path in self._directory.iterdir() if path.name[:6].isdigit())
-        if len(numbers) >= KEPT_MAX:
-            return None
-        rep = quote(divergence.conf.rep.name, safe="")
-        kind = "R" if divergence.conf.is_regular else "T"
-        name = f"{(numbers or [0])[-1] + 1:06}-{divergence.property}-{kind}{divergence.conf.seq}-{rep}"
+        name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
         aside = self._directory / f".{name}"
         shutil.rmtree(aside, ignore_errors=True)
         found = [path for films in self._films if films.is_dir() for path in develop(films, wanted_of(divergence), aside)]
@@ -81,16 +92,36 @@ class Evidence:
 
     def _explain(self, divergence: Divergence, place: Path) -> None:
         """Have the exact audit say what happened, in the session that runs already."""
-        content = audit(Wish((str(place),), only=EXACT), Steps())
-        found = [{"property": one.property, "explanation": one.explanation} for one in content.violations]
-        (place / WHY).write_bytes(_why(divergence, found))
-        for one in found:
-            self._tell(f"{one['property']}: {one['explanation']}")
+        with _told(self._tell, divergence):
+            content = audit(Wish((str(place),), only=EXACT), Steps())
+            found = [{"property": one.property, "explanation": one.explanation} for one in content.violations]
+            (place / WHY).write_bytes(_why(divergence, found))
+            for one in found:
+                self._tell(f"{one['property']}: {one['explanation']}")
+
+
+@contextmanager
+def _told(tell: Callable[[str], None], divergence: Divergence) -> Iterator[None]:
+    try:
+        yield
+    except (TransisError, OSError) as error:
+        tell(f"the evidence of {divergence.conf} is not whole: {error}")
+
+
+def apart(directories: Sequence[Path]) -> list[Path]:
+    """Without those that lie below another: their films would be developed twice."""
+    whole = sorted({path.resolve() for path in directories})
+    return [path for path in whole if not any(other in path.parents for other in whole)]
 
 
 def wanted_of(divergence: Divergence) -> Wanted:
     first, last = divergence.before + divergence.equal_at, divergence.before + divergence.differs_at
     return Wanted(regular=divergence.regular, first=max(0, first - AROUND), last=last + AROUND, why=divergence.explanation)
+
+
+def _name_of(divergence: Divergence) -> str:
+    kind = "R" if divergence.conf.is_regular else "T"
+    return f"{divergence.property}-{kind}{divergence.conf.seq}-{quote(divergence.conf.rep.name, safe='')}"
 
 
 def _why(divergence: Divergence, found: list[dict[str, str]]) -> bytes:

@@ -17,7 +17,7 @@ from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, 
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
 from transis.pipeline.follow.configurations import Amount, Configuration
-from transis.pipeline.follow.replicas import Replicas
+from transis.pipeline.follow.replicas import ReplicaFold, Replicas
 from transis.pipeline.follow.telling import (
     AGREEMENT,
     ATOMICITY,
@@ -71,12 +71,7 @@ class Fold:
 
     def heard_us(self) -> dict[tuple[str, str], int]:
         """By cluster and living node, when it last sealed a file."""
-        return {
-            (name, str(cluster.state.lives[life])): heard
-            for name, cluster in sorted(self.clusters.items())
-            for life, heard in sorted(cluster.state.heard_us.items())
-            if life not in cluster.state.ended
-        }
+        return {(name, node): at for name, cluster in sorted(self.clusters.items()) for node, at in cluster.heard_us().items()}
 
     def state(self) -> bytes:
         return msgspec.msgpack.encode([cluster.state for _, cluster in sorted(self.clusters.items())])
@@ -94,6 +89,7 @@ class ClusterFold:
         self._configurations = {one.id: one for one in state.configurations}
         self._lives = {node: number for number, node in enumerate(state.lives)}
         self._touched: dict[ViewId, Configuration] = {}
+        self._replicas = ReplicaFold(state.replicas)
 
     # -- taking what is told ---------------------------------------------------------------------------------------------
 
@@ -108,9 +104,17 @@ class ClusterFold:
             elif isinstance(event, Conf):
                 self._installed(life, event.view, told)
             elif isinstance(event, CheckpointEvent):
-                state.replicas.take(f"{told.node}#{event.process}", event, told.modified_us)
+                self._replicas.take(f"{told.node}#{event.process}", event, told.modified_us)
             elif isinstance(event, End) and life not in state.ended:
                 state.ended.append(life)
+
+    def heard_us(self) -> dict[str, int]:
+        """Of the newest life of each name, unless it ended."""
+        state, newest = self.state, dict[str, NodeId]()
+        for node in sorted(state.lives, key=lambda node: (node.incarnation, node.boot)):
+            newest[node.name] = node
+        living = [node for _, node in sorted(newest.items()) if self._lives[node] not in state.ended]
+        return {str(node): state.heard_us[self._lives[node]] for node in living if self._lives[node] in state.heard_us}
 
     def _life(self, node: NodeId) -> int:
         if node not in self._lives:
@@ -163,7 +167,7 @@ class ClusterFold:
             one.settle(self._members(one), ended)
             one.bound()
         self._touched = {}
-        found += [one._replace(cluster=self.state.name) for one in self.state.replicas.judge()]
+        found += [one._replace(cluster=self.state.name) for one in self._replicas.judge()]
         for divergence in found:
             self.state.violations[divergence.property] = self.state.violations.get(divergence.property, 0) + 1
         self._bound()
@@ -243,12 +247,18 @@ class ClusterFold:
         return {ONE_SEQUENCE: one.checked, ATOMICITY: one.moves_compared(), AGREEMENT: max(0, agreed)}
 
     def _owing(self, one: Configuration) -> int:
-        """Members that live, are silent or left nothing to compare, where others have told something."""
-        if not one.positions and not one.settled:
+        """Members that live and are silent where others told something: all while somebody goes on in it, afterwards only those
+        who left nothing to compare. Who is gone for good cannot owe for ever what it delivered last."""
+        if not one.positions.at and not one.settled:
             return 0
+        members = [life for life in self._members(one) if life not in self.state.ended]
+        silent = [life for life in members if self._is_silent(life, one)]
+        goes_on = any(life not in one.ends for life in members if life not in silent)
+        return len([life for life in silent if life not in one.compared or (goes_on and life not in one.ends)])
+
+    def _is_silent(self, life: int, one: Configuration) -> bool:
         newest = max(self.state.heard_us.values(), default=0)
-        members = [life for life in self._members(one) if life not in self.state.ended and life not in one.compared]
-        return len([life for life in members if newest - max(one.began_us, self.state.heard_us.get(life, 0)) > SILENT_US])
+        return newest - max(one.began_us, self.state.heard_us.get(life, 0)) > SILENT_US
 
     def verdicts(self) -> list[FollowVerdict]:
         state = self.state
@@ -257,8 +267,8 @@ class ClusterFold:
             for name, count in self._checked_in(one).items():
                 checked[name] = checked.get(name, 0) + count
         pending = state.lost + sum(self._owing(one) for one in state.configurations)
-        owed = {ONE_SEQUENCE: pending, ATOMICITY: 0, AGREEMENT: 0, REPLICAS: state.replicas.lost}
-        return [self._verdict(name, checked.get(name, 0), state.violations.get(name, 0), owed[name]) for name in JUDGED]
+        owed = {ONE_SEQUENCE: pending}
+        return [self._verdict(name, checked.get(name, 0), state.violations.get(name, 0), owed.get(name, 0)) for name in JUDGED]
 
     def _verdict(self, name: str, checked: int, violations: int, pending: int) -> FollowVerdict:
         if all(name in UNPROMISED.get(mode, frozenset()) for mode in self.state.modes):

@@ -6,6 +6,7 @@ which are folded here. In a batch: fold, ledger, metric; evidence comes behind.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -75,6 +76,7 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
         try:
             started()
             tell(f"following {', '.join(wish.inputs)}")
+            evidence.keep(ledger.recent())
             follower.run(_query(spark, wish, follower), enough)
         except BaseException:
             evidence.close(patiently=False)
@@ -86,7 +88,7 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
 def _require_directories(inputs: Sequence[str]) -> None:
     """Spark would say it too, later and in more words."""
     for one in inputs:
-        if is_local(one) and not Path(local_path(one)).is_dir():
+        if is_local(one) and not os.path.isdir(local_path(one)):
             raise PipelineError(f"{one}: there is no such directory; name those to which nodes write their digests ([flight])")
 
 

@@ -32,6 +32,8 @@ from transis.trace.durable import replace_durably
 
 ALL_AGAIN_S: Final = 3600
 """So often all verdicts are written, changed or not: silence then means that nobody follows."""
+RECENT_S: Final = 3600.0
+RECENT_MAX: Final = 100
 
 _WHEN: Final = ("time", pa.timestamp("us", "UTC"))
 VERDICTS: Final = pa.schema(
@@ -64,6 +66,8 @@ class Kept(msgspec.Struct):
     told: dict[str, str] = {}
     """The last word about each cluster and property."""
     told_all_s: float = 0.0
+    recent: list[tuple[float, Divergence]] = []
+    """Violations, and when they were found: of those that are new, evidence may not be kept yet."""
     fold: bytes = msgspec.msgpack.encode([])
 
 
@@ -95,11 +99,17 @@ class FollowLedger:
         with told_of_disk(self.directory):
             self._write("violations", entry, [when | _plain(one) for one in divergences], VIOLATIONS)
             self._write("verdicts", entry, [when | one._asdict() for one in changed], VERDICTS)
-            self.kept = Kept(
-                query, batch, entry if changed or divergences else self.kept.entry, told, told_all_s, self.fold.state()
-            )
+            last = entry if changed or divergences else self.kept.entry
+            recent = [*self._recent(now_s), *((now_s, one) for one in divergences)]
+            self.kept = Kept(query, batch, last, told, told_all_s, recent, self.fold.state())
             replace_durably(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
         return verdicts
+
+    def recent(self) -> list[Divergence]:
+        return [divergence for _, divergence in self._recent(time.time())]
+
+    def _recent(self, now_s: float) -> list[tuple[float, Divergence]]:
+        return [(found_s, one) for found_s, one in self.kept.recent[-RECENT_MAX:] if now_s - found_s < RECENT_S]
 
     def _write(self, kind: str, entry: int, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
         if not rows:

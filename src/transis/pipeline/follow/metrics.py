@@ -33,8 +33,9 @@ class FollowMetrics:
         registry.register(self)
         try:
             self._server, self._thread = library.start_http_server(port, host, registry)
-        except OSError as error:
-            raise ConfigError("metrics", f"{host}:{port}", f"cannot be opened ({error.strerror}): choose another") from error
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or "no name of a host"
+            raise ConfigError("metrics", f"{host}:{port}", f"cannot be opened ({why}): choose another") from error
         self.port: int = self._server.server_port
 
     def close(self) -> None:

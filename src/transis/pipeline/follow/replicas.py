@@ -2,6 +2,9 @@
 
 Compared are counts of ordered messages within one view of a group, which all its members count alike. The last count at which two
 sides were equal and the first at which they were not enclose the messages of which one is to blame.
+
+Who is a member of a group is not told here, so nothing is settled: whoever speaks later is held against what the others said
+earlier, at those counts that are left of them (positions.py).
 """
 
 from __future__ import annotations
@@ -11,20 +14,16 @@ from typing import Final
 import msgspec
 
 from transis.model.groups import GroupId, GroupViewId
+from transis.pipeline.follow.positions import Parting, Positions
 from transis.pipeline.follow.telling import REPLICAS, Divergence, named
 from transis.trace.events import CheckpointEvent
 
-VIEWS_MAX: Final = 64
-"""Views of groups that are remembered; then the one goes of which nothing was told for longest."""
-COUNTS_MAX: Final = 4096
-
-
-class Said(msgspec.Struct):
-    """What these processes said of their state, and behind which message."""
-
-    digest: bytes
-    behind: str
-    processes: list[str]
+COUNTS_MAX: Final = 256
+"""Counts that are remembered of one view; then they are thinned out."""
+ALL_COUNTS_MAX: Final = 65_536
+"""Of all views together; then the views go of which nothing was told for longest."""
+TOLD_MAX: Final = 4096
+"""Views that differed and are forgotten: that they did is not told again."""
 
 
 class Checkpoints(msgspec.Struct):
@@ -34,89 +33,78 @@ class Checkpoints(msgspec.Struct):
     name: str
     view: GroupViewId
     touched_us: int = 0
-    counts: dict[int, list[Said]] = {}
-    settled: int = -1
-    """At this count all that had said anything said the same; what is below is forgotten."""
-    settled_behind: str = ""
-    said: bool = False
-    """That they differ was told."""
+    counts: Positions[bytes, str] = msgspec.field(default_factory=Positions)
+    behind: dict[int, str] = {}
+    """The message behind which each count is."""
+    told: bool = False
+    """That they differ was."""
+
+    def take(self, process: str, event: CheckpointEvent) -> bool:
+        """True if it was held against what another process said."""
+        self.behind.setdefault(event.count, "the view" if event.sender is None else f"{event.sender}:{event.counter}")
+        return bool(self.counts.tell(event.count, event.digest, process))
+
+    def bound(self) -> None:
+        self.counts.thin_out(COUNTS_MAX)
+        self.behind = {count: self.behind[count] for count in self.counts.at}
 
 
 class Replicas(msgspec.Struct):
-    views: list[Checkpoints] = []
+    """All views of a cluster's groups, by group and view."""
+
+    views: dict[bytes, Checkpoints] = {}
+    forgotten: list[bytes] = []
+    """Views of which it was told that they differ."""
     checked: int = 0
-    lost: int = 0
+
+
+class ReplicaFold:
+    def __init__(self, state: Replicas) -> None:
+        self._state = state
+        self._touched: dict[bytes, Checkpoints] = {}
 
     def take(self, process: str, event: CheckpointEvent, now_us: int) -> None:
-        of_view = self._of(event)
-        of_view.touched_us = max(of_view.touched_us, now_us)
-        if event.count <= of_view.settled:
-            return
-        said = of_view.counts.setdefault(event.count, [])
-        same = next((one for one in said if one.digest == event.digest), None)
-        if same is None:
-            behind = "the view" if event.sender is None else f"{event.sender}:{event.counter}"
-            said.append(same := Said(event.digest, behind, []))
-        if process not in same.processes:
-            self.checked += any(one.processes for one in said)
-            same.processes.append(process)
-
-    def _of(self, event: CheckpointEvent) -> Checkpoints:
-        found = next((one for one in self.views if (one.group, one.view) == (event.group, event.view)), None)
+        key = msgspec.msgpack.encode((event.group, event.view))
+        found = self._state.views.get(key)
         if found is None:
-            self.views.append(found := Checkpoints(event.group, event.name, event.view))
-        return found
+            found = Checkpoints(event.group, event.name, event.view, told=key in self._state.forgotten)
+            self._state.views[key] = found
+        found.touched_us = max(found.touched_us, now_us)
+        self._state.checked += found.take(process, event)
+        self._touched[key] = found
 
     def judge(self) -> list[Divergence]:
-        """Views in which two sides differ, and of which that was not said before; the cluster is for the caller to add."""
-        found = [divergence for one in self.views if (divergence := _parting(one)) is not None]
-        for one in self.views:
-            one.said = one.said or _first_difference(one) is not None
-            _settle(one)
-            self._bound_counts(one)
-        for one in sorted(self.views, key=lambda one: one.touched_us)[: max(0, len(self.views) - VIEWS_MAX)]:
-            self.views.remove(one)
+        """Views in which two sides differ, and of which that was not told before; the cluster is for the caller to add."""
+        found: list[Divergence] = []
+        for one in self._touched.values():
+            parting = one.counts.parting()
+            if parting is not None and not one.told:
+                found.append(_divergence(one, parting))
+                one.told = True
+            one.bound()
+        self._touched = {}
+        self._bound()
         return found
 
-    def _bound_counts(self, one: Checkpoints) -> None:
-        while len(one.counts) > COUNTS_MAX:
-            said = one.counts.pop(min(one.counts))
-            self.lost += len(said) == 1 and len(said[0].processes) == 1
+    def _bound(self) -> None:
+        state = self._state
+        excess = sum(len(one.counts.at) for one in state.views.values()) - ALL_COUNTS_MAX
+        for key, one in sorted(state.views.items(), key=lambda item: (item[1].touched_us, item[0])) if excess > 0 else ():
+            if excess <= 0:
+                return
+            excess -= len(one.counts.at)
+            state.forgotten = [*state.forgotten, key][-TOLD_MAX:] if one.told else state.forgotten
+            del state.views[key]
 
 
-def _first_difference(one: Checkpoints) -> int | None:
-    return min((count for count, said in one.counts.items() if len(said) > 1), default=None)
-
-
-def _parting(one: Checkpoints) -> Divergence | None:
-    differs_at = _first_difference(one)
-    if differs_at is None or one.said:
-        return None
-    said = sorted(one.counts[differs_at], key=lambda each: (-len(each.processes), each.processes))
-    sides = tuple(tuple(sorted(each.processes)) for each in said)
-    equal_at, equal_behind = _last_equal(one, differs_at)
-    equal = f"equal up to {equal_behind}" if equal_at >= 0 else "never seen equal"
+def _divergence(one: Checkpoints, parting: Parting[bytes, str]) -> Divergence:
+    said = sorted(parting.sides, key=lambda each: (-len(each.parties), each.parties))
+    sides = tuple(tuple(sorted(each.parties)) for each in said)
+    equal_at, differs_at = parting.equal_at, parting.differs_at
+    equal = "never seen equal" if equal_at is None else f"equal up to {one.behind[equal_at]}"
     told = " against ".join(named(side) for side in sides)
-    guilty = f"one of the {differs_at - max(equal_at, 0)} messages between made them so"
-    words = f"{equal}, different at {said[0].behind}: {told}; {guilty}"
+    guilty = f"one of the {differs_at - (equal_at or 0)} messages between made them so"
+    words = f"{equal}, different at {one.behind[differs_at]}: {told}; {guilty}"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
     conf = one.view.configuration
-    return Divergence("", REPLICAS, conf, conf, max(equal_at, 0), differs_at, sides, where)
-
-
-def _last_equal(one: Checkpoints, below: int) -> tuple[int, str]:
-    """The highest count at which several said the same."""
-    equal = (count for count, said in one.counts.items() if count < below and len(said) == 1 and len(said[0].processes) > 1)
-    count = max(equal, default=None)
-    return (one.settled, one.settled_behind) if count is None else (count, one.counts[count][0].behind)
-
-
-def _settle(one: Checkpoints) -> None:
-    """Forget what lies before the highest count at which all that said anything in this view said the same."""
-    everybody = {process for said in one.counts.values() for each in said for process in each.processes}
-    for count in sorted(one.counts, reverse=True):
-        said = one.counts[count]
-        if len(said) == 1 and len(said[0].processes) > 1 and everybody <= set(said[0].processes):
-            one.settled, one.settled_behind = count, said[0].behind
-            one.counts = {later: each for later, each in one.counts.items() if later > count}
-            return
+    return Divergence("", REPLICAS, conf, conf, equal_at or 0, differs_at, sides, where)

@@ -1,7 +1,7 @@
 """Sealed files of digests as a stream, and what a task makes of each: its header and its events, as bytes that the driver reads.
 
 1. Files appear under their names when they are whole, so Spark's file source never sees half of one.
-2. A file that cannot be read is a row that says why, never a failed query.
+2. A file whose content makes no sense is a row that says why, never a failed query; one that was deleted since is no row.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from transis.trace.segment import DIGESTS, Header
 
 SEALED: Final = f"*{DIGESTS.suffix}"
 FILES_AT_A_TIME: Final = 1000
+CUT_OFF: Final = "it has no seal, so its end is missing: copy it under another name and rename it when it is whole"
 TASKS_THAT_LIST: Final = "8"
 """Spark asks for the files of a batch once more, by a job with a task for each of them unless it is told better: of six seconds
 that a thousand files took, four went there."""
@@ -49,11 +50,12 @@ class Trouble(NamedTuple):
     why: str
 
 
-def sealed(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
+def sealed(spark: SparkSession, directories: Sequence[str], at_a_time: int = FILES_AT_A_TIME) -> DataFrame:
     """A stream of files below these directories: path, modified_us, content."""
     spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", TASKS_THAT_LIST)
     reader = spark.readStream.schema(WHOLE_FILES).format("binaryFile").option("pathGlobFilter", SEALED)
-    reader = reader.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", FILES_AT_A_TIME)
+    reader = reader.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", at_a_time)
+    reader = reader.option("ignoreMissingFiles", "true")  # A node deletes what is too old, and knows nothing of followers.
     files = reader.load(as_one_path(directories))
     return files.select("path", F.unix_micros("modificationTime").alias("modified_us"), "content")
 
@@ -97,15 +99,17 @@ def _decoded(path: str, content: Any) -> dict[str, Any]:
             raise TraceError(f"{name}: {unknown_version(segment.header)}")
     except TraceError as error:
         return {"trouble": str(error)}
-    return {"header": msgspec.msgpack.encode(segment.header), "events": encode_rows(segment.events)}
+    row = {"header": msgspec.msgpack.encode(segment.header), "events": encode_rows(segment.events)}
+    return row if segment.footer is not None else row | {"trouble": f"{name}: {CUT_OFF}"}
 
 
 def read_back(rows: Sequence[Any]) -> tuple[list[Told], list[Trouble]]:
     """What the tasks found, in order of names, so that a life's files are mostly in order."""
     told, troubles = list[Told](), list[Trouble]()
     for row in sorted(rows, key=lambda row: row["path"]):
-        if row["header"] is None:
+        if row["trouble"] is not None:
             troubles.append(Trouble(row["path"], row["trouble"]))
+        if row["header"] is None:
             continue
         header = msgspec.msgpack.decode(row["header"], type=Header)
         told.append(Told(header.cluster, header.mode, header.node, row["modified_us"], decode_rows(row["events"])))

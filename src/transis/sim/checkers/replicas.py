@@ -1,7 +1,7 @@
 """Replicas agree: processes of a group that say in which state they are behind the same messages of a view say the same.
 
 A digest is the application's own word (`group.checkpoint`). Compared are those of one group, one view and one count of ordered
-messages since it; told is where two first differ, and the last position before it at which all that spoke agreed.
+messages since it; told is where two first differ, and the last position before it at which processes of both sides said the same.
 """
 
 from __future__ import annotations
@@ -28,13 +28,20 @@ def check(crowd: Crowd, findings: Findings) -> None:
 
 
 def _compare(counts: dict[int, list[Told]], findings: Findings) -> None:
-    equal: CheckpointEvent | None = None
-    for _, told in sorted(counts.items()):
+    ordered = [told for _, told in sorted(counts.items())]
+    for number, told in enumerate(ordered):
         if len({event.digest for _, event in told}) > 1:
-            _tell(equal, told, findings)
+            _tell(_last_equal(ordered[:number], told), told, findings)
             return
-        if len({(node, event.process) for node, event in told}) > 1:
-            equal = told[0][1]
+
+
+def _last_equal(before: list[list[Told]], told: list[Told]) -> CheckpointEvent | None:
+    """Where processes that differ now were last seen equal; what others of one side said among themselves proves nothing."""
+    side_of = {(node, event.process): event.digest for node, event in told}
+    for there in reversed(before):
+        if len({side_of[who] for node, event in there if (who := (node, event.process)) in side_of}) > 1:
+            return there[0][1]
+    return None
 
 
 def _tell(equal: CheckpointEvent | None, told: list[Told], findings: Findings) -> None:
