@@ -59,14 +59,19 @@ def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession,
     assert followed(*command, code=0) == []
 
     seal(two, at(B, 1, 2, 3, 4), at(C, 1, 2, 3, 5), number=2)
+    seal(two, at(C, 1, 2, 3, 5), number=5)
     seal(one, at(A, 1, 2, 3, 5), number=2)
     batch, note = followed(*command, code=1)
-    assert (words(batch), batch["files"]) == (BROKEN, 3)
+    assert (words(batch), batch["files"]) == (BROKEN, 4)
     (violation,) = batch["violations"]
     assert (violation["sides"], violation["equal_at"], violation["differs_at"]) == ([["a/1", "c/1"], ["b/1"]], 3, 4)
     assert "no flight recorder has anything of R4@a/1" in note["note"]
     assert followed(*command, code=1) == []
     assert len(pq.read_table(ledger / "violations")) == 1
+
+    seal(two, at(C, 1, 2, 3), number=4)
+    (late,) = followed(*command, code=1)
+    assert (late["files"], late["violations"]) == (1, []), "a file is read, though later ones of its life were read before"
 
 
 def test_a_batch_that_spark_gives_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ import msgspec
 
 from transis.model.errors import TransisError
 from transis.pipeline.follow.telling import ONE_SEQUENCE, REPLICAS, Divergence
-from transis.pipeline.ingest import is_local, local_path
 from transis.pipeline.jobs import Wish, audit
 from transis.pipeline.steps import Steps
 from transis.trace.develop import WHY, Wanted, develop
@@ -38,9 +37,9 @@ EXACT: Final = (ONE_SEQUENCE, "total_order_6_1", "places", "no_duplicates")
 class Evidence:
     """Beside a ledger."""
 
-    def __init__(self, directory: Path, inputs: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, directories: Sequence[str], tell: Callable[[str], None]) -> None:
         self._directory = directory / "evidence"
-        self._films = apart([Path(local_path(one)) for one in inputs if is_local(one)])
+        self._films = apart([Path(one) for one in directories])
         self._tell = tell
         self._developing = ThreadPoolExecutor(1, "developing")
         self._explaining = ThreadPoolExecutor(1, "explaining")

@@ -24,7 +24,7 @@ from transis.model.guarantees import BROKEN
 from transis.pipeline.follow.evidence import Evidence
 from transis.pipeline.follow.ledger import FollowLedger, opened
 from transis.pipeline.follow.metrics import Figures, FollowMetrics
-from transis.pipeline.follow.source import COLUMNS, Trouble, decode, read_back, sealed
+from transis.pipeline.follow.source import Trouble, read_back, sealed
 from transis.pipeline.follow.telling import Divergence, FollowVerdict
 from transis.pipeline.ingest import is_local, local_path
 from transis.pipeline.session import spark_session
@@ -62,7 +62,7 @@ Tell = Callable[[Batch | str], None]
 def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], None]) -> bool:
     """Follow until `enough` is set, or once; True if anything is broken, now or earlier. `started` is called when Spark runs: it
     changes what Ctrl-C does, and whoever sets `enough` by a signal must set that again."""
-    _require_directories(wish.inputs)
+    directories = _directories(wish.inputs)
     with ExitStack() as stack:
         ledger = stack.enter_context(opened(wish.ledger))
         metrics = FollowMetrics(*wish.metrics) if wish.metrics is not None else None
@@ -70,14 +70,14 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
             stack.callback(metrics.close)
             tell(f"metrics: port {metrics.port}")
         spark = stack.enter_context(spark_session(wish.master, app="transis audit --follow"))
-        evidence = Evidence(wish.ledger, wish.inputs, tell)
+        evidence = Evidence(wish.ledger, directories, tell)
         follower = Follower(ledger, metrics, evidence, tell)
         follower.show()
         try:
             started()
             tell(f"following {', '.join(wish.inputs)}")
             evidence.keep(ledger.recent())
-            follower.run(_query(spark, wish, follower), enough)
+            follower.run(_query(spark, wish, directories, follower), enough)
         except BaseException:
             evidence.close(patiently=False)
             raise
@@ -85,15 +85,17 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
     return any(one.verdict == BROKEN for one in ledger.fold.verdicts())
 
 
-def _require_directories(inputs: Sequence[str]) -> None:
-    """Spark would say it too, later and in more words."""
+def _directories(inputs: Sequence[str]) -> list[str]:
     for one in inputs:
-        if is_local(one) and not os.path.isdir(local_path(one)):
+        if not is_local(one):
+            raise PipelineError(f"{one}: only a local or mounted directory can be followed; copy or mount it")
+        if not os.path.isdir(local_path(one)):
             raise PipelineError(f"{one}: there is no such directory; name those to which nodes write their digests ([flight])")
+    return [os.path.abspath(local_path(one)) for one in inputs]
 
 
-def _query(spark: SparkSession, wish: FollowWish, follower: Follower) -> StreamingQuery:
-    writer = sealed(spark, wish.inputs).writeStream.foreachBatch(follower.take)
+def _query(spark: SparkSession, wish: FollowWish, directories: Sequence[str], follower: Follower) -> StreamingQuery:
+    writer = sealed(spark, directories).writeStream.foreachBatch(follower.take)
     writer = writer.option("checkpointLocation", str(Path(wish.ledger).absolute() / "checkpoint"))
     return (writer.trigger(availableNow=True) if wish.once else writer.trigger(processingTime=f"{wish.every_s} seconds")).start()
 
@@ -143,7 +145,7 @@ class Follower:
             self.show()
             return
         started = time.monotonic()
-        rows = files.mapInArrow(decode, COLUMNS).collect()
+        rows = files.collect()
         told, troubles = read_back(rows)
         divergences = self._ledger.fold.add(told)
         verdicts = self._ledger.add(query, number, divergences)

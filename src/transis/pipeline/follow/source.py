@@ -1,37 +1,37 @@
-"""Sealed files of digests as a stream, and what a task makes of each: its header and its events, as bytes that the driver reads.
+"""Sealed files of digests as a stream of Spark: a row for each, with its header and its events as bytes that the driver reads.
 
-1. Files appear under their names when they are whole, so Spark's file source never sees half of one.
-2. A file whose content makes no sense is a row that says why, never a failed query; one that was deleted since is no row.
+1. Files appear under their names when they are whole, and are read once; reading.py says how far.
+2. A file that cannot be read is a row that says why, never a failed query; one that was deleted since is no row.
+3. Listing is done beside the driver and decoding, which grows with the cluster, by tasks: all see the same directories.
 """
 
 from __future__ import annotations
 
-import posixpath
+import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
-from transis.model.errors import PipelineError, TraceError
+from transis.model.errors import TraceError
+from transis.pipeline.follow.reading import Offset, Progress, Sealed, sealed_of
 from transis.pipeline.follow.telling import Told
-from transis.pipeline.ingest import is_local, literally, local_path
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
 from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import DIGESTS, Header
+from transis.trace.segment import Header
 
-SEALED: Final = f"*{DIGESTS.suffix}"
-FILES_AT_A_TIME: Final = 1000
-CUT_OFF: Final = "it has no seal, so its end is missing: copy it under another name and rename it when it is whole"
-TASKS_THAT_LIST: Final = "8"
-"""Spark asks for the files of a batch once more, by a job with a task for each of them unless it is told better: of six seconds
-that a thousand files took, four went there."""
-WHOLE_FILES: Final = "path string, modificationTime timestamp, length long, content binary"
-"""As Spark reads them; of a stream it wants to be told."""
+FILES_AT_A_TIME: Final = 5000
+"""Of some kilobytes each: a day of four nodes is read within minutes, whatever `--every` is."""
+FILES_OF_A_TASK: Final = 250
+FORMAT: Final = "transis_digests"
 COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string"
+CUT_OFF: Final = "it has no seal, so its end is missing: copy it under another name and rename it when it is whole"
 _BATCH: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -44,62 +44,109 @@ _BATCH: Final = pa.schema(
 
 
 class Trouble(NamedTuple):
-    """A file that cannot be read, and why."""
+    """A file that cannot be read, or not to its end, and why."""
 
     path: str
     why: str
 
 
 def sealed(spark: SparkSession, directories: Sequence[str], at_a_time: int = FILES_AT_A_TIME) -> DataFrame:
-    """A stream of files below these directories: path, modified_us, content."""
-    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", TASKS_THAT_LIST)
-    reader = spark.readStream.schema(WHOLE_FILES).format("binaryFile").option("pathGlobFilter", SEALED)
-    reader = reader.option("recursiveFileLookup", "true").option("maxFilesPerTrigger", at_a_time)
-    reader = reader.option("ignoreMissingFiles", "true")  # A node deletes what is too old, and knows nothing of followers.
-    files = reader.load(as_one_path(directories))
-    return files.select("path", F.unix_micros("modificationTime").alias("modified_us"), "content")
+    """A stream of the files below these directories."""
+    spark.dataSource.register(Digests)
+    reader = spark.readStream.format(FORMAT).option("at_a_time", str(at_a_time))
+    return reader.option("directories", msgspec.json.encode(list(directories)).decode()).load()
 
 
-def as_one_path(directories: Sequence[str]) -> str:
-    """All of them as one pattern of Hadoop and so one source: one directory more does not end what a checkpoint remembers. A
-    character that means something to Hadoop cannot be written literally among alternatives, but by "any character"."""
-    whole = [local_path(one) if is_local(one) else one for one in directories]
-    roots = {_root(one) for one in whole}
-    if len(roots) > 1:
-        raise PipelineError(f"{', '.join(directories)}: they lie on several file systems; follow each with a ledger of its own")
-    (root,) = roots
-    names = [one.removeprefix(root) for one in whole]
-    if len(names) == 1:
-        return root + literally(names[0])
-    alternatives = ("".join("?" if character in "*?[]{}\\," else character for character in name) for name in names)
-    return f"{root}{{{','.join(alternatives)}}}"
+class Digests(DataSource):
+    """By this Spark knows the stream."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def streamReader(self, schema: StructType) -> DigestReader:
+        directories = msgspec.json.decode(self.options["directories"], type=list[str])
+        return DigestReader(directories, int(self.options["at_a_time"]))
 
 
-def _root(path: str) -> str:
-    """What no pattern may stand for: a pattern that begins with a brace would be one of the working directory."""
-    if path.startswith("/"):
-        return "/"
-    scheme, authority, *_ = urlsplit(path)
-    return f"{scheme}://{authority}/"
+@dataclass
+class Files(InputPartition):
+    """What a task reads."""
+
+    paths: list[str]
 
 
-def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: files in, a row for each out."""
-    for batch in batches:
-        for path, modified_us, content in zip(*(batch.column(name) for name in ("path", "modified_us", "content")), strict=True):
-            row = _decoded(path.as_py(), content.as_buffer())
-            yield pa.RecordBatch.from_pylist([row | {"path": path.as_py(), "modified_us": modified_us.as_py()}], _BATCH)
+class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, directories: Sequence[str], at_a_time: int) -> None:
+        self._directories = directories
+        self._at_a_time = at_a_time
+        self._only: dict[Sealed, str] | None = None
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxFiles(self._at_a_time)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is there now, and nothing that comes later."""
+        self._only = self._list()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """The oldest first, so that nodes are read side by side and not one after the other."""
+        found, progress = self._list() if self._only is None else self._only, Progress(start)
+        new = sorted((_modified_us(path), file) for file, path in found.items() if not progress.has(file))
+        if not new:
+            return start
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else len(new)
+        progress.add(file for _, file in new[:most])
+        progress.forget_all_but({file.life for file in found})
+        return progress.offset()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        before, after = Progress(start), Progress(end)
+        paths = [path for file, path in sorted(self._list().items()) if after.has(file) and not before.has(file)]
+        return [Files(paths[at : at + FILES_OF_A_TASK]) for at in range(0, len(paths), FILES_OF_A_TASK)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Files)
+        rows = [row for path in partition.paths if (row := _row_of(path)) is not None]
+        yield pa.RecordBatch.from_pylist(rows, _BATCH)
+
+    def _list(self) -> dict[Sealed, str]:
+        """A file that is below two directories is there once."""
+        found: dict[Sealed, str] = {}
+        for directory in self._directories:
+            for place, _, names in os.walk(directory):
+                found |= {file: os.path.join(place, name) for name in names if (file := sealed_of(name)) is not None}
+        return found
 
 
-def _decoded(path: str, content: Any) -> dict[str, Any]:
-    name = posixpath.basename(path)
+def _modified_us(path: str) -> int:
     try:
-        segment = parse_segment(name, memoryview(content))
+        return os.stat(path).st_mtime_ns // 1000
+    except OSError:
+        return 0
+
+
+def _row_of(path: str) -> dict[str, Any] | None:
+    row: dict[str, Any] = {"path": path, "modified_us": _modified_us(path)}
+    name = os.path.basename(path)
+    try:
+        with open(path, "rb") as file:
+            segment = parse_segment(name, memoryview(file.read()))
         if segment.header.schema not in ACCEPTED:
             raise TraceError(f"{name}: {unknown_version(segment.header)}")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return row | {"trouble": f"{name}: {error.strerror or error}"}
     except TraceError as error:
-        return {"trouble": str(error)}
-    row = {"header": msgspec.msgpack.encode(segment.header), "events": encode_rows(segment.events)}
+        return row | {"trouble": str(error)}
+    row |= {"header": msgspec.msgpack.encode(segment.header), "events": encode_rows(segment.events)}
     return row if segment.footer is not None else row | {"trouble": f"{name}: {CUT_OFF}"}
 
 
