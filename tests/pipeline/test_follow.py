@@ -46,7 +46,9 @@ def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession,
     one, two, ledger = tmp_path / "a, {b}", tmp_path / "two" / "deeper", tmp_path / "ledger"
     one.mkdir()
     two.mkdir(parents=True)
-    command = (str(one), str(two.parent), "--ledger", str(ledger))
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "two").symlink_to(two)
+    command = (str(one), str(tmp_path / "linked"), "--ledger", str(ledger))
     seal(one, at(A, 1, 2, 3))
     seal(two, at(B, 1, 2, 3))
     (one / "life-c-1-0000000000000009-000001.digests").write_bytes(b"what")

@@ -302,6 +302,16 @@ def test_changes_without_end_are_kept_now_and_then(tmp_path: Path, flight_in: Op
     assert [keep.to_us // SECOND for keep in found] == [40, 81, 122, 163]
 
 
+def test_films_behind_a_link_are_found(tmp_path: Path, flight_in: Opened) -> None:
+    """As who follows several nodes puts their directories together."""
+    flight = flight_in(tmp_path / "state")
+    flight.tape.configured(view_of(4))
+    flight.close(SECOND, "stopped")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "n1").symlink_to(tmp_path / "state")
+    assert list(developed(tmp_path / "all", Wanted(), tmp_path / "out")) == [ODD]
+
+
 def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in: Opened) -> None:
     flight = flight_in(tmp_path)
     flight.tape.configured(view_of(4))

@@ -11,6 +11,7 @@ is how a node has it done: in a process of its own, of low priority, into a dire
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -57,8 +58,9 @@ def develop(directory: Path, wanted: Wanted, out: Path) -> list[Path]:
 
     A film that cannot be read is passed over: it may just have been deleted.
     """
-    names = sorted(directory.rglob(f"*{FILMS.suffix}"), key=lambda path: path.name)
-    lives = groupby(names, key=lambda path: path.name.rpartition("-")[0])
+    walked = os.walk(directory, followlinks=True)
+    films = [Path(place, name) for place, _, names in walked for name in names if name.endswith(FILMS.suffix)]
+    lives = groupby(sorted(films, key=lambda path: path.name), key=lambda path: path.name.rpartition("-")[0])
     return [path for _, of_life in lives if (path := _develop_life(of_life, wanted, out)) is not None]
 
 

@@ -120,7 +120,7 @@ class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A file that is below two directories is there once."""
         found: dict[Sealed, str] = {}
         for directory in self._directories:
-            for place, _, names in os.walk(directory):
+            for place, _, names in os.walk(directory, followlinks=True):
                 found |= {file: os.path.join(place, name) for name in names if (file := sealed_of(name)) is not None}
         return found
 
