@@ -18,9 +18,9 @@ from transis.model.service import Service
 from transis.wire.session import Stretch
 
 
-def tables(count: int, messages: int = 5, life: int = 1) -> list[pa.Table]:
+def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann") -> list[pa.Table]:
     """So many consecutive ones of one life, with so many messages each; the first has the view, too."""
-    rows = Rows("g", "ann", life, "totem", "evs")
+    rows = Rows("g", archiver, life, "totem", "evs")
     rows.begin("test", 0)
     rows.configuration(configuration(START, START, None), 0)
     rows.view(group_view(START, ids.Place(1, 0)), 0)

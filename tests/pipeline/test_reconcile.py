@@ -144,7 +144,7 @@ def test_words() -> None:
     assert words(found) == [
         "seats: 1,234 messages, 1 view, archived by n1 in 2 lives",
         "  the archive begins in R4@n1/1 at 16.0",
-        "  nobody archived R4@n1/1 between 20.1 and 31.0; n1 came back: the session was lost",
+        "  nobody archived R4@n1/1 between 20.1 and 31.0; n1: the session was lost",
         "  nobody archived R4@n1/1 between 40.0 and its end",
         "  the archive ends in R4@n1/1 at 52.3",
         "  a component in T46@n3/1 was archived by nobody, says the merge that n1 saw",

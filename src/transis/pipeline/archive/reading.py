@@ -1,7 +1,8 @@
 """Reading an archive: which files it has of a group, what each archiver saw of it, and what nobody did.
 
 Ordered deliveries of a ring are one sequence of which every member has a part without a hole while it is there. So a life of an
-archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap.
+archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap. Rows of a life are
+numbered: where a number is missing, a file is, and the interval ends before it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,25 @@ MISSING: Final = (ABSENT, UNSEEN)
 
 ROW_BYTES: Final = 100
 """What a row is taken for, however well it was encoded."""
+
+BLOCK: Final = 1 << 16
+"""Rows of one life that are put in order by one task."""
+
+PUT_TOGETHER: Final = {
+    "lo": F.min,
+    "hi": F.max,
+    "why": F.max,
+    "first_row": F.min,
+    "last_row": F.max,
+    "messages": F.sum,
+    "views": F.sum,
+    "expected": F.min,
+}
+"""How columns of pieces become those of what they are pieces of."""
+
+BEGINNING: Final = "struct(0L as place_seq, 0 as place_index)"
+"""Where a ring begins. Whoever has an ordered row there has been in it from its start, whatever came first: the configuration, or
+the view of an archiver that joined while it came about."""
 
 BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
 
@@ -112,20 +132,34 @@ def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -
 
 
 def spans(stream: DataFrame) -> DataFrame:
-    """A row for each life and ring: `lo` and `hi` are the ends of its interval, `next_*` the ring that it went on to, `why` the
-    reason that it gave when it began there."""
+    """A row for each life and ring, and for each part of it where rows are missing: `lo` and `hi` are the ends of its interval,
+    `next_*` the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before."""
+    onward = Window.partitionBy(*LIFE).orderBy("first_row")
+    expected = F.coalesce(F.lag("last_row").over(onward), F.lit(0)) + 1
+    is_torn = F.col("first_row") > F.col("expected")
+    parts = _pieces(stream).withColumn("expected", expected).withColumn("part", F.sum(is_torn.cast("int")).over(onward))
+    found = parts.groupBy(*LIFE, *RING, "part").agg(*(how(name).alias(name) for name, how in PUT_TOGETHER.items()))
+    is_next = F.lead("first_row").over(onward) == F.col("last_row") + 1
+    following = [F.when(is_next, F.lead(name).over(onward)).alias(f"next_{name}") for name in RING]
+    lost = F.format_string("rows %d to %d of life %d are missing", F.col("expected"), F.col("first_row") - 1, F.col("life"))
+    told = {"why": F.when(is_torn, lost).otherwise(F.col("why")), "from_start": F.col("lo") == F.expr(BEGINNING)}
+    return found.withColumns(told).select("*", *following).drop("expected", "part")
+
+
+def _pieces(stream: DataFrame) -> DataFrame:
+    """Rows of a life in a ring that follow each other, block by block: so no task has to sort a whole life."""
     counted = {"messages": is_message(), "views": F.col("kind") == VIEW}
-    seen = stream.where("ring_seq is not null").groupBy(*LIFE, *RING)
-    found = seen.agg(
+    in_block = Window.partitionBy(*LIFE, "block").orderBy("row")
+    placed = stream.where("ring_seq is not null").withColumn("block", F.floor(F.col("row") / BLOCK))
+    rows = placed.withColumn("piece", F.col("row") - F.dense_rank().over(in_block))
+    return rows.groupBy(*LIFE, *RING, "block", "piece").agg(
         F.min(F.when(is_regular_line(), place())).alias("lo"),
         F.max(F.when(is_regular_line(), place())).alias("hi"),
-        F.max(F.col("ordered") & (F.col("kind") == CONFIGURATION)).alias("from_start"),
         F.max(F.when(F.col("kind") == BEGIN, F.col("why"))).alias("why"),
         F.min("row").alias("first_row"),
+        F.max("row").alias("last_row"),
         *(F.count(F.when(condition, 1)).alias(name) for name, condition in counted.items()),
     )
-    onward = Window.partitionBy(*LIFE).orderBy("first_row")
-    return found.select("*", *(F.lead(name).over(onward).alias(f"next_{name}") for name in RING))
 
 
 # -- what nobody saw -------------------------------------------------------------------------------------------------

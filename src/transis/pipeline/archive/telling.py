@@ -36,7 +36,7 @@ def gap_sentence(row: Row) -> str:
         return f"a component in {view_word(row.view)} was archived by nobody, says the merge that {row.archiver} saw"
     where = f"{row.ring_seq}@{short(row.ring_rep)}"
     after, before = position_word(row.after, "its beginning"), position_word(row.before, "its end")
-    why = f"; {row.archiver} came back: {row.why}" if row.why and row.kind == ABSENT else ""
+    why = f"; {row.archiver}: {row.why}" if row.why and row.kind == ABSENT else ""
     words = {
         ABSENT: f"nobody archived R{where} between {after} and {before}{why}",
         BEFORE: f"the archive begins in R{where} at {before}",
