@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -17,9 +19,11 @@ from tests.pipeline.archived import archive_simulated
 from transis.console.main import app
 from transis.console.reconcile import tell
 from transis.model.errors import UsageError
+from transis.pipeline.archive.columns import PLACE, RING
 from transis.pipeline.archive.job import Reconciled, Wish, exit_code
 from transis.pipeline.archive.lineage import Configuration, Lineage, Ring
-from transis.pipeline.archive.reconciling import read_keys
+from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
+from transis.pipeline.schemas import INT, TEXT, columns
 
 GROUP = "orders of totem 1"
 
@@ -79,9 +83,23 @@ def test_a_key_that_is_none_is_refused(archive: Path, key: str) -> None:
 
 def test_a_key_may_not_hide_a_column() -> None:
     assert read_keys(["seat=$.a.b[0]['c d']", "row_no=$.x"]) == {"seat": "$.a.b[0]['c d']", "row_no": "$.x"}
-    for taken in (["value=$.x"], ["side=$.x"], ["a=$.x", "a=$.y"]):
-        with pytest.raises(UsageError, match="is taken"):
+    for taken in (["value=$.x"], ["side=$.x"], ["a=$.x", "a=$.y"], ["seat=$.x", "Seat=$.y"], ["Side=$.x"], ["GROUP=$.x"]):
+        with pytest.raises(UsageError, match="is taken: choose another one"):
             read_keys(taken)
+
+
+def test_no_column_of_a_table_with_keys_can_be_the_name_of_one(spark: SparkSession) -> None:
+    """Whatever the job itself calls a column of what it writes, or of what it makes it of."""
+    rows = spark.createDataFrame(
+        [], columns(value=BinaryType(), parting=INT, **dict.fromkeys(("group", "side", "process"), TEXT))
+    )
+    rows = rows.withColumns({name: F.lit(1) for name in ("counter", *RING, *PLACE, "archiver", "life", "row")})
+    keyed = with_keys(rows, {"seat": "$.seat"})
+    for name in {*keyed.columns, *conflicts(keyed, ["seat"]).columns, "messages", "first", "parsed"} - {"seat"}:
+        with pytest.raises(UsageError, match="is taken"):
+            read_keys([f"{name.upper()}=$.x"])
+    with pytest.raises(UsageError, match="the name 'Seat' is taken by another column"):
+        with_keys(keyed, {"Seat": "$.seat"})
 
 
 def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
