@@ -7,6 +7,7 @@ numbered: where a number is missing, a file is, and the interval ends before it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from transis.model.groups import group_id
 from transis.pipeline.archive.columns import (
     BEGIN,
     CONFIGURATION,
+    FORMAT,
     LIFE,
     RING,
     STREAM,
@@ -34,6 +36,7 @@ from transis.pipeline.archive.columns import (
 from transis.pipeline.ingest import is_local, literally, local_path
 
 STREAM_PART: Final = "stream"
+DESCRIPTION: Final = "archive.json"
 SUFFIX: Final = ".parquet"
 
 ABSENT: Final = "absent"
@@ -76,6 +79,7 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
     """The files of these groups, or of all. One that is not there is a UsageError that tells which are."""
     if not is_local(archive):
         raise PipelineError(f"{archive}: only a local or mounted archive can be read: copy it, or mount it")
+    _require_format(Path(local_path(archive)))
     directory = Path(local_path(archive)) / STREAM_PART
     found = sorted(path for path in directory.glob(f"*{SUFFIX}") if not path.name.startswith((".", "_")))
     if not found:
@@ -88,6 +92,20 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
         if digits not in by_group:
             raise UsageError(f"there is no group {name!r} in {archive}: it holds {', '.join(group_names(archive))}")
     return [path for digits, paths in sorted(by_group.items()) if not groups or digits in wanted.values() for path in paths]
+
+
+def _require_format(directory: Path) -> None:
+    """By the description that archivers put there. Files that were copied to another place may be without."""
+    target = directory / DESCRIPTION
+    try:
+        its_format = json.loads(target.read_bytes())["format"]
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PipelineError(f"{target} is not the description of an archive: put it back as it was written") from error
+    if its_format != FORMAT:
+        text = f"{directory} holds an archive of format {its_format}, this release reads {FORMAT}"
+        raise PipelineError(f"{text}: install the release that wrote it")
 
 
 def plain_size(files: Sequence[Path]) -> int:
@@ -110,6 +128,8 @@ def _name_in(path: Path) -> str:
 def _plain_size(path: Path) -> int:
     with _told_by_path(path):
         metadata = pq.read_metadata(path)
+        if not set(STREAM.names) <= set(metadata.schema.to_arrow_schema().names):
+            raise LookupError("columns are missing")
     plain = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
     return max(plain, ROW_BYTES * int(metadata.num_rows))
 
@@ -118,8 +138,8 @@ def _plain_size(path: Path) -> int:
 def _told_by_path(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, StopIteration, pa.ArrowException) as error:
-        raise PipelineError(f"{path} is not a file of an archive, or only a part of one") from error
+    except (OSError, StopIteration, LookupError, pa.ArrowException) as error:
+        raise PipelineError(f"{path} is not a file of an archive, or only a part of one: move it away") from error
 
 
 def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -> DataFrame:
