@@ -17,7 +17,7 @@ from transis.model import ids
 from transis.model.groups import group_id
 from transis.model.ids import ViewId, ViewKind
 from transis.pipeline.archive.once import messages
-from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, gaps, read_stream, spans
+from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, OPEN, gaps, read_stream, spans
 from transis.pipeline.archive.telling import gap_sentence
 
 NEXT = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[0])
@@ -72,6 +72,26 @@ def test_the_first_and_the_last_files_of_a_life_may_be_missing(
     counters, missing = read(spark, tmp_path)
     assert counters == [counter for number in range(4) if number not in lost for counter in range(5 * number + 1, 5 * number + 6)]
     assert [row.kind for row in missing] == [BEFORE, OPEN], "an archive may begin and end anywhere"
+
+
+def test_a_hole_inside_of_a_file_is_one_too(spark: SparkSession, tmp_path: Path) -> None:
+    """As a damaged journal leaves it."""
+    first, _, third = tables(3)
+    write(tmp_path, "ann", {1: pa.concat_tables([first, third])})
+    counters, missing = read(spark, tmp_path)
+    assert counters == [*range(1, 6), *range(11, 16)]
+    assert [(row.kind, row.why) for row in missing if row.kind == ABSENT] == [(ABSENT, "rows 9 to 13 of life 1 are missing")]
+
+
+@pytest.mark.parametrize(("lost", "rows"), [((), [(1, 120_003)]), ((1,), [(1, 40_003), (80_004, 120_003)])])
+def test_a_life_is_one_part_however_many_tasks_look_at_it(
+    spark: SparkSession, tmp_path: Path, lost: tuple[int, ...], rows: list[tuple[int, int]]
+) -> None:
+    assert rows[-1][1] > BLOCK
+    write(tmp_path, "ann", without(tables(3, messages=40_000), *lost))
+    found = spans(read_stream(spark, str(tmp_path), ["g"])).orderBy("first_row").collect()
+    assert [(row.first_row, row.last_row) for row in found] == rows
+    assert sum(row.messages for row in found) == 40_000 * (3 - len(lost))
 
 
 def two_rings(archiver: str) -> list[pa.Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,8 +17,6 @@ from transis.model.errors import TransisError, UsageError
 from transis.pipeline.archive.lineage import POLICIES, policy_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row
-
     from transis.pipeline.archive.job import Reconciled, Told
 
 EXAMPLES = """Examples:
@@ -114,7 +112,7 @@ def _lines(found: Reconciled) -> Iterator[str]:
         yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
 
 
-def _first(told: Told, sentence: Callable[[Row], str]) -> Iterator[str]:
+def _first(told: Told, sentence: Callable[[Any], str]) -> Iterator[str]:
     yield from (f"  {sentence(row)}" for row in told.rows[:ROWS_TOLD])
     yield from (f"  {line}" for line in _more(told))
 
