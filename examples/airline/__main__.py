@@ -8,16 +8,15 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-
-from examples.airline.job import flights_table, oversold, proposals, sales, sold_apart, sold_together
 from examples.airline.office import GROUP
 from examples.airline.story import tell_story
 from transis.model.errors import TransisError, UsageError
-from transis.pipeline.archive.job import write_tables
-from transis.pipeline.audit.settling import kept_together
-from transis.pipeline.session import spark_session
+from transis.pipeline.failures import require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the archive and the tables there")
     given = parser.parse_args(arguments)
     try:
+        require_spark()
         with ExitStack() as stack:
             directory = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airline-")))
             _run(_new(directory), is_kept=given.keep is not None)
@@ -35,12 +35,23 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _new(directory: Path) -> Path:
-    if directory.exists() and any(directory.iterdir()):
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(directory.iterdir())
+    except OSError as error:
+        text = f"--keep {str(directory)!r} cannot be a directory ({error.strerror})"
+        raise UsageError(f"{text}: name one that is new") from error
+    if not is_empty:
         raise UsageError(f"--keep {str(directory)!r} is not empty: name a directory that is new")
     return directory.resolve()
 
 
 def _run(directory: Path, is_kept: bool) -> None:
+    from examples.airline.job import flights_table, oversold, proposals, sales, sold_apart, sold_together
+    from transis.pipeline.archive.job import write_tables
+    from transis.pipeline.audit.settling import kept_together
+    from transis.pipeline.session import spark_session
+
     tell_story(directory, lambda words: print(words, flush=True))
     with spark_session("local[1]") as spark:
         sold = kept_together(sales(spark, str(directory / "archive"), GROUP, "primary"))

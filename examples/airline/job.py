@@ -12,11 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from examples.airline.script import FLIGHTS, Flight
+from transis.pipeline.archive.columns import MESSAGE_ID, SIDE
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.once import configurations, messages
 from transis.pipeline.archive.reading import read_stream, spans
 from transis.pipeline.archive.reconciling import merged, with_keys
-from transis.pipeline.archive.sides import lineage_of
+from transis.pipeline.archive.sides import lineage_of, only_one_side
 
 KEYS: Final = {name: f"$.{name}" for name in ("request", "flight", "passenger", "fare", "office")}
 TOGETHER: Final = "together"
@@ -31,10 +32,13 @@ def sales(spark: SparkSession, archive: str, group: str, policy: Policy) -> Data
     stream = read_stream(spark, archive, [group])
     known = spans(stream)
     lineage = lineage_of(configurations(stream))
-    history = merged(stream, known, messages(stream, known), lineage, policy)
+    once = messages(stream, known)
+    history = merged(stream, known, once, lineage, policy)
     rows = with_keys(history, KEYS).join(F.broadcast(_side_names(spark, lineage)), ["parting", "side"], "left")
-    named = rows.select("merged_position", F.coalesce("seen_by", F.lit(TOGETHER)).alias("seen_by"), *KEYS)
-    return _with_seats(named.withColumn("fare", F.col("fare").cast("int")), flights_table(spark))
+    seen_by = F.coalesce("seen_by", F.lit(TOGETHER)).alias("seen_by")
+    named = rows.select("merged_position", *MESSAGE_ID, seen_by, *KEYS).withColumn("fare", F.col("fare").cast("int"))
+    sold = with_seats(named, only_one_side(stream, known, once, lineage), flights_table(spark))
+    return sold.drop(*MESSAGE_ID)
 
 
 def _side_names(spark: SparkSession, lineage: Lineage) -> DataFrame:
@@ -47,15 +51,24 @@ def _side_names(spark: SparkSession, lineage: Lineage) -> DataFrame:
     return spark.createDataFrame(rows, "parting int, side string, seen_by string")
 
 
-def _with_seats(rows: DataFrame, flights: DataFrame) -> DataFrame:
-    """Before a request came those that all saw and those of its own side; behind the merge, all of them."""
+def with_seats(rows: DataFrame, apart: DataFrame, flights: DataFrame) -> DataFrame:
+    """Before a request came those that stand before it in the history, but for those of sides that its own had not met again."""
     line = Window.partitionBy("flight").orderBy("merged_position")
-    own = Window.partitionBy("flight", "seen_by").orderBy("merged_position")
-    is_common = F.col("seen_by") == TOGETHER
-    shared = F.count(F.when(is_common, 1)).over(line)
-    rank = F.when(is_common, F.row_number().over(line)).otherwise(shared + F.row_number().over(own))
-    placed = rows.withColumn("rank", rank).join(F.broadcast(flights), "flight")
-    return placed.withColumn("has_seat", F.col("rank") <= F.col("seats")).drop("rank")
+    counted = rows.withColumn("stands", F.row_number().over(line)).join(_unseen(rows, apart), "merged_position", "left")
+    rank = F.col("stands") - F.coalesce("unseen", F.lit(0))
+    placed = counted.withColumn("rank", rank).join(F.broadcast(flights), "flight")
+    return placed.withColumn("has_seat", F.col("rank") <= F.col("seats")).drop("rank", "stands", "unseen")
+
+
+def _unseen(rows: DataFrame, apart: DataFrame) -> DataFrame:
+    """How many of its flight stand before a request that a side sold which it had not met again, in whatever parting."""
+    one = rows.select(*MESSAGE_ID, "flight", "merged_position").join(apart.select(*MESSAGE_ID, *SIDE), list(MESSAGE_ID))
+    sides = F.split("side", "[+]")
+    mine = one.select("flight", "parting", "merged_position", sides.alias("sides"))
+    others = one.select("flight", "parting", F.col("merged_position").alias("other"), sides.alias("other_sides"))
+    before = (F.col("other") < F.col("merged_position")) & ~F.arrays_overlap("sides", "other_sides")
+    found = mine.join(others, ["flight", "parting"]).where(before)
+    return found.groupBy("merged_position").agg(F.countDistinct("other").alias("unseen"))
 
 
 def sold_together(sold: DataFrame) -> DataFrame:

@@ -39,10 +39,17 @@ class Running:
     """An archiver that is started again after it is killed, and for as long as its node is down."""
 
     def __init__(
-        self, c: Cluster, node: str, directory: Path, name: str, limits: Limits = LIMITS, disk: Strand = at_once
+        self,
+        c: Cluster,
+        node: str,
+        directory: Path,
+        name: str,
+        limits: Limits = LIMITS,
+        disk: Strand = at_once,
+        publishing: Strand = at_once,
     ) -> None:
         self.said: list[str] = []
-        self._disk = disk
+        self._disk, self._publishing = disk, publishing
         self._c, self._node, self._directory, self._name, self._limits = c, node, directory, name, limits
         self.start()
 
@@ -61,7 +68,12 @@ class Running:
     def _make(self) -> Archiver:
         c = self._c
         world = Surroundings(
-            lambda: c.connect(self._node), self._disk, at_once, c.loop.time, lambda: round(c.now * 1e6), self.said.append
+            lambda: c.connect(self._node),
+            self._disk,
+            self._publishing,
+            c.loop.time,
+            lambda: round(c.now * 1e6),
+            self.said.append,
         )
         return Archiver("g", self._directory, self._name, self._limits, world)
 

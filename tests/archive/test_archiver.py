@@ -231,13 +231,144 @@ async def test_a_disk_that_refuses_ends_a_life_at_its_last_whole_row_and_the_nex
         compare(life, traces, "totem")
 
 
+def name_of(work: Callable[[], Any]) -> str:
+    """What a strand is asked to do."""
+    return str((work.func if isinstance(work, partial) else work).__name__)
+
+
+@pytest.mark.parametrize("is_after_the_first_write", [False, True])
+async def test_a_disk_that_refuses_although_it_has_room_is_tried_less_and_less_often(
+    cluster: Clusters, tmp_path: Path, is_after_the_first_write: bool
+) -> None:
+    """A quota, for instance. Every attempt is two views of the whole group, also if it can acknowledge its first rows."""
+    c = cluster(2)
+
+    async def refuses(work: Callable[[], T]) -> T:
+        life = getattr(getattr(work, "func", None), "__self__", None)
+        if name_of(work) == "write" and (not is_after_the_first_write or getattr(life, "acknowledged", None)):
+            raise OSError(122, "Disk quota exceeded")
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", disk=refuses)
+    async with c.connect("b") as session:
+        for _ in range(60):
+            await session.send("g", b"x")
+            await c.run_for(0.5)
+    lives = [line for line in archiver.said if "the disk refused (Disk quota exceeded)" in line]
+    assert 8 <= len(lives) <= 12, "every 5 s in the end"
+    await archiver.stop()
+
+
+async def test_after_a_life_that_went_well_it_comes_back_at_once(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first")
+    for _ in range(6):
+        await c.run_for(2)
+        c.crash("a")
+        c.restart("a")
+    await c.run_for(2)
+    await archiver.stop()
+    assert len(by_life(rows_of(tmp_path))) == 7, "with pauses that grow it would have missed some"
+
+
+@pytest.mark.parametrize("refused", ["free_bytes", "require_cluster", "begin_life"])
+async def test_whatever_the_disk_refuses_the_archiver_comes_back_when_it_does_not(
+    cluster: Clusters, tmp_path: Path, refused: str
+) -> None:
+    """A mount that is gone for a while: nothing that is asked of it may end the archiver."""
+    c = cluster(2)
+    is_gone = False
+
+    async def mounted(work: Callable[[], T]) -> T:
+        if is_gone and name_of(work) == refused:
+            raise OSError(116, "Stale file handle")
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", disk=mounted)
+    await c.run_for(2)
+    is_gone = True
+    c.crash("a")
+    c.restart("a")
+    await c.run_for(20)
+    assert not archiver.task.done()
+    is_gone = False
+    await c.run_for(6)
+    await archiver.stop()
+    assert len(by_life(rows_of(tmp_path))) == 2
+    assert [row["row"] for row in by_life(rows_of(tmp_path))[1]][:3] == [1, 2, 3]
+
+
+async def test_a_disk_that_says_nothing_of_its_room_is_left_alone(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    is_gone = False
+
+    async def mounted(work: Callable[[], T]) -> T:
+        if is_gone and name_of(work) == "free_bytes":
+            raise OSError(116, "Stale file handle")
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", disk=mounted)
+    await c.run_for(2)
+    is_gone = True
+    await c.run_for(3)
+    assert archiver.said == [
+        "the disk refused (Stale file handle), so the archiver left the group: connecting again; what is missed is a gap"
+    ]
+    await archiver.stop()
+
+
+async def test_a_file_may_be_moved_away_as_soon_as_it_is_published(cluster: Clusters, tmp_path: Path) -> None:
+    c = cluster(2)
+    moved: list[str] = []
+
+    async def moves(work: Callable[[], T]) -> T:
+        done = work()
+        for path in (tmp_path / "stream").glob("*.parquet"):
+            moved.append(path.rename(tmp_path / path.name).name)
+        return done
+
+    archiver = Running(c, "a", tmp_path, "first", publishing=moves)
+    await c.run_for(3)
+    await archiver.stop()
+    figures = await archiver.archiver.figures()
+    assert figures["files"] == len(moved) > 0
+    assert figures["bytes"] == sum((tmp_path / name).stat().st_size for name in moved)
+    assert archiver.said == []
+
+
+async def test_a_damaged_journal_is_told_at_every_start(cluster: Clusters, tmp_path: Path) -> None:
+    """And the life that wrote it has a hole in its rows, where the damage is."""
+    c = cluster(2)
+    archiver = Running(c, "a", tmp_path, "first", LIMITS._replace(segment_s=60, segment_bytes=1 << 20))
+    async with c.connect("b") as session:
+        for number in range(3):
+            await c.run_for(0.5)
+            await session.send_many("g", [b"%d" % number * 40] * 10)
+        await c.run_for(0.5)
+    await archiver.kill()
+    [journal] = tmp_path.glob("open/*.journal")
+    content = bytearray(journal.read_bytes())
+    content[content.index(b"1" * 40)] ^= 1
+    journal.write_bytes(content)
+    for _ in range(2):
+        archiver.start()
+        await c.run_for(1)
+        await archiver.stop()
+    told = [line for line in archiver.said if f"{journal.name}.damaged could not be read: its rows are a gap" in line]
+    assert len(told) == 2
+    first, *_ = by_life(rows_of(tmp_path))
+    assert {row["value"] for row in first if row["kind"] == "message"} == {b"0" * 40, b"2" * 40}
+    [hole] = [(one["row"], other["row"]) for one, other in pairwise(first) if other["row"] != one["row"] + 1]
+    assert hole[1] - hole[0] == 11
+
+
 async def test_a_disk_that_stands_still_makes_a_slow_client_not_a_large_one(cluster: Clusters, tmp_path: Path) -> None:
     """Beyond what may wait nothing is taken; the node ends the session, and the archiver comes back with a gap."""
     c = cluster(2, policy=SessionPolicy(queue_max=1 << 20, patience_us=3_000_000))
     goes_on = asyncio.Event()
 
     async def stands(work: Callable[[], T]) -> T:
-        if isinstance(work, partial) and work.func.__name__ == "write":
+        if name_of(work) == "write":
             await goes_on.wait()
         return work()
 

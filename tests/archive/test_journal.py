@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from tests.archive.written import files_of_at_most, tables
-from transis.archive.journal import MAGIC, Journal, JournalHeader, read_journal
+from transis.archive.journal import END, FRAME, MAGIC, Journal, JournalHeader, JournalReader
 from transis.model.errors import ArchiveError
 
 HEADER = JournalHeader("blue", "g", "ann", 1, 1)
@@ -22,12 +23,18 @@ def written(path: Path, made: list[pa.Table]) -> list[int]:
         journal.append(table)
         sizes.append(journal.size)
     assert journal.seal() == path
-    assert path.stat().st_size == sizes[-1]
+    assert path.stat().st_size == sizes[-1] + len(END)
     return sizes
 
 
 def read(path: Path) -> list[pa.Table]:
-    return list(read_journal(path))
+    return list(JournalReader(path))
+
+
+def damage_of(path: Path) -> int:
+    reader = JournalReader(path)
+    assert len(list(reader)) == len(read(path))
+    return reader.damaged_bytes
 
 
 def test_what_was_appended_is_read(tmp_path: Path) -> None:
@@ -45,17 +52,72 @@ def test_a_journal_that_is_cut_anywhere_is_read_up_to_its_last_whole_frame(tmp_p
     for cut in sorted((near | set(range(0, len(content), 97))) & set(range(len(content)))):
         (tmp_path / "cut").write_bytes(content[:cut])
         assert read(tmp_path / "cut") == made[: sum(size <= cut for size in sizes[1:])], cut
+        assert damage_of(tmp_path / "cut") == 0, "a crash leaves such a one"
 
 
-def test_a_byte_that_is_wrong_ends_it_before_its_frame(tmp_path: Path) -> None:
+def test_of_a_journal_with_a_wrong_byte_all_other_frames_are_read_and_it_is_damaged(tmp_path: Path) -> None:
+    """In the lengths and checksums of frames, and at many places between."""
     made = tables(3)
     sizes = written(tmp_path / "whole", made)
+    assert damage_of(tmp_path / "whole") == 0
     content = bytearray((tmp_path / "whole").read_bytes())
-    for at in range(sizes[0], len(content), 53):
+    heads = {size + step for size in sizes[:-1] for step in range(FRAME.size + 1)}
+    for at in sorted(heads | set(range(sizes[0], sizes[-1], 53))):
         content[at] ^= 0x41
         (tmp_path / "wrong").write_bytes(content)
         content[at] ^= 0x41
-        assert read(tmp_path / "wrong") == made[: sum(size <= at for size in sizes[1:])], at
+        hit = sum(size <= at for size in sizes[1:])
+        assert read(tmp_path / "wrong") == made[:hit] + made[hit + 1 :], at
+        assert damage_of(tmp_path / "wrong") == sizes[hit + 1] - sizes[hit], at
+
+
+def test_the_last_frame_of_a_journal_that_was_not_sealed_may_be_anything(tmp_path: Path) -> None:
+    """As a power cut leaves it: zeros, or another file's bytes, where rows were not synced yet."""
+    made = tables(3)
+    sizes = written(tmp_path / "whole", made)
+    content = (tmp_path / "whole").read_bytes()
+    for rest in (bytes(500), bytes([0x41]) * 500, content[sizes[1] + 1 : sizes[2]]):
+        (tmp_path / "torn").write_bytes(content[: sizes[2]] + rest)
+        assert (read(tmp_path / "torn"), damage_of(tmp_path / "torn")) == (made[:2], 0)
+
+
+def test_what_a_message_holds_is_not_taken_for_rows_when_its_own_frame_is_damaged(tmp_path: Path) -> None:
+    """Somebody sends journals as messages."""
+    sizes = written(tmp_path / "inner", tables(1))
+    inner = (tmp_path / "inner").read_bytes()[sizes[0] : sizes[1]]
+    [outer] = tables(1, value=inner)
+    _, other = tables(2)
+    sizes = written(tmp_path / "outer", [outer, other])
+    content = bytearray((tmp_path / "outer").read_bytes())
+    assert bytes(content).count(inner) == 5
+    content[sizes[0] + FRAME.size + 9] ^= 0x41
+    (tmp_path / "outer").write_bytes(content)
+    assert read(tmp_path / "outer") == [other]
+
+
+def test_a_journal_of_another_format_is_named(tmp_path: Path) -> None:
+    Journal(tmp_path / "later", msgspec.structs.replace(HEADER, format=2)).seal()
+    with pytest.raises(
+        ArchiveError, match="later is a journal of format 2, this release reads 1: start an archiver of the release"
+    ):
+        read(tmp_path / "later")
+
+
+def test_a_journal_of_which_a_sync_failed_never_says_again_that_it_is_safe(tmp_path: Path) -> None:
+    """The kernel does: it tells of lost writes once."""
+    answers = iter([None, OSError(5, "Input/output error")])
+
+    def fdatasync(_: int) -> None:
+        if answer := next(answers, None):
+            raise answer
+
+    journal = Journal(tmp_path / "one", HEADER, fdatasync)
+    journal.append(tables(1)[0])
+    journal.sync()
+    for again in (journal.sync, journal.sync, journal.seal):
+        with pytest.raises(OSError, match=r"Input/output error|failed before"):
+            again()
+    assert read(tmp_path / "one") == tables(1), "what is there is read all the same"
 
 
 def test_what_never_was_a_journal_is_said_to_be_none(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.house.sources import ROOT
 from transis.archive.place import Number, Place, local_directory
 from transis.model.errors import ArchiveError
 
@@ -28,6 +31,58 @@ def test_several_archivers_and_groups_share_it(tmp_path: Path) -> None:
     for number, place in enumerate(places, 1):
         place.journal(Number(number, 1)).touch()
     assert [place.next_life() for place in places] == [2, 3, 4, 5, 6, 7], "nobody takes another one's files for his own"
+
+
+def test_what_another_one_is_publishing_is_left_to_it(tmp_path: Path) -> None:
+    """Its name may begin with ours."""
+    ours, other = opened(tmp_path, archiver="ann"), opened(tmp_path, archiver="ann-2")
+    begun = [place.aside(place.published_as(place.journal(Number(1, 1)))) for place in (ours, other)]
+    for path in begun:
+        path.touch()
+    assert [place.half_published() for place in (ours, other)] == [[path] for path in begun]
+
+
+def test_a_life_is_never_used_again_also_if_its_files_are_gone(tmp_path: Path) -> None:
+    place = opened(tmp_path)
+    assert [place.begin_life() for _ in range(2)] == [1, 2]
+    place.journal(Number(7, 1)).touch()
+    assert place.begin_life() == 8
+    place.journal(Number(7, 1)).unlink()
+    place.close()
+    assert opened(tmp_path).begin_life() == 9
+    assert opened(tmp_path, archiver="bob").begin_life() == 1
+
+
+def test_a_number_of_a_life_that_is_none_is_named(tmp_path: Path) -> None:
+    place = opened(tmp_path)
+    place.begin_life()
+    [path] = tmp_path.glob("open/*.life")
+    path.write_text("many")
+    with pytest.raises(ArchiveError, match=f"{path.name} does not hold the number of a life: write the highest one there"):
+        place.begin_life()
+
+
+MADE = """
+import os, sys
+from pathlib import Path
+from transis.archive.place import Place
+def told(event, arguments):
+    if event in ("os.mkdir", "open") and Path(os.fsdecode(arguments[0])).is_relative_to(sys.argv[1]):
+        print(event, Path(arguments[0]).relative_to(sys.argv[1]))
+sys.addaudithook(told)
+Place(Path(sys.argv[1], "deep", "archive"), "orders", "ann").open("blue")
+"""
+"""Tells which directories are made and which files and directories are opened."""
+
+
+def test_directories_that_are_made_are_synced_in_those_above_them(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MADE, str(tmp_path)]
+    done = subprocess.run(command, env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, check=True)
+    begun = [tuple(line.split()) for line in done.stdout.splitlines()]
+    made = [Path(path) for event, path in begun if event == "os.mkdir"]
+    assert made == [Path("deep"), Path("deep/archive"), Path("deep/archive/stream"), Path("deep/archive/open")]
+    for path in made:
+        assert begun[begun.index(("os.mkdir", str(path))) + 1] == ("open", str(path.parent)), path
 
 
 def test_one_name_writes_once_at_a_time(tmp_path: Path) -> None:

@@ -53,8 +53,9 @@ def journal_of(place: Place, number: Number, made: list[pa.Table]) -> Path:
 
 def test_a_published_file_has_the_rows_in_their_order_and_the_journal_is_gone(place: Place) -> None:
     made = tables(4)
-    path = publish(place, journal_of(place, Number(1, 1), made))
+    path, size, damaged = publish(place, journal_of(place, Number(1, 1), made))
     assert path is not None
+    assert (size, damaged) == (path.stat().st_size, None)
     found = pq.read_table(path)
     assert found.to_pylist() == pa.concat_tables(made).to_pylist()
     assert place.journals() == []
@@ -64,7 +65,7 @@ def test_a_published_file_has_the_rows_in_their_order_and_the_journal_is_gone(pl
 
 
 def test_many_small_frames_share_a_row_group_and_its_dictionary(place: Place) -> None:
-    path = publish(place, journal_of(place, Number(1, 1), tables(20, messages=100)))
+    path = publish(place, journal_of(place, Number(1, 1), tables(20, messages=100))).path
     assert path is not None
     metadata = pq.ParquetFile(path).metadata
     assert metadata.num_row_groups == 1
@@ -76,20 +77,46 @@ def test_many_small_frames_share_a_row_group_and_its_dictionary(place: Place) ->
 
 
 def test_a_journal_without_rows_leaves_no_file(place: Place) -> None:
-    assert publish(place, journal_of(place, Number(1, 1), [])) is None
+    assert publish(place, journal_of(place, Number(1, 1), [])) == (None, 0, None)
     assert (place.journals(), place.published()) == ([], [])
 
 
-def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Path) -> None:
+def damage(journal: Path, made: list[pa.Table], which: int) -> None:
+    """A byte in that frame of a journal that held these."""
+    content = bytearray(journal.read_bytes())
+    value = made[which]["value"][-1].as_py()
+    content[content.index(value)] ^= 1
+    journal.write_bytes(content)
+
+
+def test_a_damaged_journal_is_published_without_the_frame_and_kept(place: Place) -> None:
+    """What is missing shows in the numbers of rows."""
+    made = tables(3)
+    journal = journal_of(place, Number(1, 1), made)
+    damage(journal, made, 1)
+    content = journal.read_bytes()
+    path, _, damaged = publish(place, journal)
+    assert path is not None
+    assert damaged is not None
+    assert (place.journals(), damaged.read_bytes()) == ([], content)
+    assert rows_in(place) == [(1, row) for row in (*range(1, 9), *range(14, 19))]
+    assert recover(place).damaged == [damaged], "every start tells of it, until it is moved away"
+
+
+@pytest.mark.parametrize("damaged", [None, 1])
+def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Path, damaged: int | None) -> None:
     """Before each of its file operations, until it comes through."""
-    expected = [(1, row) for row in range(1, 1 + sum(table.num_rows for table in tables(3)))]
+    made = tables(3)
+    expected = [(1, row) for which, table in enumerate(made) if which != damaged for row in table["row"].to_pylist()]
     for step in range(20):
         place = Place(tmp_path / str(step), "g", "ann")
         place.open("blue")
-        journal_of(place, Number(1, 1), tables(3))
+        journal = journal_of(place, Number(1, 1), made)
+        if damaged is not None:
+            damage(journal, made, damaged)
         command = [sys.executable, "-c", KILLED, str(place.directory), str(step)]
         code = subprocess.run(command, env={"PYTHONPATH": str(ROOT / "src")}, check=False).returncode
-        recover(place)
+        assert len(recover(place).damaged) == (damaged is not None), step
         assert rows_in(place) == expected, step
         assert (place.journals(), place.half_published()) == ([], []), step
         place.close()
@@ -101,17 +128,17 @@ def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Pa
 
 
 def test_recovering_tells_where_the_last_life_stood(place: Place) -> None:
-    assert recover(place) is None
+    assert recover(place) == (None, [])
     journal_of(place, Number(9, 1), tables(1, life=9))
     journal_of(place, Number(10, 1), tables(3, life=10))
     assert place.next_life() == 11
-    assert recover(place) == Position(4, "ann/1/0000000000000007", 4, 4)
+    assert recover(place) == (Position(4, "ann/1/0000000000000007", 4, 4), [])
     assert rows_in(place)[-1] == (10, 18)
     assert place.next_life() == 11
 
 
 def test_a_published_file_that_is_damaged_is_named(place: Place) -> None:
-    path = publish(place, journal_of(place, Number(1, 1), tables(1)))
+    path = publish(place, journal_of(place, Number(1, 1), tables(1))).path
     assert path is not None
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ArchiveError, match=f"{path.name} cannot be read.*move it away"):

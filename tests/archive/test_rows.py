@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +14,10 @@ from tests.archive.naive import rows_of
 from transis.archive.rows import Rows
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration
-from transis.model.ids import Place, ViewId, ViewKind
+from transis.model.groups import Origin
+from transis.model.ids import Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
+from transis.trace.naming import process_name
 from transis.wire.session import Stretch
 
 LAST = Position(2, "ann/1/0000000000000007", 9, 1)
@@ -124,6 +127,15 @@ def test_nothing_is_told_before_the_first_view() -> None:
     rows.begin("test", 0)
     rows.configuration(configuration(START, START, None), 0)
     assert (rows.rows, rows.position, rows.take().rows) == (0, None, 0)
+
+
+def test_a_view_of_many_members_counts_for_what_it_holds() -> None:
+    """Or views alone could fill the memory while few rows wait."""
+    rows = Rows("g", "ann", 1, "totem", "evs")
+    members = tuple(ProcessId(NODES[0], number) for number in range(1000))
+    view = group_view(START, Place(3, 0))
+    rows.view(view._replace(members=members, merged_from=(Origin(view.id, members),)), 0)
+    assert rows.bytes > 2 * sum(sys.getsizeof(process_name(member)) for member in members)
 
 
 def test_a_position_in_words() -> None:

@@ -18,17 +18,18 @@ from transis.model.service import Service
 from transis.wire.session import Stretch
 
 
-def tables(count: int, messages: int = 5, life: int = 1) -> list[pa.Table]:
-    """So many consecutive ones of one life, with so many messages each; the first has the view, too."""
-    rows = Rows("g", "ann", life, "totem", "evs")
+def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None) -> list[pa.Table]:
+    """So many consecutive ones of one life, with so many messages each, of that value if given; the first has the view, too."""
+    rows = Rows("g", archiver, life, "totem", "evs")
     rows.begin("test", 0)
     rows.configuration(configuration(START, START, None), 0)
     rows.view(group_view(START, ids.Place(1, 0)), 0)
     made = []
     for number in range(count):
-        rows.messages(
-            batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [Stretch(2 + number, 0, messages)]), number
-        )
+        made_up = batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [Stretch(2 + number, 0, messages)])
+        if value is not None:
+            made_up.payloads[:] = [value] * messages
+        rows.messages(made_up, number)
         made.append(rows.take().table())
     return made
 

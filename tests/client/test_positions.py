@@ -40,6 +40,18 @@ def test_a_stream_with_configurations_begins_with_the_one_in_force() -> None:
     run(story)
 
 
+def test_the_first_view_is_known_before_the_iteration_also_behind_a_configuration() -> None:
+    async def story() -> None:
+        hosted = Hosted()
+        async with hosted.connect() as ann, ann.join("g", configurations=True) as group:
+            assert group.members == (ann.process,)
+            before = group.view
+            _, view = await take(group.everything(), 2)
+            assert before == view == group.view
+
+    run(story)
+
+
 def test_the_node_is_asked_once_and_every_stream_begins_with_the_one_in_force() -> None:
     async def story() -> None:
         hosted = Hosted()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from examples.airline.__main__ import main
 from examples.airline.script import AGAIN, APART, FLIGHTS, TOGETHER
 from tests.console.running import environment
 from tests.house.sources import ROOT
@@ -33,6 +34,23 @@ def test_the_tables_are_those_of_the_readme(tmp_path: Path) -> None:
         assert table.strip() == wanted[title].strip()
     assert (tmp_path / "kept" / "archive" / "archive.json").is_file()
     assert pq.read_table(tmp_path / "kept" / "tables" / "proposals").num_rows == len(wanted["Proposals"].splitlines()) - 2
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_place_to_keep_it_that_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / "file").touch()
+    assert main(["--keep", str(tmp_path / name)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"airline: --keep '{tmp_path / name}' cannot be a directory (")
+    assert told.endswith("): name one that is new\n")
+
+
+def test_without_pyspark_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['pyspark'] = None\nfrom examples.airline.__main__ import main\nsys.exit(main([]))"
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment(), check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "airline: the pipeline needs an optional part: pip install 'transis[spark]'\n"
 
 
 def test_the_tables_of_the_readme_follow_from_the_script() -> None:

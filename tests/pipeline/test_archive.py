@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import schema
-from transis.pipeline.archive.columns import STREAM, history_order
+from transis.pipeline.archive.columns import FORMAT, STREAM, history_order
 from transis.pipeline.archive.lineage import Lineage, Parting, Side
 from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
@@ -80,6 +80,7 @@ def test_the_columns_are_those_that_archivers_write() -> None:
     read = [(field.name, field.type) for field in to_arrow_schema(STREAM, timezone="UTC")]
     assert [name for name, _ in read] == [name for name, _ in written]
     assert [str(kind).replace("element", "item") for _, kind in read] == [str(kind) for _, kind in written]
+    assert FORMAT == schema.FORMAT
 
 
 def test_the_runs_have_what_this_is_about(archive: Archive) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.pipeline.archive.lineage import POLICIES, Configuration, Lineage, Parting, Policy, Ring, ring_of
+from transis.pipeline.archive.lineage import POLICIES, Configuration, Lineage, Parting, Policy, Ring, Side, ring_of
 
 
 class Story:
@@ -149,6 +152,40 @@ def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_me
     assert rings[-1] == again
 
 
+def in_order(story: Story, policy: Policy) -> list[str]:
+    """The nodes of each ring."""
+    order = story.lineage.linear(policy)
+    return ["".join(story.lineage.nodes_of(ring)) for ring in sorted(order, key=order.__getitem__)]
+
+
+@pytest.mark.parametrize("policy", ["primary", "larger"])
+def test_a_preferred_side_that_begins_with_a_newcomer_waits_for_nobody_else(policy: Policy) -> None:
+    story = Story()
+    story.form("abc")
+    story.form("d", archived=False)
+    for nodes, primary in (("abd", True), ("c", False), ("abcd", True)):
+        story.form(nodes, primary)
+    assert in_order(story, policy) == ["abc", "d", "abd", "c", "abcd"]
+
+
+def test_a_newcomer_may_come_to_a_preferred_side_later() -> None:
+    story = Story()
+    story.form("abc")
+    story.form("d", archived=False)
+    for nodes in ("ab", "c", "abd", "abcd"):
+        story.form(nodes)
+    assert in_order(story, "larger") == ["abc", "d", "ab", "abd", "c", "abcd"]
+
+
+@pytest.mark.parametrize("policy", ["primary", "larger"])
+def test_of_partings_that_cross_each_other_the_later_one_has_its_way(policy: Policy) -> None:
+    """ab is of the side that the first parting prefers to de, and cde of the one that the second prefers to ab."""
+    story = Story()
+    for nodes, primary in (("abcde", True), ("abc", True), ("de", False), ("ab", False), ("cde", True), ("abcde", True)):
+        story.form(nodes, primary)
+    assert in_order(story, policy) == ["abcde", "abc", "de", "cde", "ab", "abcde"]
+
+
 def test_an_edge_that_leads_backward_is_left_out() -> None:
     low, high = Ring(4, "a"), Ring(8, "a")
     lineage = Lineage([Configuration(low, ("a",), (high,)), Configuration(high, ("a",), (low,))])
@@ -162,7 +199,9 @@ def test_a_ring_is_read_from_its_word() -> None:
 
 # -- against the definitions -----------------------------------------------------------------------------------------
 
-FORMED = st.lists(st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.booleans(), st.booleans()), max_size=14)
+RINGS = st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.booleans(), st.booleans())
+FORMED = st.lists(RINGS, min_size=5, max_size=14)
+"""Of fewer there is hardly a policy to hold to."""
 
 
 @given(FORMED)
@@ -176,9 +215,33 @@ def test_any_history(formed: list[tuple[set[str], bool, bool]]) -> None:
         order = lineage.linear(policy)
         assert sorted(order.values()) == list(range(len(lineage.parents)))
         assert all(order[parent] < order[ring] for ring, parents in lineage.parents.items() for parent in parents)
+        _hold_to_the_policy(lineage, order, PREFERRED[policy])
     for parting in lineage.partings:
         _hold_to_the_definition(parting, below)
     assert {one.ring for one in lineage.partings} == {ring for ring, found in lineage.children.items() if len(found) > 1}
+
+
+PREFERRED: dict[Policy, Callable[[Side], tuple[Any, ...]]] = {
+    "primary": lambda side: (side.primary is not True, -side.size, side.firsts),
+    "larger": lambda side: (-side.size, side.firsts),
+    "earlier": lambda side: (side.seen_us, -side.size, side.firsts),
+}
+
+
+def _hold_to_the_policy(lineage: Lineage, order: dict[Ring, int], preferred: Callable[[Side], tuple[Any, ...]]) -> None:
+    """Of each parting all rings of the preferred side come first, unless it and later ones cannot all have their way."""
+    before = {ring: set(parents) for ring, parents in lineage.parents.items()}
+    for parting in reversed(lineage.partings):
+        sides = sorted(parting.sides, key=preferred)
+        pairs = [(side, later) for rank, side in enumerate(sides) for later in sides[rank + 1 :]]
+        wanted = [(one, other) for side, later in pairs for one in side.rings for other in later.rings]
+        for one, other in wanted:
+            before[other].add(one)
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError:
+            return
+        assert all(order[one] < order[other] for one, other in wanted), parting
 
 
 def _descendants(lineage: Lineage, ring: Ring) -> set[Ring]:

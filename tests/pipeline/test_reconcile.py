@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
@@ -17,9 +21,14 @@ from tests.pipeline.archived import archive_simulated
 from transis.console.main import app
 from transis.console.reconcile import tell
 from transis.model.errors import UsageError
-from transis.pipeline.archive.job import Reconciled, Wish, exit_code
+from transis.model.groups import group_id
+from transis.pipeline.archive.columns import PLACE, RING
+from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of
 from transis.pipeline.archive.lineage import Configuration, Lineage, Ring
-from transis.pipeline.archive.reconciling import read_keys
+from transis.pipeline.archive.reading import MISSING
+from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
+from transis.pipeline.archive.telling import as_dict
+from transis.pipeline.schemas import INT, TEXT, columns
 
 GROUP = "orders of totem 1"
 
@@ -64,11 +73,40 @@ def test_a_file_that_is_none_of_an_archive_is_named(archive: Path, tmp_path: Pat
     wrong = tmp_path / "stream" / "0123456789abcdef-n1-000001-000001.parquet"
     wrong.parent.mkdir()
     wrong.write_bytes(b"something else")
-    assert refused(tmp_path) == f"transis reconcile: {wrong} is not a file of an archive, or only a part of one"
+    assert refused(tmp_path) == f"transis reconcile: {wrong} is not a file of an archive, or only a part of one: move it away"
+
+
+def test_a_table_of_somebody_else_is_named(archive: Path, tmp_path: Path) -> None:
+    """Also under a name that an archiver might have given."""
+    (tmp_path / "stream").mkdir()
+    for name in ("foreign", f"{group_id('g'):016x}-n1-000001-000001"):
+        wrong = tmp_path / "stream" / f"{name}.parquet"
+        pq.write_table(pa.table({"group": ["g"]} if "-" in name else {"x": [1]}), wrong)
+        told = f"transis reconcile: {wrong} is not a file of an archive, or only a part of one: move it away"
+        assert refused(tmp_path) == told
+        wrong.unlink()
+
+
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [
+        (
+            '{"format": 2, "cluster": "blue"}',
+            "holds an archive of format 2, this release reads 1: install the release that wrote it",
+        ),
+        ("[]", "archive.json is not the description of an archive: put it back as it was written"),
+        ("\x00", "archive.json is not the description of an archive: put it back as it was written"),
+    ],
+)
+def test_an_archive_of_another_format_is_refused(archive: Path, tmp_path: Path, description: str, said: str) -> None:
+    (tmp_path / "stream").symlink_to(archive / "stream")
+    (tmp_path / "archive.json").write_text(description)
+    assert refused(tmp_path).endswith(said)
 
 
 def test_a_wrong_policy_and_tables_that_are_there_are_refused(archive: Path, tmp_path: Path) -> None:
     assert refused(archive, "--policy", "loudest").endswith("possible are primary, larger, earlier")
+    assert refused(archive, "--policy", "larger").endswith("so say with --out where tables are to be written")
     assert refused(archive, "--out", tmp_path).endswith(f"'{tmp_path}' exists: name a directory that is new")
 
 
@@ -79,9 +117,23 @@ def test_a_key_that_is_none_is_refused(archive: Path, key: str) -> None:
 
 def test_a_key_may_not_hide_a_column() -> None:
     assert read_keys(["seat=$.a.b[0]['c d']", "row_no=$.x"]) == {"seat": "$.a.b[0]['c d']", "row_no": "$.x"}
-    for taken in (["value=$.x"], ["side=$.x"], ["a=$.x", "a=$.y"]):
-        with pytest.raises(UsageError, match="is taken"):
+    for taken in (["value=$.x"], ["side=$.x"], ["a=$.x", "a=$.y"], ["seat=$.x", "Seat=$.y"], ["Side=$.x"], ["GROUP=$.x"]):
+        with pytest.raises(UsageError, match="is taken: choose another one"):
             read_keys(taken)
+
+
+def test_no_column_of_a_table_with_keys_can_be_the_name_of_one(spark: SparkSession) -> None:
+    """Whatever the job itself calls a column of what it writes, or of what it makes it of."""
+    rows = spark.createDataFrame(
+        [], columns(value=BinaryType(), parting=INT, **dict.fromkeys(("group", "side", "process"), TEXT))
+    )
+    rows = rows.withColumns({name: F.lit(1) for name in ("counter", *RING, *PLACE, "archiver", "life", "row")})
+    keyed = with_keys(rows, {"seat": "$.seat"})
+    for name in {*keyed.columns, *conflicts(keyed, ["seat"]).columns, "messages", "first", "parsed"} - {"seat"}:
+        with pytest.raises(UsageError, match="is taken"):
+            read_keys([f"{name.upper()}=$.x"])
+    with pytest.raises(UsageError, match="the name 'Seat' is taken by another column"):
+        with_keys(keyed, {"Seat": "$.seat"})
 
 
 def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
@@ -95,11 +147,19 @@ def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: P
     assert (found["group"], found["archivers"], found["policy"]) == (GROUP, ["first", "second"], "larger")
     assert found["messages"] == tables["messages"].num_rows == tables["merged"].num_rows > 0
     assert found["views"] == tables["views"].num_rows > 0
-    assert len(found["gaps"]) == tables["gaps"].num_rows > 0
+    assert len(found["gaps"]) == found["gaps_total"] == tables["gaps"].num_rows > 0
     assert len(found["conflicts"]) == found["conflicts_total"] == tables["conflicts"].num_rows > 0
     by_side = sum(count for parting in found["partings"] for count in parting["messages"].values())
     assert by_side == tables["only_one_side"].num_rows > 0
-    assert (found["contradictions"], found["not_json"]) == ([], 0)
+    is_missing = [row["kind"] in MISSING for row in found["gaps"]]
+    assert is_missing == sorted(is_missing, reverse=True), "what matters is told first"
+    assert (found["contradictions"], found["contradictions_total"], found["not_json"]) == ([], 0, 0)
+
+
+def test_what_is_too_much_to_be_told_is_counted(spark: SparkSession) -> None:
+    rows, total = told_of(spark.range(TOLD_MAX + 5), F.col("id").desc())
+    assert ([row.id for row in rows[:2]], len(rows), total) == ([TOLD_MAX + 4, TOLD_MAX + 3], TOLD_MAX, TOLD_MAX + 5)
+    assert told_of(spark.range(3), "id").total == 3
 
 
 # -- in words --------------------------------------------------------------------------------------------------------
@@ -116,9 +176,9 @@ def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
             Configuration(again, nodes, (first, first, unseen)),
         ]
     )
-    given = {"archivers": ("n1",), "lives": 2, "messages": 1234, "views": 1, "contradictions": [], "apart": {(1, "1"): 1}}
-    given |= {"not_json": 0, "conflicts": [], "conflicts_total": 0}
-    return Reconciled(wish=Wish("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, gaps=gaps, **given | more)
+    given = {"archivers": ("n1",), "lives": 2, "messages": 1234, "views": 1, "apart": {(1, "1"): 1}, "not_json": 0}
+    given |= {"gaps": Told(gaps, len(gaps)), "contradictions": Told([], 0), "conflicts": Told([], 0)}
+    return Reconciled(wish=Wish("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, **given | more)
 
 
 def words(found: Reconciled) -> list[str]:
@@ -144,7 +204,7 @@ def test_words() -> None:
     assert words(found) == [
         "seats: 1,234 messages, 1 view, archived by n1 in 2 lives",
         "  the archive begins in R4@n1/1 at 16.0",
-        "  nobody archived R4@n1/1 between 20.1 and 31.0; n1 came back: the session was lost",
+        "  nobody archived R4@n1/1 between 20.1 and 31.0; n1: the session was lost",
         "  nobody archived R4@n1/1 between 40.0 and its end",
         "  the archive ends in R4@n1/1 at 52.3",
         "  a component in T46@n3/1 was archived by nobody, says the merge that n1 saw",
@@ -161,15 +221,25 @@ def test_what_has_only_a_beginning_and_an_open_end_is_fine() -> None:
 
 def test_collisions_and_contradictions_are_a_problem() -> None:
     touched = [Row(side="1", messages=3), Row(side="2", messages=1)]
-    found = reconciled([], conflicts=[Row(parting=1, seat="12A\n", touched=touched)], conflicts_total=30, not_json=2)
+    found = reconciled([], conflicts=Told([Row(parting=1, seat="12A\n", touched=touched)], 1), not_json=2)
     assert exit_code(found) == 1
     lines = words(found)
-    assert lines[-5:-3] == ["2 values of these cannot be read as JSON and have no key", "Keys that sides touched apart"]
-    assert [line.split() for line in lines[-3:-1]] == [
+    assert lines[-4:-2] == ["2 values of these cannot be read as JSON and have no key", "Keys that sides touched apart"]
+    assert [line.split() for line in lines[-2:]] == [
         ["parting", "seat", "messages"],
         ["1", "12A\\n", "side", "1:", "3,", "side", "2:", "1"],
     ]
-    assert lines[-1] == "and 29 more; --json and --out have them"
-    wrong = reconciled([], contradictions=[Row(what="two messages at one place", first="a", last="b")])
+    wrong = reconciled([], contradictions=Told([Row(what="two messages at one place", first="a", last="b")], 1))
     assert exit_code(wrong) == 1
     assert "  this cannot be: two messages at one place: a and b" in words(wrong)
+
+
+def test_of_many_rows_it_is_said_how_many_there_are_and_where() -> None:
+    """Those that the JSON has not are not said to be there."""
+    gaps = [gap("absent", (number, 0), (number + 1, 0)) for number in range(30)]
+    assert words(reconciled(gaps))[21] == "  and 10 more; --json and --out have them"
+    many = replace(reconciled([]), gaps=Told(gaps, 5_000))
+    assert words(many)[21] == "  and 4,980 more; --json has 30, --out has all"
+    assert as_dict(many)["gaps_total"] == 5_000
+    touched = Row(parting=1, seat="1A", touched=[Row(side="1", messages=3), Row(side="2", messages=1)])
+    assert words(reconciled([], conflicts=Told([touched] * 1_000, 1_001)))[-1] == "and 981 more; --json has 1,000, --out has all"

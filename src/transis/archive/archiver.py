@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from transis.archive.flow import PAUSE_S, Flow, Pause, set_within
 from transis.archive.place import Place
-from transis.archive.publishing import publish, recover
+from transis.archive.publishing import Recovered, publish, recover
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.archive.writing import Acknowledged, Life, Limits
@@ -33,13 +34,10 @@ WAITING_BYTES: Final = 8 << 20
 
 FLUSH_BYTES: Final = 2 << 20
 FLUSH_S: Final = 0.05
-"""Rows are written when they are so many bytes or have waited so long: kill -9 loses no more."""
+"""Rows are written when they are so many bytes or have waited so long, or when the sync is over that goes on."""
 
 WINDOW: Final = 16 << 20
 """Of the session: what a node may send ahead."""
-
-PAUSE_S: Final = (0.2, 5.0)
-"""Between two attempts to connect: at first, and at most."""
 
 LEAVE_S: Final = 5.0
 """How long an archiver that ends waits for its last place in the order."""
@@ -68,6 +66,13 @@ class Surroundings(NamedTuple):
 class _NoRoom(Exception):
     """The disk has less free than is to be left to others, or refused."""
 
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}, so the archiver left the group")
+
+
+def _refusal(error: OSError) -> str:
+    return f"the disk refused ({error.strerror or error})"
+
 
 class Archiver:
     def __init__(self, group: str, directory: Path, name: str, limits: Limits, surroundings: Surroundings) -> None:
@@ -77,8 +82,8 @@ class Archiver:
         self._world = surroundings
         self._session: Session[bytes] | None = None
         self._life: Life | None = None
-        self._lives = 0
         self._last: Position | None = None
+        self._pause = Pause()
         self._rows_before = 0
         self._acknowledged: Acknowledged | None = None
         self._sealed: deque[Path] = deque()
@@ -98,10 +103,13 @@ class Archiver:
         try:
             place = Place(self._directory, self._group, self._name or session.process.node.name)
             place.open(session.cluster)
-            self._last = await self._recover(place)
+            recovered = await self._recover(place)
         except BaseException:
             await session.close()
             raise
+        self._last = recovered.last
+        for journal in recovered.damaged:
+            self._tell_damage(journal)
         publishing = asyncio.create_task(self._publish(place))
         try:
             await self._live_on(place, session)
@@ -111,7 +119,7 @@ class Archiver:
             await publishing
             place.close()
 
-    async def _recover(self, place: Place) -> Position | None:
+    async def _recover(self, place: Place) -> Recovered:
         try:
             return await self._world.disk(partial(recover, place))
         except OSError as error:
@@ -140,22 +148,29 @@ class Archiver:
             life = self._life = await self._begin(place, session, why)
             async with session.join(self._group, configurations=True) as group:
                 return await self._take_and_write(place, group, life)
-        except SessionLost as error:
+        except (SessionLost, _NoRoom) as error:
             return str(error)
         finally:
             self._end_life()
 
     async def _begin(self, place: Place, session: Session[bytes], why: str) -> Life:
-        place.require_cluster(session.cluster)
+        number = await self._begin_on_disk(place, session.cluster)
         about = await session.about()
         engine, guarantees = about["engine"], about["guarantees"]
         if guarantees != "evs":
             self._world.say(f"the views of this cluster promise {guarantees!r}: messages are known by process and counter only")
-        self._lives = max(self._lives + 1, await self._world.disk(place.next_life))
         self._gaps += self._last is not None
-        rows = Rows(self._group, place.archiver, self._lives, engine, guarantees, self._last)
+        rows = Rows(self._group, place.archiver, number, engine, guarantees, self._last)
         rows.begin(why, self._world.wall_us())
-        return Life(place, session.cluster, self._lives, rows, self._limits, self._world.clock)
+        return Life(place, session.cluster, number, rows, self._limits, self._world.clock)
+
+    async def _begin_on_disk(self, place: Place, cluster: str) -> int:
+        """The number of the life."""
+        try:
+            await self._world.disk(partial(place.require_cluster, cluster))
+            return await self._world.disk(place.begin_life)
+        except OSError as error:
+            raise _NoRoom(_refusal(error)) from error
 
     def _end_life(self) -> None:
         life = self._life
@@ -165,10 +180,12 @@ class Archiver:
         self._last = life.last or self._last
         self._acknowledged = life.acknowledged or self._acknowledged
         self._rows_before += 0 if life.acknowledged is None else life.acknowledged.row
+        if life.acknowledged is not None and not life.is_refused:
+            self._pause.reset()
         self._life = None
 
     async def _take_and_write(self, place: Place, group: Group[bytes], life: Life) -> str:
-        flow = _Flow()
+        flow = Flow()
         taking = asyncio.create_task(self._take(group, life, flow))
         writing = asyncio.create_task(self._write(place, life, flow))
         stopping = asyncio.create_task(self._stop.wait())
@@ -198,7 +215,7 @@ class Archiver:
             return str(error)
         return "told to stop"
 
-    async def _take(self, group: Group[bytes], life: Life, flow: _Flow) -> None:
+    async def _take(self, group: Group[bytes], life: Life, flow: Flow) -> None:
         async for event in group.everything():
             life.add(event, self._world.wall_us())
             if life.rows.bytes >= FLUSH_BYTES:
@@ -209,7 +226,7 @@ class Archiver:
 
     # --- to disk ----------------------------------------------------------------------------------------------------
 
-    async def _write(self, place: Place, life: Life, flow: _Flow) -> None:
+    async def _write(self, place: Place, life: Life, flow: Flow) -> None:
         looked_at = self._world.clock()
         while True:
             is_last = flow.is_over
@@ -221,7 +238,7 @@ class Archiver:
                 await self._keep_room(place, life, flow)
             await flow.wait(FLUSH_S)
 
-    async def _write_portion(self, life: Life, flow: _Flow, is_last: bool) -> None:
+    async def _write_portion(self, life: Life, flow: Flow, is_last: bool) -> None:
         portion, since = life.take()
         flow.room.set()
         try:
@@ -232,39 +249,37 @@ class Archiver:
             elif life.sync_is_due:
                 await self._world.disk(life.sync)
         except OSError as error:
-            await self._give_up(life)
-            raise _NoRoom(f"the disk refused ({error.strerror or error}), so the archiver left the group") from error
+            await self._world.disk(life.give_up)
+            raise _NoRoom(_refusal(error)) from error
         finally:
             self._hand_on(life)
-
-    async def _give_up(self, life: Life) -> None:
-        """What is whole on disk stays; whether it is safe there, the disk may refuse to say."""
-        try:
-            await self._world.disk(life.seal)
-        except OSError:
-            return
 
     def _hand_on(self, life: Life) -> None:
         while life.sealed:
             self._sealed.append(life.sealed.popleft())
             self._news.set()
 
-    async def _keep_room(self, place: Place, life: Life, flow: _Flow) -> None:
+    async def _keep_room(self, place: Place, life: Life, flow: Flow) -> None:
         """What came is written still: that is little, and there is room for it."""
-        free = place.free_bytes()
-        if free < self._limits.free_bytes:
-            wanted = self._limits.free_bytes >> 20
+        if lack := await self._lack_of_room(place):
             await self._write_portion(life, flow, is_last=True)
-            raise _NoRoom(f"only {free >> 20} MB are free, {wanted} shall be, so the archiver left the group")
+            raise _NoRoom(lack)
+
+    async def _lack_of_room(self, place: Place) -> str:
+        """In words; nothing if there is room."""
+        wanted = self._limits.free_bytes
+        try:
+            free = await self._world.disk(place.free_bytes)
+        except OSError as error:
+            return _refusal(error)
+        return "" if free >= wanted else f"only {free >> 20} MB are free, {wanted >> 20} shall be"
 
     # --- coming back ------------------------------------------------------------------------------------------------
 
     async def _connect_again(self, place: Place) -> Session[bytes] | None:
         """None if it is told to stop first."""
-        pause, longest = PAUSE_S
-        while not await _set_within(self._stop, pause):
-            pause = min(2 * pause, longest)
-            if place.free_bytes() < self._limits.free_bytes:
+        while not await set_within(self._stop, self._pause.take()):
+            if await self._lack_of_room(place):
                 continue
             try:
                 return await self._world.connect().open()
@@ -284,18 +299,22 @@ class Archiver:
                 if self._is_over:
                     self._world.say(f"{len(self._sealed)} journals stay as they are: the next start publishes them")
                     return
-                await _set_within(self._news, PAUSE_S[1])
+                await set_within(self._news, PAUSE_S[1])
 
     async def _publish_first(self, place: Place) -> bool:
         try:
-            path = await self._world.publishing(partial(publish, place, self._sealed[0]))
-            if path is not None:
-                self._files, self._bytes = self._files + 1, self._bytes + path.stat().st_size
+            path, size, damaged = await self._world.publishing(partial(publish, place, self._sealed[0]))
         except (OSError, TransisError) as error:
             self._world.say(f"{self._sealed[0].name} could not be published ({error})")
             return False
+        self._files, self._bytes = self._files + (path is not None), self._bytes + size
+        if damaged is not None:
+            self._tell_damage(damaged)
         self._sealed.popleft()
         return True
+
+    def _tell_damage(self, journal: Path) -> None:
+        self._world.say(f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
@@ -305,7 +324,7 @@ class Archiver:
         acknowledged = self._acknowledged if life is None or life.acknowledged is None else life.acknowledged
         return {
             "rows": self._rows_before + (0 if life is None or life.acknowledged is None else life.acknowledged.row),
-            "acknowledged": None if acknowledged is None else _as_json(acknowledged),
+            "acknowledged": None if acknowledged is None else acknowledged.as_json(),
             "lag_ms": 0 if life is None else round(1000 * life.lag_s),
             "behind_bytes": await self._behind_bytes(),
             "files": self._files,
@@ -321,39 +340,3 @@ class Archiver:
             return int((await self._session.statistics())["session"]["queue_bytes"])
         except TransisError:
             return 0
-
-
-class _Flow:
-    """Between who takes and who writes: `wake` says that there is much to write, `room` that more may be taken."""
-
-    def __init__(self) -> None:
-        self.wake, self.room = asyncio.Event(), asyncio.Event()
-        self.is_over = False
-
-    def end(self) -> None:
-        """Nothing more comes."""
-        self.is_over = True
-        self.wake.set()
-
-    async def wait(self, seconds: float) -> None:
-        if await _set_within(self.wake, seconds):
-            self.wake.clear()
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            return await event.wait()
-    except TimeoutError:
-        return False
-
-
-def _as_json(acknowledged: Acknowledged) -> dict[str, Any]:
-    ring_seq, ring_rep, seq, index = acknowledged.position
-    return {
-        "life": acknowledged.life,
-        "row": acknowledged.row,
-        "ring": f"R{ring_seq}@{ring_rep}",
-        "place": [seq, index],
-        "position": str(acknowledged.position),
-    }

@@ -3,6 +3,8 @@
     PATH/archive.json                         format and cluster, for all who write there
     PATH/stream/GROUP-NAME-LIFE-NUMBER.parquet     published; never changed
     PATH/open/GROUP-NAME-LIFE-NUMBER.journal       being written, or not published yet
+    PATH/open/GROUP-NAME-LIFE-NUMBER.journal.damaged   published as far as it could be read
+    PATH/open/GROUP-NAME.life                      the number of the last life
     PATH/open/GROUP-NAME.lock                      held while an archiver of that name runs
 
 GROUP is the id of the group in hex, as its name may hold any character; the true name is a column. Names have nothing in front
@@ -22,9 +24,11 @@ from transis.archive.journal import SUFFIX
 from transis.archive.schema import FORMAT
 from transis.model.errors import ArchiveError
 from transis.model.groups import group_id
-from transis.trace.durable import sync
+from transis.trace.durable import replace_durably, sync
 
 PARQUET: Final = ".parquet"
+ASIDE: Final = ".tmp"
+DAMAGED: Final = ".damaged"
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
 _STEM: Final = re.compile(r"(?P<whose>[0-9a-f]{16}-.+)-(?P<life>\d{6,})-(?P<number>\d{6,})")
 
@@ -48,7 +52,7 @@ class Place:
         """Make it if it is new, see that it is an archive of this cluster, and be the only one of this name."""
         try:
             for directory in (self.stream, self.open_files):
-                directory.mkdir(parents=True, exist_ok=True)
+                _make_durably(directory)
             self._write_description(cluster)
             self.require_cluster(cluster)
             self._take_lock()
@@ -110,6 +114,14 @@ class Place:
     def published_as(self, journal: Path) -> Path:
         return self.stream / f"{journal.stem}{PARQUET}"
 
+    def aside(self, target: Path) -> Path:
+        """Where a file is written before it has its name."""
+        return target.with_name(f".{target.name}{ASIDE}")
+
+    def damaged(self, journal: Path) -> Path:
+        """Where a journal is kept that could not be read as a whole."""
+        return journal.with_name(f"{journal.name}{DAMAGED}")
+
     def _stem(self, number: Number) -> str:
         return f"{self._whose}-{number.life:06d}-{number.number:06d}"
 
@@ -120,14 +132,39 @@ class Place:
     def published(self) -> list[Path]:
         return self._mine(self.stream, PARQUET)
 
+    def damaged_journals(self) -> list[Path]:
+        return sorted(
+            path for path in self.open_files.glob(f"{self._whose}-*{SUFFIX}{DAMAGED}") if self._is_mine(Path(path.stem))
+        )
+
     def half_published(self) -> list[Path]:
         """What is left of publishing that did not come to its end."""
-        return sorted(self.stream.glob(f".{self._whose}-*"))
+        found = self.stream.glob(f".{self._whose}-*{PARQUET}{ASIDE}")
+        return sorted(path for path in found if self._is_mine(Path(path.name.removeprefix(".").removesuffix(ASIDE))))
+
+    def begin_life(self) -> int:
+        """The number of a life that begins. It is never given again, also if all files of that life are moved away."""
+        life = self.next_life()
+        replace_durably(self._life_file, b"%d\n" % life)
+        return life
 
     def next_life(self) -> int:
-        """Above all that ever wrote a file here."""
+        """Above all that ever began here."""
         numbers = [_number(path) for path in self.journals() + self.published()]
-        return 1 + max((number.life for number in numbers), default=0)
+        return 1 + max([self._last_begun(), *(number.life for number in numbers)])
+
+    def _last_begun(self) -> int:
+        try:
+            return int(self._life_file.read_bytes())
+        except FileNotFoundError:
+            return 0
+        except ValueError:
+            text = f"{self._life_file} does not hold the number of a life"
+            raise ArchiveError(f"{text}: write the highest one there that this archiver ever had") from None
+
+    @property
+    def _life_file(self) -> Path:
+        return self.open_files / f"{self._whose}.life"
 
     def _mine(self, directory: Path, suffix: str) -> list[Path]:
         found = [path for path in directory.glob(f"{self._whose}-*{suffix}") if self._is_mine(path)]
@@ -144,6 +181,14 @@ class Place:
         """What this user may still write there."""
         found = os.statvfs(self.open_files)
         return found.f_bavail * found.f_frsize
+
+
+def _make_durably(directory: Path) -> None:
+    """With those above it. A power cut does not take a directory that something durable was put into."""
+    if not directory.is_dir():
+        _make_durably(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync(directory.parent)
 
 
 def _number(path: Path) -> Number:

@@ -3,19 +3,22 @@
 The steps: write it aside, make it durable, rename it, make the name durable, and only then forget the journal. Whenever this ends
 between two of them, what `recover` finds says what is left to do: if the Parquet file is there it is whole, and the journal is
 unlinked; if not, it is written again from the journal. A row is so in the table once, whoever is killed when.
+
+A journal that the disk damaged is published as far as it can be read, and kept.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.journal import read_journal
+from transis.archive.journal import JournalReader
 from transis.archive.place import Place
 from transis.archive.schema import REPEATING, STREAM, Position
 from transis.model.errors import ArchiveError
@@ -26,44 +29,71 @@ GROUP_BYTES: Final = 64 << 20
 """A row group has so many rows or bytes in memory: what a reader has to hold, and what publishing holds itself."""
 
 
-def publish(place: Place, journal: Path) -> Path | None:
-    """The Parquet file of a journal, which is gone afterwards; None if it held no rows. Raises OSError where the disk refuses."""
-    target = place.published_as(journal)
-    if not target.exists() and not _write(journal, target):
+class Published(NamedTuple):
+    """What became of a journal. `path` is None if it held no rows; `damaged` is where it is kept if a part could not be read."""
+
+    path: Path | None
+    size: int
+    damaged: Path | None
+
+
+def publish(place: Place, journal: Path) -> Published:
+    """The Parquet file of a journal, which is gone afterwards. Raises OSError where the disk refuses."""
+    target, tables = place.published_as(journal), JournalReader(journal)
+    size = _size_of(target)
+    if size is None:
+        size = _write(tables, place.aside(target), target)
+    else:
+        deque(tables, maxlen=0)  # It says whether there is damage.
+    sync(target.parent)
+    return Published(target if size else None, size, _forget(place, journal, tables.damaged_bytes > 0))
+
+
+def _size_of(target: Path) -> int | None:
+    try:
+        return target.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def _forget(place: Place, journal: Path, is_damaged: bool) -> Path | None:
+    """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then."""
+    if not is_damaged:
         journal.unlink()
         return None
-    sync(target.parent)
-    journal.unlink()
-    return target
+    kept = journal.rename(place.damaged(journal))
+    sync(kept.parent)
+    return kept
 
 
-def _write(journal: Path, target: Path) -> bool:
-    """Aside, and then by its name; whether there was anything to write."""
-    aside = target.with_name(f".{target.name}.tmp")
+def _write(tables: Iterable[pa.Table], aside: Path, target: Path) -> int:
+    """Aside, and then by its name; how large it is, 0 if there was nothing to write."""
     try:
         with aside.open("wb") as file:
-            rows = _write_groups(journal, file)
+            rows = _write_groups(tables, file)
             file.flush()
             os.fsync(file.fileno())
-        if rows:
-            os.rename(aside, target)
-        return bool(rows)
+            size = file.tell()
+        if not rows:
+            return 0
+        os.rename(aside, target)
+        return size
     finally:
         aside.unlink(missing_ok=True)
 
 
-def _write_groups(journal: Path, file: object) -> int:
+def _write_groups(tables: Iterable[pa.Table], file: object) -> int:
     rows = 0
     with pq.ParquetWriter(
         file, STREAM, compression="zstd", compression_level=1, use_dictionary=list(REPEATING), store_schema=False
     ) as writer:
-        for group in _row_groups(read_journal(journal)):
+        for group in _row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
             rows += group.num_rows
     return rows
 
 
-def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Tables put together, each group as large as a row group shall be or a little larger.
 
     Their dictionaries are made one: a column chunk has room for one, and would be written without any.
@@ -80,14 +110,21 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting).unify_dictionaries()
 
 
-def recover(place: Place) -> Position | None:
-    """Publish what the lives before this one left, and tell where the last of them stood. Under the lock of the place."""
+class Recovered(NamedTuple):
+    """Where the last life stood, and the journals that could not be read as a whole, also those of earlier starts."""
+
+    last: Position | None
+    damaged: list[Path]
+
+
+def recover(place: Place) -> Recovered:
+    """Publish what the lives before this one left. Under the lock of the place."""
     for left_over in place.half_published():
         left_over.unlink()
     for journal in place.journals():
         publish(place, journal)
     published = place.published()
-    return _last_position(published[-1]) if published else None
+    return Recovered(_last_position(published[-1]) if published else None, place.damaged_journals())
 
 
 def _last_position(path: Path) -> Position:

@@ -12,7 +12,7 @@ No clock, no file. `take` costs nothing; the columns are built by `Portion.table
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from transis.archive.columns import NOTHING, Frame, Portion, Rare, Stretch
 from transis.archive.schema import BEGIN, CONFIGURATION, MESSAGE, VIEW, Position
@@ -22,7 +22,7 @@ from transis.model.service import Service
 from transis.trace.naming import group_view_name, node_name, process_name, view_name
 
 ROW_BYTES: Final = 64
-"""What a row takes in memory beside its value, about."""
+"""What a row takes in memory beside its value, about; and what a string does beside its characters."""
 
 
 class _At(NamedTuple):
@@ -153,6 +153,7 @@ class Rows:
         portion.stretches.append(Stretch(at.seq, at.index, 1, 0))
         portion.values.append(None)
         portion.rare.append(one.rare)
+        self.bytes += _size_of(one.rare)
         self._add(one.kind, 1, is_ordered, at.ring, one.conf, NOTHING, NOTHING, 0, NOTHING, 0, one.now_us)
 
     def _add(
@@ -176,3 +177,12 @@ class Rows:
         portion.rows += rows
         self.rows += rows
         self.bytes += ROW_BYTES * rows
+
+
+def _size_of(value: Any) -> int:
+    """In memory, about: a view of many members is large."""
+    if isinstance(value, str):
+        return ROW_BYTES + len(value)
+    if isinstance(value, dict):
+        return sum(map(_size_of, value.values()))
+    return sum(map(_size_of, value)) if isinstance(value, list) else 0

@@ -6,10 +6,12 @@ portion, which nobody changes any more.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transis.archive.columns import Portion
 from transis.archive.journal import Journal, JournalHeader
@@ -38,18 +40,35 @@ class Acknowledged(NamedTuple):
     row: int
     position: Position
 
+    def as_json(self) -> dict[str, Any]:
+        ring_seq, ring_rep, seq, index = self.position
+        where = {"ring": f"R{ring_seq}@{ring_rep}", "place": [seq, index], "position": str(self.position)}
+        return {"life": self.life, "row": self.row} | where
+
 
 class Life:
     """`sealed` are the journals that are ready to be published. `clock` tells seconds that only go on."""
 
-    def __init__(self, place: Place, cluster: str, life: int, rows: Rows, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        cluster: str,
+        life: int,
+        rows: Rows,
+        limits: Limits,
+        clock: Callable[[], float],
+        fdatasync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
         self.rows = rows
         self.number = life
         self.sealed: deque[Path] = deque()
         self.acknowledged: Acknowledged | None = None
+        self.is_refused = False
+        """Whether the disk ended it."""
         self.lag_s = 0.0
         """How long the oldest row that the last sync acknowledged had waited for it."""
         self._place, self._cluster, self._limits, self._clock = place, cluster, limits, clock
+        self._fdatasync = fdatasync
         self._journal: Journal | None = None
         self._opened_at = 0.0
         self._files = 0
@@ -101,14 +120,14 @@ class Life:
         self._files += 1
         self._opened_at = self._clock()
         header = JournalHeader(self._cluster, self._place.group, self._place.archiver, self.number, self._files)
-        return Journal(self._place.journal(Number(self.number, self._files)), header)
+        return Journal(self._place.journal(Number(self.number, self._files)), header, self._fdatasync)
 
     @property
     def sync_is_due(self) -> bool:
-        """Rows wait for it, or the journal is old enough to be sealed, also if nothing has come for long."""
+        """Rows wait for it, or the journal is large or old enough to be sealed, also if nothing has come for long."""
         if self._unsynced_since is not None and self._clock() - self._synced_at >= self._limits.sync_s:
             return True
-        return self._journal is not None and self._is_old
+        return self._journal is not None and self._is_full(self._journal)
 
     def sync(self) -> None:
         """Acknowledge what was written, and seal a journal that is large or old enough."""
@@ -117,12 +136,11 @@ class Life:
             return
         journal.sync()
         self._acknowledge()
-        if journal.size >= self._limits.segment_bytes or self._is_old:
+        if self._is_full(journal):
             self.seal()
 
-    @property
-    def _is_old(self) -> bool:
-        return self._clock() - self._opened_at >= self._limits.segment_s
+    def _is_full(self, journal: Journal) -> bool:
+        return journal.size >= self._limits.segment_bytes or self._clock() - self._opened_at >= self._limits.segment_s
 
     def _acknowledge(self) -> None:
         self.acknowledged, self._synced_at = self._written, self._clock()
@@ -136,3 +154,9 @@ class Life:
             self.sealed.append(journal.path)
             journal.seal()
             self._acknowledge()
+
+    def give_up(self) -> None:
+        """The disk refused. What is whole there stays; whether it is safe, the disk may refuse to say."""
+        self.is_refused = True
+        with suppress(OSError):
+            self.seal()

@@ -26,7 +26,7 @@ from transis.model.groups import Address, GroupView, group_id, require_group_nam
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.wire.address import encode_address
-from transis.wire.session import CHECKPOINT_MAX, Changed, Checkpoint, Stream
+from transis.wire.session import CHECKPOINT_MAX, Changed, Checkpoint, Configured, Stream
 
 if TYPE_CHECKING:
     from transis.client.session import Session
@@ -61,7 +61,7 @@ class Group(MessageStream[T]):
     def views(self) -> dict[str, View]:
         """The view in force of each name, where the iteration stands."""
         if not self._views:
-            first = self._inlet.peek()
+            first = next((entry for entry in self._inlet.ahead() if not isinstance(entry.frame, Configured)), None)
             view = None if first is None else self._view_of(first)
             return {} if view is None else {view.name: view}
         return dict(self._views)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from transis.client.spool import Spool
@@ -165,6 +165,10 @@ class Inlet:
     def peek(self) -> Entry | None:
         """The next entry, if it is in memory."""
         return self._front[0] if self._front else None
+
+    def ahead(self) -> Iterator[Entry]:
+        """The next entries, as far as they are in memory. Whoever takes one meanwhile ends it."""
+        return iter(self._front)
 
     def drop_before(self, count: int) -> None:
         """Let go of the entries that were put as the first so many."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,11 +13,11 @@ from transis.console.asking import unable
 from transis.console.audit import MasterOption, UiOption
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
-from transis.model.errors import TransisError
+from transis.model.errors import TransisError, UsageError
 from transis.pipeline.archive.lineage import POLICIES, policy_of
 
 if TYPE_CHECKING:
-    from transis.pipeline.archive.job import Reconciled
+    from transis.pipeline.archive.job import Reconciled, Told
 
 EXAMPLES = """Examples:
 
@@ -40,7 +40,10 @@ def reconcile(
         list[str] | None,
         typer.Option("--key", metavar="NAME=$.PATH", help="A column of values that are JSON; repeat it. Keys of sides collide."),
     ] = None,
-    policy: Annotated[str, typer.Option(help=f"Which side comes first in one history: {', '.join(POLICIES)}.")] = POLICIES[0],
+    policy: Annotated[
+        str | None,
+        typer.Option(help=f"Which side comes first in `merged` of --out: {', '.join(POLICIES)}; otherwise {POLICIES[0]}."),
+    ] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the tables there, as Parquet.")] = None,
     master: MasterOption = None,
     ui: UiOption = False,
@@ -63,9 +66,12 @@ def reconcile(
 
 
 def _found(
-    archive: str, group: str | None, key: list[str], policy: str, out: str | None, master: str | None, ui: bool
+    archive: str, group: str | None, key: list[str], policy: str | None, out: str | None, master: str | None, ui: bool
 ) -> Reconciled:
     try:
+        chosen = POLICIES[0] if policy is None else policy_of(policy)
+        if policy is not None and out is None:
+            raise UsageError(f"--policy {policy}: it orders the table `merged`, so say with --out where tables are to be written")
         from transis.pipeline.failures import require_spark
 
         require_spark()
@@ -74,7 +80,7 @@ def _found(
         from transis.pipeline.archive.reconciling import read_keys
         from transis.pipeline.steps import Steps
 
-        return reconciled(Wish(archive, group, read_keys(key), policy_of(policy), out, master, ui), Steps())
+        return reconciled(Wish(archive, group, read_keys(key), chosen, out, master, ui), Steps())
     except TransisError as error:
         raise unable("reconcile", error) from None
 
@@ -82,10 +88,10 @@ def _found(
 def tell(console: Console, found: Reconciled) -> None:
     for line in _lines(found):
         say(console, printable(line))
-    if found.conflicts:
+    if found.conflicts.rows:
         console.print(_conflicts(found))
-        if more := found.conflicts_total - len(found.conflicts[:ROWS_TOLD]):
-            say(console, f"and {more:,} more; --json and --out have them")
+        for line in _more(found.conflicts):
+            say(console, line)
     if found.wish.out is not None:
         say(console, f"Tables: {found.wish.out}")
 
@@ -95,8 +101,8 @@ def _lines(found: Reconciled) -> Iterator[str]:
 
     by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
     yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
-    yield from _first([gap_sentence(row) for row in found.gaps])
-    yield from _first([f"this cannot be: {row.what}: {row.first} and {row.last}" for row in found.contradictions])
+    yield from _first(found.gaps, gap_sentence)
+    yield from _first(found.contradictions, lambda row: f"this cannot be: {row.what}: {row.first} and {row.last}")
     for parting in found.lineage.partings:
         yield parting_sentence(parting)
         for label in labels_of(parting):
@@ -106,10 +112,17 @@ def _lines(found: Reconciled) -> Iterator[str]:
         yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
 
 
-def _first(sentences: list[str]) -> Iterator[str]:
-    yield from (f"  {sentence}" for sentence in sentences[:ROWS_TOLD])
-    if len(sentences) > ROWS_TOLD:
-        yield f"  and {len(sentences) - ROWS_TOLD:,} more; --json has them"
+def _first(told: Told, sentence: Callable[[Any], str]) -> Iterator[str]:
+    yield from (f"  {sentence(row)}" for row in told.rows[:ROWS_TOLD])
+    yield from (f"  {line}" for line in _more(told))
+
+
+def _more(told: Told) -> Iterator[str]:
+    """Where the rows are that are not shown."""
+    if told.total > len(told.rows):
+        yield f"and {told.total - ROWS_TOLD:,} more; --json has {len(told.rows):,}, --out has all"
+    elif told.total > ROWS_TOLD:
+        yield f"and {told.total - ROWS_TOLD:,} more; --json and --out have them"
 
 
 def _some(count: int, one: str, many: str = "") -> str:
@@ -119,7 +132,7 @@ def _some(count: int, one: str, many: str = "") -> str:
 def _conflicts(found: Reconciled) -> Table:
     names = list(found.wish.keys or {})
     table = plain_table("parting", *names, "messages", title="Keys that sides touched apart")
-    for row in found.conflicts[:ROWS_TOLD]:
+    for row in found.conflicts.rows[:ROWS_TOLD]:
         touched = ", ".join(f"side {one.side}: {one.messages:,}" for one in row.touched)
         table.add_row(str(row.parting), *(printable(str(row[name])) for name in names), touched)
     return table

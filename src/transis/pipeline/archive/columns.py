@@ -1,6 +1,6 @@
 """Columns of an archive as Spark sees them, and the few expressions that every job over it needs.
 
-Nothing here is computed: `STREAM` is what the archivers write (archive/schema.py), column by column.
+Nothing here is computed: `STREAM` is what the archivers write (archive/schema.py), column by column, in their `FORMAT`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, BinaryType, TimestampType
 
 from transis.pipeline.schemas import FLAG, INT, LONG, TEXT, columns
 
+FORMAT: Final = 1
 TEXTS: Final = ArrayType(TEXT)
 
 STREAM: Final = columns(

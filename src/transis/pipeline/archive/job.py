@@ -12,13 +12,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from transis.model.errors import PipelineError, UsageError
-from transis.pipeline.archive.columns import SIDE, VIEW
+from transis.pipeline.archive.columns import RING, SIDE, VIEW
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.once import configurations, conflicting_keys, messages, views
 from transis.pipeline.archive.reading import MISSING, find_files, gaps, group_names, plain_size, read_stream, spans
@@ -30,7 +30,7 @@ from transis.pipeline.session import spark_session, ui_address
 from transis.pipeline.steps import Steps
 
 TOLD_MAX: Final = 1_000
-"""Rows of gaps, contradictions and conflicts that are told one by one; tables have all."""
+"""Rows of gaps, contradictions and conflicts that are told one by one; the totals count all, and tables have them."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,16 @@ class Wish:
     ui: bool = False
 
 
+class Told(NamedTuple):
+    """Rows that are told one by one, and how many there are in all."""
+
+    rows: list[Row]
+    total: int
+
+
+NONE_TOLD: Final = Told([], 0)
+
+
 @dataclass(frozen=True)
 class Reconciled:
     """What was found: plain values, small whatever the size of the archive."""
@@ -57,19 +67,19 @@ class Reconciled:
     messages: int
     views: int
     lineage: Lineage
-    gaps: list[Row]
-    contradictions: list[Row]
+    gaps: Told
+    """What is missing first."""
+    contradictions: Told
     apart: dict[tuple[int, str], int]
     """Messages by parting and side that not all sides saw."""
     not_json: int
     """How many of these have a value that is no JSON, so that they have no key."""
-    conflicts: list[Row]
-    conflicts_total: int
+    conflicts: Told
 
     @property
     def is_fine(self) -> bool:
         """Whether nothing is missing, nothing contradicts itself and nothing collides."""
-        return not (self.contradictions or self.conflicts_total or any(row.kind in MISSING for row in self.gaps))
+        return not (self.contradictions.total or self.conflicts.total or any(row.kind in MISSING for row in self.gaps.rows))
 
 
 def reconcile(wish: Wish, steps: Steps) -> Reconciled:
@@ -113,8 +123,8 @@ class _Job:
             known = self._spark.createDataFrame(lives, seen.schema)
             lineage = lineage_of(configurations(self._stream))
         with self._steps("what is missing"):
-            missing = gaps(self._stream, known).limit(TOLD_MAX).collect()
-            broken = conflicting_keys(self._stream).limit(TOLD_MAX).collect()
+            missing = told_of(gaps(self._stream, known), ~F.col("kind").isin(*MISSING), *RING, "before")
+            broken = told_of(conflicting_keys(self._stream), "what", "first", "last")
         with self._steps("each message once"):
             once = messages(self._stream, known)
             counted = once.count()
@@ -123,26 +133,26 @@ class _Job:
             apart = only_one_side(self._stream, known, once, lineage) if lineage.partings else None
             found = self._apart(apart)
         if out is not None:
-            self._write(out, known, once, lineage, apart)
+            self._write(out, known, once, lineage, apart, broken.total > 0)
         names = tuple(sorted({row.archiver for row in lives}))
         stays = len({(row.archiver, row.life) for row in lives})
         return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found)
 
-    def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, list[Row], int]:
+    def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, Told]:
         """How many messages each side had for itself, how many have no key, and the keys that collide."""
         if apart is None:
-            return {}, 0, [], 0
+            return {}, 0, NONE_TOLD
         keys = dict(self._wish.keys or {})
         rows = settled(with_keys(apart, keys).drop("value"))
         counts = rows.groupBy(*SIDE).agg(F.count("*").alias("messages"), F.count(F.when(~F.col("is_json"), 1)).alias("no"))
         by_side = counts.collect()
-        collided = conflicts(rows, list(keys)) if keys else None
-        total = 0 if collided is None else collided.count()
-        told = [] if collided is None or not total else collided.orderBy("parting", *keys).limit(TOLD_MAX).collect()
+        collided = told_of(conflicts(rows, list(keys)), "parting", *keys) if keys else NONE_TOLD
         not_json = sum(row.no for row in by_side) if keys else 0
-        return {(row.parting, row.side): row.messages for row in by_side}, not_json, told, total
+        return {(row.parting, row.side): row.messages for row in by_side}, not_json, collided
 
-    def _write(self, out: Path, known: DataFrame, once: DataFrame, lineage: Lineage, apart: DataFrame | None) -> None:
+    def _write(
+        self, out: Path, known: DataFrame, once: DataFrame, lineage: Lineage, apart: DataFrame | None, is_broken: bool
+    ) -> None:
         keys = dict(self._wish.keys or {})
         tables = {
             "messages": once,
@@ -150,12 +160,20 @@ class _Job:
             "gaps": gaps(self._stream, known),
             "merged": merged(self._stream, known, once, lineage, self._wish.policy),
         }
+        if is_broken:
+            tables["contradictions"] = conflicting_keys(self._stream)
         if apart is not None:
             tables["only_one_side"] = with_keys(apart, keys) if keys else apart
         if apart is not None and keys:
             tables["conflicts"] = conflicts(with_keys(apart, keys), list(keys))
         with self._steps("writing tables"):
             write_tables(tables, out)
+
+
+def told_of(rows: DataFrame, *order: Column | str) -> Told:
+    """The first in that order. They are counted only if there are more."""
+    found = rows.orderBy(*order).limit(TOLD_MAX + 1).collect()
+    return Told(found[:TOLD_MAX], len(found) if len(found) <= TOLD_MAX else rows.count())
 
 
 def write_tables(tables: Mapping[str, DataFrame], out: Path) -> None:

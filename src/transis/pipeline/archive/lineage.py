@@ -192,32 +192,80 @@ class Lineage:
 
     def linear(self, policy: Policy) -> dict[Ring, int]:
         """Every ring behind those that it follows, and of sides the one that the policy prefers before the others, up to the
-        merge."""
-        preference = self._preferences(policy)
-        missing = {ring: len(parents) for ring, parents in self.parents.items()}
-        ready = sorted((ring for ring, count in missing.items() if count == 0), reverse=True)
-        order: dict[Ring, int] = {}
-        while ready:
-            ring = ready.pop()
-            order[ring] = len(order)
-            for child in self.children[ring]:
-                missing[child] -= 1
-            now_ready = [child for child in self.children[ring] if missing[child] == 0]
-            ready += sorted(now_ready, key=lambda child: (preference.get((ring, child), []), child), reverse=True)
-        return order
-
-    def _preferences(self, policy: Policy) -> dict[tuple[Ring, Ring], list[tuple[Any, ...]]]:
-        """For a ring that parted and one that followed it, what counts, the outer parting first; the smallest is preferred."""
-        found: dict[tuple[Ring, Ring], list[tuple[Any, ...]]] = {}
-        for parting in self.partings:
-            for side in parting.sides:
-                for first in side.firsts:
-                    found.setdefault((parting.ring, first), []).append(_preference(policy, side))
-        return found
+        merge. Where partings that cross each other want opposite orders, the later one has its way."""
+        return _OneOrder(self, policy).found
 
     def origins(self) -> dict[Ring, tuple[int, str]]:
         """The parting and the side of each ring that not everybody saw; of several partings the last."""
         return {ring: (parting.number, side) for parting in self.partings for ring, side in parting.between}
+
+
+class _Wish(NamedTuple):
+    """That a ring comes first: because it is a parent, or because a parting of that number prefers its side."""
+
+    ring: Ring
+    parting: int
+
+
+class _Step(NamedTuple):
+    """On the way to a ring: which wish led there, and what it wants before it."""
+
+    wish: _Wish
+    wants: Iterator[_Wish]
+
+
+PARENT: Final = 1 << 62
+"""In place of a parting: this wish is never given up."""
+
+
+class _OneOrder:
+    """Rings by their sequences, each behind what it wants before it. Wishes that go in a circle cannot all be granted: then that
+    of the first parting among them is given up. A circle has one, as parents make none."""
+
+    def __init__(self, lineage: Lineage, policy: Policy) -> None:
+        self.found: dict[Ring, int] = {}
+        self._wants = {ring: [_Wish(parent, PARENT) for parent in parents] for ring, parents in lineage.parents.items()}
+        for parting in lineage.partings:
+            self._prefer(parting, sorted(parting.sides, key=lambda side: _preference(policy, side)))
+        self._given_up: set[tuple[Ring, _Wish]] = set()
+        for ring in sorted(lineage.parents):
+            if ring not in self.found:
+                self._go_to(ring)
+
+    def _prefer(self, parting: Parting, sides: list[Side]) -> None:
+        """Before a side begins, the preferred ones are over. Whoever waited for the merge begins with it, and has no side."""
+        for rank, side in enumerate(sides):
+            preferred = [_Wish(ring, parting.number) for before in sides[:rank] for ring in before.rings]
+            for first in set(side.firsts).intersection(side.rings):
+                self._wants[first] += preferred
+
+    def _go_to(self, ring: Ring) -> None:
+        way = [self._step(_Wish(ring, PARENT))]
+        on_way = {ring}
+        while way:
+            here = way[-1].wish.ring
+            wish = next((one for one in way[-1].wants if one.ring not in self.found and (here, one) not in self._given_up), None)
+            if wish is None:
+                self.found[here] = len(self.found)
+                on_way.remove(way.pop().wish.ring)
+            elif wish.ring in on_way:
+                on_way.difference_update(self._give_up(way, wish))
+            else:
+                way.append(self._step(wish))
+                on_way.add(wish.ring)
+
+    def _step(self, wish: _Wish) -> _Step:
+        return _Step(wish, iter(self._wants[wish.ring]))
+
+    def _give_up(self, way: list[_Step], last: _Wish) -> list[Ring]:
+        """The wish closes a circle: go back to the ring that had the one of the first parting. Which rings are left for later."""
+        start = next(rank for rank, step in enumerate(way) if step.wish.ring == last.ring)
+        wishes = [*(step.wish for step in way[start + 1 :]), last]
+        rank, dropped = min(enumerate(wishes, start), key=lambda one: one[1].parting)
+        self._given_up.add((way[rank].wish.ring, dropped))
+        left = [step.wish.ring for step in way[rank + 1 :]]
+        del way[rank + 1 :]
+        return left
 
 
 class _Walk(NamedTuple):

@@ -1,11 +1,13 @@
 """Reading an archive: which files it has of a group, what each archiver saw of it, and what nobody did.
 
 Ordered deliveries of a ring are one sequence of which every member has a part without a hole while it is there. So a life of an
-archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap.
+archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap. Rows of a life are
+numbered: where a number is missing, a file is, and the interval ends before it.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from transis.model.groups import group_id
 from transis.pipeline.archive.columns import (
     BEGIN,
     CONFIGURATION,
+    FORMAT,
     LIFE,
     RING,
     STREAM,
@@ -33,6 +36,7 @@ from transis.pipeline.archive.columns import (
 from transis.pipeline.ingest import is_local, literally, local_path
 
 STREAM_PART: Final = "stream"
+DESCRIPTION: Final = "archive.json"
 SUFFIX: Final = ".parquet"
 
 ABSENT: Final = "absent"
@@ -49,6 +53,25 @@ MISSING: Final = (ABSENT, UNSEEN)
 ROW_BYTES: Final = 100
 """What a row is taken for, however well it was encoded."""
 
+BLOCK: Final = 1 << 16
+"""Rows of one life that are put in order by one task."""
+
+PUT_TOGETHER: Final = {
+    "lo": F.min,
+    "hi": F.max,
+    "why": F.max,
+    "first_row": F.min,
+    "last_row": F.max,
+    "messages": F.sum,
+    "views": F.sum,
+    "expected": F.min,
+}
+"""How columns of pieces become those of what they are pieces of."""
+
+BEGINNING: Final = "struct(0L as place_seq, 0 as place_index)"
+"""Where a ring begins. Whoever has an ordered row there has been in it from its start, whatever came first: the configuration, or
+the view of an archiver that joined while it came about."""
+
 BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
 
 
@@ -56,6 +79,7 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
     """The files of these groups, or of all. One that is not there is a UsageError that tells which are."""
     if not is_local(archive):
         raise PipelineError(f"{archive}: only a local or mounted archive can be read: copy it, or mount it")
+    _require_format(Path(local_path(archive)))
     directory = Path(local_path(archive)) / STREAM_PART
     found = sorted(path for path in directory.glob(f"*{SUFFIX}") if not path.name.startswith((".", "_")))
     if not found:
@@ -68,6 +92,20 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
         if digits not in by_group:
             raise UsageError(f"there is no group {name!r} in {archive}: it holds {', '.join(group_names(archive))}")
     return [path for digits, paths in sorted(by_group.items()) if not groups or digits in wanted.values() for path in paths]
+
+
+def _require_format(directory: Path) -> None:
+    """By the description that archivers put there. Files that were copied to another place may be without."""
+    target = directory / DESCRIPTION
+    try:
+        its_format = json.loads(target.read_bytes())["format"]
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PipelineError(f"{target} is not the description of an archive: put it back as it was written") from error
+    if its_format != FORMAT:
+        text = f"{directory} holds an archive of format {its_format}, this release reads {FORMAT}"
+        raise PipelineError(f"{text}: install the release that wrote it")
 
 
 def plain_size(files: Sequence[Path]) -> int:
@@ -90,6 +128,8 @@ def _name_in(path: Path) -> str:
 def _plain_size(path: Path) -> int:
     with _told_by_path(path):
         metadata = pq.read_metadata(path)
+        if not set(STREAM.names) <= set(metadata.schema.to_arrow_schema().names):
+            raise LookupError("columns are missing")
     plain = sum(int(metadata.row_group(number).total_byte_size) for number in range(metadata.num_row_groups))
     return max(plain, ROW_BYTES * int(metadata.num_rows))
 
@@ -98,8 +138,8 @@ def _plain_size(path: Path) -> int:
 def _told_by_path(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, StopIteration, pa.ArrowException) as error:
-        raise PipelineError(f"{path} is not a file of an archive, or only a part of one") from error
+    except (OSError, StopIteration, LookupError, pa.ArrowException) as error:
+        raise PipelineError(f"{path} is not a file of an archive, or only a part of one: move it away") from error
 
 
 def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -> DataFrame:
@@ -112,20 +152,34 @@ def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -
 
 
 def spans(stream: DataFrame) -> DataFrame:
-    """A row for each life and ring: `lo` and `hi` are the ends of its interval, `next_*` the ring that it went on to, `why` the
-    reason that it gave when it began there."""
+    """A row for each life and ring, and for each part of it where rows are missing: `lo` and `hi` are the ends of its interval,
+    `next_*` the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before."""
+    onward = Window.partitionBy(*LIFE).orderBy("first_row")
+    expected = F.coalesce(F.lag("last_row").over(onward), F.lit(0)) + 1
+    is_torn = F.col("first_row") > F.col("expected")
+    parts = _pieces(stream).withColumn("expected", expected).withColumn("part", F.sum(is_torn.cast("int")).over(onward))
+    found = parts.groupBy(*LIFE, *RING, "part").agg(*(how(name).alias(name) for name, how in PUT_TOGETHER.items()))
+    is_next = F.lead("first_row").over(onward) == F.col("last_row") + 1
+    following = [F.when(is_next, F.lead(name).over(onward)).alias(f"next_{name}") for name in RING]
+    lost = F.format_string("rows %d to %d of life %d are missing", F.col("expected"), F.col("first_row") - 1, F.col("life"))
+    told = {"why": F.when(is_torn, lost).otherwise(F.col("why")), "from_start": F.col("lo") == F.expr(BEGINNING)}
+    return found.withColumns(told).select("*", *following).drop("expected", "part")
+
+
+def _pieces(stream: DataFrame) -> DataFrame:
+    """Rows of a life in a ring that follow each other, block by block: so no task has to sort a whole life."""
     counted = {"messages": is_message(), "views": F.col("kind") == VIEW}
-    seen = stream.where("ring_seq is not null").groupBy(*LIFE, *RING)
-    found = seen.agg(
+    in_block = Window.partitionBy(*LIFE, "block").orderBy("row")
+    placed = stream.where("ring_seq is not null").withColumn("block", F.floor(F.col("row") / BLOCK))
+    rows = placed.withColumn("piece", F.col("row") - F.dense_rank().over(in_block))
+    return rows.groupBy(*LIFE, *RING, "block", "piece").agg(
         F.min(F.when(is_regular_line(), place())).alias("lo"),
         F.max(F.when(is_regular_line(), place())).alias("hi"),
-        F.max(F.col("ordered") & (F.col("kind") == CONFIGURATION)).alias("from_start"),
         F.max(F.when(F.col("kind") == BEGIN, F.col("why"))).alias("why"),
         F.min("row").alias("first_row"),
+        F.max("row").alias("last_row"),
         *(F.count(F.when(condition, 1)).alias(name) for name, condition in counted.items()),
     )
-    onward = Window.partitionBy(*LIFE).orderBy("first_row")
-    return found.select("*", *(F.lead(name).over(onward).alias(f"next_{name}") for name in RING))
 
 
 # -- what nobody saw -------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -20,6 +20,9 @@ NAME: Final = r"[A-Za-z_]\w*"
 BLOCK: Final = 1 << 16
 """Places of one ring that are numbered by one task."""
 
+RESERVED: Final = frozenset({*MESSAGES, *SIDE, "merged_position", "sides", "touched", "messages", "first", "is_json", "parsed"})
+"""Columns of the tables that keys are in, and of the jobs that make them. Spark takes capitals for the same name."""
+
 _ORDER: Final = columns(ring_seq=LONG, ring_rep=TEXT, turn=INT)
 
 
@@ -30,14 +33,21 @@ def read_keys(given: Sequence[str]) -> dict[str, str]:
         name, _, path = one.partition("=")
         if not re.fullmatch(NAME, name) or not re.fullmatch(PATH, path):
             raise UsageError(f"--key {one!r}: write NAME=$.path, for instance seat=$.seat")
-        if name in {*MESSAGES, *SIDE, "sides", "touched"} or name in found:
+        if _is_taken(name, found):
             raise UsageError(f"--key {one!r}: the name {name!r} is taken: choose another one")
         found[name] = path
     return found
 
 
+def _is_taken(name: str, others: Iterable[str]) -> bool:
+    return name.casefold() in RESERVED.union(map(str.casefold, others))
+
+
 def with_keys(rows: DataFrame, keys: Mapping[str, str]) -> DataFrame:
     """Columns out of values that are JSON, as text; null where a value is none or has nothing there. `is_json` tells which."""
+    for rank, name in enumerate(keys):
+        if _is_taken(name, [*rows.columns, *list(keys)[:rank]]):
+            raise UsageError(f"keys: the name {name!r} is taken by another column: choose another one")
     parsed = F.try_parse_json(F.col("value").cast("string"))
     named = {name: F.try_variant_get(F.col("parsed"), path, "string") for name, path in keys.items()}
     found = rows.withColumn("parsed", parsed).withColumns({**named, "is_json": F.col("parsed").isNotNull()})

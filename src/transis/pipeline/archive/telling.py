@@ -36,7 +36,7 @@ def gap_sentence(row: Row) -> str:
         return f"a component in {view_word(row.view)} was archived by nobody, says the merge that {row.archiver} saw"
     where = f"{row.ring_seq}@{short(row.ring_rep)}"
     after, before = position_word(row.after, "its beginning"), position_word(row.before, "its end")
-    why = f"; {row.archiver} came back: {row.why}" if row.why and row.kind == ABSENT else ""
+    why = f"; {row.archiver}: {row.why}" if row.why and row.kind == ABSENT else ""
     words = {
         ABSENT: f"nobody archived R{where} between {after} and {before}{why}",
         BEFORE: f"the archive begins in R{where} at {before}",
@@ -83,14 +83,16 @@ def as_dict(found: Reconciled) -> dict[str, Any]:
         "messages": found.messages,
         "views": found.views,
         "configurations": len(found.lineage.known),
-        "gaps": plain(found.gaps),
-        "contradictions": plain(found.contradictions),
+        "gaps_total": found.gaps.total,
+        "gaps": plain(found.gaps.rows),
+        "contradictions_total": found.contradictions.total,
+        "contradictions": plain(found.contradictions.rows),
         "partings": [_parting(one, found) for one in found.lineage.partings],
         "policy": found.wish.policy,
         "keys": dict(found.wish.keys or {}),
         "not_json": found.not_json,
-        "conflicts_total": found.conflicts_total,
-        "conflicts": plain(found.conflicts),
+        "conflicts_total": found.conflicts.total,
+        "conflicts": plain(found.conflicts.rows),
         "out": found.wish.out,
     }
 

@@ -1,0 +1,130 @@
+"""Archives of which files are missing, or hold what does not belong there: nothing that is left is lost, and what is not there is
+said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tests.archive.events import NODES, START, configuration, group_view
+from tests.archive.written import tables
+from transis.archive.rows import Rows
+from transis.model import ids
+from transis.model.groups import group_id
+from transis.model.ids import ViewId, ViewKind
+from transis.pipeline.archive.once import messages
+from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, OPEN, gaps, read_stream, spans
+from transis.pipeline.archive.telling import gap_sentence
+
+NEXT = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[0])
+
+
+def write(archive: Path, archiver: str, made: dict[int, pa.Table]) -> None:
+    """Files of one life, by their numbers."""
+    (archive / "stream").mkdir(exist_ok=True)
+    for number, table in made.items():
+        pq.write_table(table, archive / "stream" / f"{group_id('g'):016x}-{archiver}-000001-{number:06d}.parquet")
+
+
+def without(made: list[pa.Table], *lost: int) -> dict[int, pa.Table]:
+    return {number: table for number, table in enumerate(made) if number not in lost}
+
+
+def read(spark: SparkSession, archive: Path) -> tuple[list[int], list[Row]]:
+    """The counters of the messages, and what is missing."""
+    stream = read_stream(spark, str(archive), ["g"])
+    known = as_local(spark, spans(stream))
+    found = sorted(row.counter for row in messages(stream, known).collect())
+    return found, sorted(gaps(stream, known).collect(), key=lambda row: (row.kind, row.after is not None))
+
+
+def as_local(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    return spark.createDataFrame(rows.collect(), rows.schema)
+
+
+def test_a_file_that_one_archiver_lost_is_read_from_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "ann", without(tables(4), 1, 2))
+    write(tmp_path, "bob", without(tables(4, archiver="bob")))
+    counters, missing = read(spark, tmp_path)
+    assert counters == list(range(1, 21))
+    assert [row.kind for row in missing] == [BEFORE, OPEN]
+
+
+def test_what_all_lost_is_a_gap_that_says_which_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path, "ann", without(tables(4), 1, 2))
+    write(tmp_path, "bob", without(tables(4, archiver="bob"), 2, 3))
+    counters, missing = read(spark, tmp_path)
+    assert counters == [*range(1, 11), *range(16, 21)]
+    absent, *_ = missing
+    assert (absent.kind, absent.after.place_seq, absent.before.place_seq) == (ABSENT, 3, 5)
+    assert gap_sentence(absent) == "nobody archived R4@ann/1 between 3.4 and 5.0; ann: rows 9 to 18 of life 1 are missing"
+
+
+@pytest.mark.parametrize("lost", [(0,), (3,), (0, 3)])
+def test_the_first_and_the_last_files_of_a_life_may_be_missing(
+    spark: SparkSession, tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    write(tmp_path, "ann", without(tables(4), *lost))
+    counters, missing = read(spark, tmp_path)
+    assert counters == [counter for number in range(4) if number not in lost for counter in range(5 * number + 1, 5 * number + 6)]
+    assert [row.kind for row in missing] == [BEFORE, OPEN], "an archive may begin and end anywhere"
+
+
+def test_a_hole_inside_of_a_file_is_one_too(spark: SparkSession, tmp_path: Path) -> None:
+    """As a damaged journal leaves it."""
+    first, _, third = tables(3)
+    write(tmp_path, "ann", {1: pa.concat_tables([first, third])})
+    counters, missing = read(spark, tmp_path)
+    assert counters == [*range(1, 6), *range(11, 16)]
+    assert [(row.kind, row.why) for row in missing if row.kind == ABSENT] == [(ABSENT, "rows 9 to 13 of life 1 are missing")]
+
+
+@pytest.mark.parametrize(("lost", "rows"), [((), [(1, 120_003)]), ((1,), [(1, 40_003), (80_004, 120_003)])])
+def test_a_life_is_one_part_however_many_tasks_look_at_it(
+    spark: SparkSession, tmp_path: Path, lost: tuple[int, ...], rows: list[tuple[int, int]]
+) -> None:
+    assert rows[-1][1] > BLOCK
+    write(tmp_path, "ann", without(tables(3, messages=40_000), *lost))
+    found = spans(read_stream(spark, str(tmp_path), ["g"])).orderBy("first_row").collect()
+    assert [(row.first_row, row.last_row) for row in found] == rows
+    assert sum(row.messages for row in found) == 40_000 * (3 - len(lost))
+
+
+def two_rings(archiver: str) -> list[pa.Table]:
+    """Three files: most of a ring, its end and the beginning of the next, and what follows there."""
+    rows = Rows("g", archiver, 1, "totem", "evs")
+    rows.begin("started", 0)
+    rows.configuration(configuration(START, START, None), 0)
+    rows.view(group_view(START, ids.Place(0, 0)), 0)
+    made = [rows.take().table()]
+    rows.view(group_view(START, ids.Place(7, 0)), 0)
+    rows.configuration(configuration(NEXT, NEXT, START), 0)
+    rows.view(group_view(NEXT, ids.Place(0, 0)), 0)
+    made.append(rows.take().table())
+    rows.view(group_view(NEXT, ids.Place(5, 0)), 0)
+    return [*made, rows.take().table()]
+
+
+def test_who_lost_the_change_of_a_ring_has_seen_neither_its_end_nor_the_beginning_of_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, "ann", without(two_rings("ann"), 1))
+    _, missing = read(spark, tmp_path)
+    shown = [(row.kind, row.ring_seq, row.after and row.after.place_seq, row.before and row.before.place_seq) for row in missing]
+    assert shown == [(ABSENT, 8, None, 5), (ABSENT, 4, 0, None), (OPEN, 8, 5, None)]
+
+
+def test_who_joins_while_a_ring_comes_about_has_seen_its_beginning(spark: SparkSession, tmp_path: Path) -> None:
+    """Its first view stands at the beginning of the ring, and its configuration was in force before it: no gap."""
+    late = Rows("g", "bob", 1, "lansis", "evs")
+    late.begin("started", 0)
+    late.configuration(configuration(NEXT, NEXT, START), 0)
+    late.view(group_view(NEXT, ids.Place(0, 0)), 0)
+    write(tmp_path, "ann", without(two_rings("ann"), 1, 2))
+    write(tmp_path, "bob", {1: late.take().table()})
+    _, missing = read(spark, tmp_path)
+    assert [(row.kind, row.ring_seq) for row in missing] == [(ABSENT, 4), (OPEN, 8)]
