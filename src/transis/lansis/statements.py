@@ -102,7 +102,7 @@ class Change:
     def is_news(self, said: Statement) -> bool:
         """Who is accused is not heard any more; of the others the newest counts, and numbers nobody can go on from do not."""
         known = self.last[said.sender].version if said.sender in self.last else self._before.get(said.sender, 0)
-        if said.sender in self.f or self._is_outdated(said.sender) or said.version <= known:
+        if said.version <= known or said.sender in self.f or self._is_outdated(said.sender):
             return False
         return said.view_seq <= RING_SEQ_MAX // 2 and said.clock < TIMESTAMP_TAKEN_MAX
 
