@@ -13,7 +13,7 @@ ifneq ($(shell cat $(READY) 2>/dev/null),$(CURDIR))
 .PHONY: $(READY)
 endif
 
-.PHONY: help setup demo airline test test-long lint types unit bench bench-audit fuzz format lock clean
+.PHONY: help setup demo airline test test-long test-tools lint types unit bench bench-audit fuzz format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,10 +39,13 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-unit: setup ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
+test-tools: # a browser and `ip`, if they are missing and may be installed
+	@scripts/test-tools
+
+unit: setup test-tools ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
-test-long: setup ## the longer brothers of some tests
+test-long: setup test-tools ## the longer brothers of some tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m long
 
 bench: setup ## how fast the simulator is on this machine
