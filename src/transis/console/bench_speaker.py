@@ -16,6 +16,7 @@ import signal
 import struct
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from operator import sub
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
 from transis.console.bench_processes import next_order, open_orders, tell
+from transis.console.bench_stopwatch import Stopwatch, watch_the_flight_recorder
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.net.clock import boottime_us
@@ -65,6 +67,8 @@ class Job(msgspec.Struct, kw_only=True):
     state: str = ""
     engine: str = "totem"
     flight: bool = True
+    timed: bool = False
+    """Tell how much of the processor time the flight recorder takes; for a program that embeds its node."""
 
 
 class Samples:
@@ -96,8 +100,9 @@ def _quantile(found: Sequence[tuple[int, int]], rank: float) -> int:
 
 
 class Speaker:
-    def __init__(self, job: Job, group: Group[bytes]) -> None:
+    def __init__(self, job: Job, group: Group[bytes], stopwatch: Stopwatch) -> None:
         self._job = job
+        self._stopwatch = stopwatch
         self._group = group
         self._at_once = max(1, min(CALL_MESSAGES, CALL_BYTES // max(1, job.size)))
         self._padding = bytes(max(0, job.size - STAMP.size))
@@ -175,11 +180,14 @@ class Speaker:
         await asyncio.sleep(self._job.warm_up)
         self.latency.clear()
         taken, batches, began = self.taken, self.batches, boottime_us()
+        before = self._stopwatch.read()
         tell({"measuring": True})
         await asyncio.sleep(self._job.seconds)
         taken, batches, passed_us = self.taken - taken, self.batches - batches, boottime_us() - began
+        inside_s, all_s = map(sub, self._stopwatch.read(), before)
         tell({"measured": True})
         figures: dict[str, Any] = {"messages": taken, "batches": batches, "seconds": passed_us / 1e6}
+        figures |= {"flight_share": inside_s / all_s if self._job.timed else None}
         figures |= {"msgs_per_s": taken / (passed_us / 1e6)}
         figures |= {"latency_ms": self.latency.milliseconds(0.5, 0.99)}
         self.stop()
@@ -211,11 +219,12 @@ async def _run() -> None:
     orders = await open_orders()
     job = msgspec.convert(await next_order(orders), Job)
     end_with_parent(job.parent)
+    stopwatch = watch_the_flight_recorder() if job.timed else Stopwatch()
     async with AsyncExitStack() as opened:
         node = None if job.socket else await opened.enter_async_context(_node(job))
         session = await opened.enter_async_context(_connection(job, node))
         group = await opened.enter_async_context(session.join(GROUP_NAME))
-        speaker = Speaker(job, group)
+        speaker = Speaker(job, group, stopwatch)
         await speaker.until_together()
         tell({"ready": True})
         await next_order(orders)

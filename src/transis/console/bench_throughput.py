@@ -44,6 +44,8 @@ class Throughput(NamedTuple):
     """Messages a second that each program sends; 0 for as many as it may."""
     flight: bool = True
     """With the flight recorder, as nodes have it unless they are told otherwise."""
+    timed: bool = False
+    """Programs with embedded nodes tell what part of their time the flight recorder takes."""
 
 
 class _Place(NamedTuple):
@@ -116,6 +118,7 @@ async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) ->
         state=site.state(name),
         engine=site.engine,
         flight=wanted.flight,
+        timed=wanted.timed,
     )
     speaker.tell(msgspec.to_builtins(job))
     return _Place(speaker, daemon)
@@ -160,6 +163,7 @@ def _sum_up(wanted: Throughput, accounts: Sequence[_Account], bare: float) -> di
         "pauses": sum(account.result["pauses"] for account in accounts),
         "msgs_per_batch": round(sum(one.result["messages"] for one in accounts) / max(1, sum(_batches(accounts))), 1),
         "cpu_us_per_msg": round(statistics.median(cpu), 2),
+        "flight_share": statistics.median(one.result["flight_share"] for one in accounts) if wanted.timed else None,
         "rss_mb_start": [round(one.before.rss_bytes / 1e6, 1) for one in accounts],
         "rss_mb_end": [round(one.after.rss_bytes / 1e6, 1) for one in accounts],
         "gso": first["gso"],
