@@ -57,12 +57,14 @@ def _size_of(target: Path) -> int | None:
 
 
 def _forget(place: Place, journal: Path, is_damaged: bool) -> Path | None:
-    """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then."""
-    if not is_damaged:
+    """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then.
+
+    A power cut does not bring it back: its rows would be published again if somebody had moved the published file away.
+    """
+    kept = journal.rename(place.damaged(journal)) if is_damaged else None
+    if kept is None:
         journal.unlink()
-        return None
-    kept = journal.rename(place.damaged(journal))
-    sync(kept.parent)
+    sync(journal.parent)
     return kept
 
 
