@@ -152,7 +152,7 @@ def test_many_members_are_silent_later_than_few() -> None:
     """IAA slows down with the number of members, so must suspicion (4 ALIVEs at least)."""
     slow = Table("ab", pulse=replace(PULSE, alive_us=PULSE.silence_us // 4))
     slow.form("ab")
-    assert slow["a"].engine._detector.silence_us == PULSE.silence_us
+    assert slow["a"].engine._core.view.silence_us == PULSE.silence_us
 
 
 def test_halves_that_fall_silent_at_once_are_accused_together() -> None:

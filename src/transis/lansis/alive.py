@@ -19,8 +19,6 @@ from transis.lansis.states import Event
 from transis.model.contract import NEVER, Audience, Port, Send
 from transis.wire.alive import Alive, encode_alive
 
-CROWD: Final = 10
-"""From twice so many members on everybody says less often that it lives: their packets grow with the square."""
 PATIENCE: Final = 4
 """A busy member waits so many times as long before it says in an ALIVE what its next burst would say."""
 CROWDED: Final = 4
@@ -38,14 +36,6 @@ class Heartbeat:
         self.alives_sent = 0
         self.vote_by = NEVER
         """When a burst of mine has to follow what is ordered here: under ToTo only nodes of the DAG are votes."""
-
-    @property
-    def alive_us(self) -> int:
-        return self._core.config.pulse.alive_us * self._crowd
-
-    @property
-    def _crowd(self) -> int:
-        return max(1, len(self._core.view) // CROWD)
 
     def begin_view(self) -> None:
         """Everybody in a new view says so at once: who has flushed it and hears me installs it, too."""
@@ -67,7 +57,7 @@ class Heartbeat:
 
     @property
     def _pace_us(self) -> int:
-        return self._core.config.pulse.prompt_us * self._crowd
+        return self._core.config.pulse.prompt_us * self._core.view.crowd
 
     def _prompt_at(self) -> int:
         """At once after a quiet moment; then not more often than everybody can read."""
@@ -90,7 +80,7 @@ class Heartbeat:
         now = self._core.now
         self._gap_us, self._sent_at, self._said_at = now - self._sent_at, now, now
         if not self._core.view.is_singleton:
-            self._arm(now + self.alive_us)
+            self._arm(now + self._core.view.alive_us)
 
     def alive_due(self) -> None:
         self._say()
@@ -115,7 +105,7 @@ class Heartbeat:
         core.emit(Send(Audience.RING, Port.CONTROL, core.in_parts(encode_alive(alive))))
         self.alives_sent += 1
         self._said_at = core.now
-        self._arm(core.now + self.alive_us)
+        self._arm(core.now + core.view.alive_us)
 
     def figures(self) -> dict[str, int]:
         return {"alives_sent": self.alives_sent}

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import Final
 
 from transis.lansis.agreeing import Agreeing
-from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.states import Event, State
 from transis.model.contract import Port, Send
@@ -24,16 +23,13 @@ SILENT = "silent"
 LAGS = "does not keep up"
 """The cause whose accused hear and are heard, and yet hold up every view they are in."""
 QUESTIONS: Final = 3
-ALIVES_IN_SILENCE: Final = 4
-"""So many signs of life are missing before a member counts as silent, however large the view."""
 TICKS: Final = 4
 
 
 class Detector:
-    def __init__(self, core: Core, agreeing: Agreeing, heartbeat: Heartbeat, health: Health) -> None:
+    def __init__(self, core: Core, agreeing: Agreeing, health: Health) -> None:
         self._core = core
         self._agreeing = agreeing
-        self._heartbeat = heartbeat
         self._health = health
         self._asked: dict[int, int] = {}
         self._behind_since: dict[int, int] = {}
@@ -41,17 +37,13 @@ class Detector:
         self.breaks_silence = 0
         self.breaks_lag = 0
 
-    @property
-    def silence_us(self) -> int:
-        return max(self._core.config.pulse.silence_us, ALIVES_IN_SILENCE * self._heartbeat.alive_us)
-
     def begin_view(self) -> None:
         self._asked.clear()
         self._behind_since.clear()
         if self._core.view.is_singleton:
             self._core.timers.cancel(Event.WATCH)
         else:
-            self._core.arm(Event.WATCH, max(1, self.silence_us // TICKS))
+            self._core.arm(Event.WATCH, max(1, self._core.view.silence_us // TICKS))
 
     def watch(self) -> None:
         core = self._core
@@ -61,7 +53,7 @@ class Detector:
         silent = [rank for rank in others if self._is_gone(rank)]
         self.breaks_lag += len(lagging)
         self.breaks_silence += len(silent)
-        core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, self.silence_us // TICKS))
+        core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, core.view.silence_us // TICKS))
         if silent:
             self._accuse(SILENT, silent)
         elif lagging:
@@ -76,7 +68,7 @@ class Detector:
     def _is_gone(self, rank: int) -> bool:
         """Was it asked often enough? Ask again if not."""
         core = self._core
-        if core.now - core.view.heard_at[rank] <= self.silence_us * (1 + self._health.score):
+        if core.now - core.view.heard_at[rank] <= core.view.silence_us * (1 + self._health.score):
             self._asked.pop(rank, None)
             return False
         asked = self._asked.get(rank, 0)
@@ -118,7 +110,7 @@ class Detector:
     def was_away(self, event: Event, late_us: int) -> bool:
         """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
         core = self._core
-        if not self._health.fired_late(late_us, max(1, self.silence_us // 2)):
+        if not self._health.fired_late(late_us, max(1, core.view.silence_us // 2)):
             return False
         core.note("fired late", timer=event.value, late_us=late_us)
         if not core.timers.postpone(event, core.now + core.config.pulse.probe_us):

@@ -67,7 +67,7 @@ class Engine(Doors[Core]):
         self._sending = sending = Sending(core, receiving, repair, heartbeat)
         self._operational = operational = Operational(core, receiving, sending, delivery, repair)
         self._agreeing = agreeing = Agreeing(core, delivery, heartbeat, health)
-        self._detector = detector = Detector(core, agreeing, heartbeat, health)
+        self._detector = detector = Detector(core, agreeing, health)
         installing = Installing(core, agreeing, delivery, heartbeat, detector, quarantine)
         self._flush = flush = Flush(core, agreeing, operational, repair, installing)
         self._leaving = leaving = Leaving(core, agreeing)

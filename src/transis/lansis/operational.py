@@ -61,4 +61,6 @@ class Operational:
         core, view = self._core, self._core.view
         self._delivery.run()
         if core.frozen is None and view.graph.collect(view.stability.stable):
-            view.pressure.stable(view.stability.stable[view.rank], core.counter)
+            mine = view.stability.stable[view.rank]
+            view.pressure.stable(mine, core.counter)
+            view.pace.stable(mine, core.now)

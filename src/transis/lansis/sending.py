@@ -57,9 +57,9 @@ class Sending:
             if core.now < self._next_at:
                 core.timers.arm(Event.SEND_DUE, self._next_at)
                 break
-            load = self._load()
-            permit = window.permit(core.config.window, load)
-            if permit == 0 or window.is_crumb(core.config.window, load, permit):
+            load, usable = self._load(), core.view.pace.window
+            permit = window.permit(usable, load)
+            if permit == 0 or window.is_crumb(usable, load, permit):
                 self._wait_for_room(permit)
                 break
             if self._gathers(permit, load):
@@ -122,7 +122,8 @@ class Sending:
         self._multicast(filled, len(acks))
         self._is_full = False
         after = load._replace(unstable=load.unstable + len(filled.datagrams))
-        calm_us = window.delay_us(core.config.window, after, window.unit_us(core.config.pulse))
+        view.pace.sent(core.counter, core.now, after.unstable)
+        calm_us = window.delay_us(view.pace.window, after, window.unit_us(core.config.pulse))
         self.delay_us = max(calm_us, view.pressure.extra_us)
         self._sent_at, self._next_at = core.now, core.now + self.delay_us
         return True
@@ -159,13 +160,14 @@ class Sending:
         self._heartbeat.paid()
 
     def figures(self) -> dict[str, int]:
-        load, most = self._load(), self._core.config.window.window
+        load, usable = self._load(), self._core.view.pace.window.window
         return {
             "bursts_sent": self.bursts_sent,
             "acks_sent": self.acks_sent,
             "unsafe_datagrams": load.unstable,
             "unsafe_bytes": self._core.view.graph.held_bytes,
-            "window": most,
-            "window_used_permille": 1000 * load.unstable // most,
+            "window": self._core.config.window.window,
+            "window_usable": usable,
+            "window_used_permille": 1000 * load.unstable // usable,
             "send_delay_us": self.delay_us,
         }

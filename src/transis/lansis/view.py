@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from transis.lansis.graph import Graph
 from transis.lansis.keys import RENEWAL_ROOM
@@ -12,9 +13,14 @@ from transis.lansis.rules.causal import Waiting
 from transis.lansis.rules.order import Order
 from transis.lansis.rules.toto import ToTo
 from transis.lansis.stability import Stability
-from transis.lansis.window import Pressure, unit_us
+from transis.lansis.window import Pace, Pressure, unit_us
 from transis.model.config import Config
 from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
+
+CROWD: Final = 10
+"""From twice so many members on everybody says less often that it lives: their packets grow with the square."""
+ALIVES_IN_SILENCE: Final = 4
+"""So many signs of life are missing before a member counts as silent, however large the view."""
 
 
 class BroadcastView:
@@ -49,7 +55,12 @@ class BroadcastView:
         self.waiting = Waiting(len(members))
         self.requests = Requests(config.pulse.nack_us)
         self.answers = Answers(config.pulse.nack_us, config.window.window)
+        self.crowd = max(1, len(members) // CROWD)
+        self.alive_us = config.pulse.alive_us * self.crowd
+        self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
+        """Who was not heard for so long is asked whether it lives."""
         self.pressure = Pressure(unit_us(config.pulse))
+        self.pace = Pace(config.window, self.silence_us // 2)
         self.heard_at = [now] * len(members)
         """When each member last gave a sign of life of its own: a retransmission of old data is none."""
         self.gone: set[int] = set()

@@ -7,10 +7,12 @@ Deviations. A quota for each member, because two saturated ones would keep a thi
 each that sends, because all see the same free room and would all take it at once. Nothing is sent while only crumbs are
 free: bursts cost by the piece. Bytes are not counted apart: no datagram is larger than the configured one, so datagrams bound
 them. Times are in units of a part of `nack_us`: on a healthy network acknowledgements come well before anybody misses anything.
+Of the configured window only so much is used as the slowest member works off well before others miss its word (P8b).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from transis.model.config import Pulse, Window
@@ -27,6 +29,15 @@ STREAM: Final = 8
 UNITS_IN_NACK: Final = 8
 CRUMBS: Final = 2
 """A burst has at least this part of the quota, or all that waits."""
+BEGINNING: Final = 16
+FEW: Final = 8
+"""A view begins with this part of the window, or with so many datagrams: nobody knows yet how fast its slowest member is."""
+QUICK: Final = 4
+"""What is everywhere in this part of the longest time is quick: the window doubles."""
+STEP: Final = 8
+"""By such a part it grows when the slowest member is not far from its limit."""
+DROP_MAX: Final = 4
+"""It becomes smaller by no more than this at a time: one late word says little."""
 
 
 class Load(NamedTuple):
@@ -106,3 +117,39 @@ class Pressure:
         if self.extra_us and upto >= self._changed_at:
             self.extra_us = self.extra_us // 2 if self.extra_us > self._unit_us else 0
             self._changed_at = sent
+
+
+class Pace:
+    """How much of the window the slowest member keeps up with.
+
+    While much of it is used, one burst of mine at a time is followed until it is everywhere. If that takes so long that a member
+    that is busy with the data could be missed, less may be on its way; else more.
+    """
+
+    def __init__(self, window: Window, longest_us: int) -> None:
+        self._most = window
+        self._longest_us = longest_us
+        self._followed: tuple[int, int] | None = None
+        """The last counter of a burst of mine, and when it was sent."""
+        self.window = replace(window, window=min(window.window, max(FEW, window.window // BEGINNING)))
+
+    def sent(self, counter: int, now: int, unstable: int) -> None:
+        """So much is on its way with it. A burst that finds nothing before it says nothing about a queue."""
+        if self._followed is None and 2 * unstable >= self.window.window:
+            self._followed = (counter, now)
+
+    def stable(self, upto: int, now: int) -> None:
+        """Mine are everywhere up to here."""
+        if self._followed is None or upto < self._followed[0]:
+            return
+        used, waited_us = self.window.window, now - self._followed[1]
+        self._followed = None
+        if waited_us > self._longest_us:
+            self._use(max(used * self._longest_us // waited_us, used // DROP_MAX))
+        else:
+            self._use(2 * used if QUICK * waited_us <= self._longest_us else used + used // STEP + 1)
+
+    def _use(self, datagrams: int) -> None:
+        wanted = max(1, min(datagrams, self._most.window))
+        if wanted != self.window.window:
+            self.window = replace(self._most, window=wanted)
