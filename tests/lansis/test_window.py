@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.lansis.window import PRESSURE_MAX, Load, Pace, Pressure, delay_us, gather_us, is_crumb, permit, quota
+from transis.lansis.window import FEW, PRESSURE_MAX, Load, Pace, Pressure, delay_us, gather_us, is_crumb, permit, quota
 from transis.model.config import Pulse, Window
 from transis.model.limits import BURST_DATAGRAMS_MAX
 
@@ -148,7 +148,7 @@ def rounds(pace: Pace, waited_us: int, count: int) -> list[int]:
 
 
 def test_a_view_begins_with_a_part_of_the_window_and_soon_has_all_of_it() -> None:
-    pace = Pace(WIDE, LONGEST_US)
+    pace = Pace(WIDE, 2, LONGEST_US)
     assert pace.window.window == 20
     assert rounds(pace, 1_000, 5) == [40, 80, 160, 320, 320]
     assert pace.window == WIDE
@@ -157,14 +157,14 @@ def test_a_view_begins_with_a_part_of_the_window_and_soon_has_all_of_it() -> Non
 @pytest.mark.parametrize("configured", [1, 4, 8])
 def test_a_small_window_is_used_from_the_beginning(configured: int) -> None:
     window = Window(window=configured, visit_max=configured)
-    assert Pace(window, LONGEST_US).window == window
+    assert Pace(window, 2, LONGEST_US).window == window
 
 
 @given(st.integers(200, 50_000))
 def test_what_is_on_its_way_is_what_the_slowest_works_off_in_time(datagram_us: int) -> None:
     """It needs so long for a datagram: the window comes to what it can do in the longest time, and stays about there."""
-    pace = Pace(WIDE, LONGEST_US)
-    fits = min(WIDE.window, max(1, LONGEST_US // datagram_us))
+    pace = Pace(WIDE, 2, LONGEST_US)
+    fits = min(WIDE.window, max(2 * FEW, LONGEST_US // datagram_us))
     for _ in range(60):
         rounds(pace, pace.window.window * datagram_us, 1)
     for _ in range(20):
@@ -172,15 +172,21 @@ def test_what_is_on_its_way_is_what_the_slowest_works_off_in_time(datagram_us: i
         assert fits // 2 <= pace.window.window <= fits + fits // 8 + 1
 
 
+@pytest.mark.parametrize(("members", "least"), [(2, 8), (16, 64), (128, 320)])
+def test_nobody_is_so_slow_that_bursts_become_thin(members: int, least: int) -> None:
+    pace = Pace(WIDE, members, LONGEST_US)
+    assert rounds(pace, 100 * LONGEST_US, 5)[-1] == least
+
+
 def test_a_burst_that_found_nothing_before_it_says_nothing() -> None:
-    pace = Pace(WIDE, LONGEST_US)
+    pace = Pace(WIDE, 2, LONGEST_US)
     pace.sent(1, 0, 9)
     pace.stable(1, 10 * LONGEST_US)
     assert pace.window.window == 20
 
 
 def test_one_burst_is_followed_at_a_time_and_until_all_of_it_is_everywhere() -> None:
-    pace = Pace(WIDE, LONGEST_US)
+    pace = Pace(WIDE, 2, LONGEST_US)
     pace.sent(10, 0, 20)
     pace.sent(20, 1, 20)
     pace.stable(9, 60_000)
@@ -192,6 +198,6 @@ def test_one_burst_is_followed_at_a_time_and_until_all_of_it_is_everywhere() -> 
 
 
 def test_one_late_word_does_not_close_the_window() -> None:
-    pace = Pace(WIDE, LONGEST_US)
+    pace = Pace(WIDE, 2, LONGEST_US)
     rounds(pace, 1_000, 4)
     assert rounds(pace, 100 * LONGEST_US, 1) == [80]

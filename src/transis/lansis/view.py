@@ -60,7 +60,7 @@ class BroadcastView:
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
         """Who was not heard for so long is asked whether it lives."""
         self.pressure = Pressure(unit_us(config.pulse))
-        self.pace = Pace(config.window, self.silence_us // 2)
+        self.pace = Pace(config.window, len(members), self.silence_us // 2)
         self.heard_at = [now] * len(members)
         """When each member last gave a sign of life of its own: a retransmission of old data is none."""
         self.gone: set[int] = set()

@@ -30,8 +30,9 @@ UNITS_IN_NACK: Final = 8
 CRUMBS: Final = 2
 """A burst has at least this part of the quota, or all that waits."""
 BEGINNING: Final = 16
-FEW: Final = 8
-"""A view begins with this part of the window, or with so many datagrams: nobody knows yet how fast its slowest member is."""
+FEW: Final = 4
+"""A view begins with this part of the window, or with so many datagrams of each member: nobody knows yet how fast its slowest
+member is. It never has fewer than these: every burst costs everybody an answer, so thin ones help nobody."""
 QUICK: Final = 4
 """What is everywhere in this part of the longest time is quick: the window doubles."""
 STEP: Final = 8
@@ -126,12 +127,13 @@ class Pace:
     that is busy with the data could be missed, less may be on its way; else more.
     """
 
-    def __init__(self, window: Window, longest_us: int) -> None:
+    def __init__(self, window: Window, members: int, longest_us: int) -> None:
         self._most = window
+        self._least = min(window.window, FEW * members)
         self._longest_us = longest_us
         self._followed: tuple[int, int] | None = None
         """The last counter of a burst of mine, and when it was sent."""
-        self.window = replace(window, window=min(window.window, max(FEW, window.window // BEGINNING)))
+        self.window = replace(window, window=max(self._least, window.window // BEGINNING))
 
     def sent(self, counter: int, now: int, unstable: int) -> None:
         """So much is on its way with it. A burst that finds nothing before it says nothing about a queue."""
@@ -150,6 +152,6 @@ class Pace:
             self._use(2 * used if QUICK * waited_us <= self._longest_us else used + used // STEP + 1)
 
     def _use(self, datagrams: int) -> None:
-        wanted = max(1, min(datagrams, self._most.window))
+        wanted = max(self._least, min(datagrams, self._most.window))
         if wanted != self.window.window:
             self.window = replace(self._most, window=wanted)
