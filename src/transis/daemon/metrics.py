@@ -46,6 +46,7 @@ GAUGES: Final = {
     "ring_backlog_bytes": "Bytes that wait at all members, as the token said",
     "unsafe_datagrams": "Datagrams that not everybody is known to have",
     "window": "Datagrams that all may send in one rotation (totem), or have on their way (lansis)",
+    "window_usable": "Datagrams that all may have on their way so that the slowest member keeps up (lansis)",
     "window_used": "Datagrams of the last rotation",
     "send_delay_us": "Microseconds that this node waits after a burst because the window fills (lansis)",
     "held_last_us": "Microseconds for which the last change of the view held up messages (lansis)",
