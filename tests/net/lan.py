@@ -9,11 +9,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import cache
 
 NETWORK = "198.18.0.0/15"
 NETWORK_IPV6 = "2001:db8:7::/64"
 
 
+@cache
 def why_not() -> str:
     """Why there can be no LAN here; the empty string if there can."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:

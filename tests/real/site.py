@@ -80,6 +80,20 @@ LAN_MESH = Way(lan=True, mesh=True)
 Story = Callable[["Site"], Awaitable[None]]
 
 
+def on(*ways: Way) -> pytest.MarkDecorator:
+    """A story on each of them. Where a LAN can be made, the same on loopback is for `make test-long`: it is there for machines on
+    which nobody may make one."""
+    there_is_a_lan = not why_not()
+    told_on_a_lan = [way._replace(lan=False) for way in ways if way.lan and there_is_a_lan]
+    marks = {way: [pytest.mark.long] if way in told_on_a_lan else [] for way in ways}
+    return pytest.mark.parametrize("way", [pytest.param(way, marks=marks[way], id=_name_of(way)) for way in ways])
+
+
+def _name_of(way: Way) -> str:
+    where = "lan" if way.lan else "loopback"
+    return where + ("-mesh" if way.mesh else "") + ("-ipv6" if way.version == 6 else "") + ("" if way.sealed else "-plain")
+
+
 def tell(
     directory: Path,
     story: Story,

@@ -11,7 +11,7 @@ from signal import SIGSTOP
 import pytest
 
 from tests.real.listeners import payload
-from tests.real.site import LAN, LOOPBACK, RESIDENTS, Site, Way, tell
+from tests.real.site import LAN, LOOPBACK, RESIDENTS, Site, Way, on, tell
 from tests.real.test_faults import SLOW
 from transis.client import connect
 from transis.model.errors import ConnectError, InDoubt, SessionLost, SlowConsumer
@@ -37,7 +37,7 @@ def deaf(path: Path, group: str) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_clients_that_do_not_read_are_ended_with_a_reason_and_harm_nobody(tmp_path: Path, engine: str, way: Way) -> None:
     """One does not read its socket, another reads it but never takes its messages out of the library."""
 
@@ -70,7 +70,7 @@ def test_clients_that_do_not_read_are_ended_with_a_reason_and_harm_nobody(tmp_pa
     tell(tmp_path, story, engine, way)
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_a_daemon_killed_under_its_clients_leaves_them_in_doubt(tmp_path: Path, engine: str, way: Way) -> None:
     """Its clients are told at once. What they sent last is in doubt; with a new session they ask the group, and send it again."""
 

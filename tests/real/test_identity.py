@@ -5,13 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.real.daemons import DaemonProcess
-from tests.real.site import LAN, LOOPBACK, Site, Way, tell
+from tests.real.site import LAN, LOOPBACK, Site, Way, on, tell
 
 NAMES = ("ann", "bob", "cid")
-WAYS = {"loopback": LOOPBACK, "lan": LAN}
 
 
 async def refused(site: Site, daemon: DaemonProcess) -> None:
@@ -22,7 +19,7 @@ async def refused(site: Site, daemon: DaemonProcess) -> None:
     assert daemon.said("choose another name|name of its own|new name"), daemon.tail()
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+@on(LOOPBACK, LAN)
 def test_a_second_node_of_one_name_is_refused(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
@@ -37,7 +34,7 @@ def test_a_second_node_of_one_name_is_refused(tmp_path: Path, engine: str, way: 
     tell(tmp_path, story, engine, way, (*NAMES, "twin"))
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+@on(LOOPBACK, LAN)
 def test_a_copied_state_directory_is_refused(tmp_path: Path, engine: str, way: Way) -> None:
     """With the name in use, and again when its owner is gone and came back: the copy is behind it for ever."""
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.real.listeners import Listener, Traffic
 from tests.real.notes import Heard
-from tests.real.site import LAN, LOOPBACK, MESH, Site, Way, tell
+from tests.real.site import LAN, LOOPBACK, MESH, Site, Way, on, tell
 from tests.real.test_faults import progress
 from transis.client import View
 
 FOUR = ("ann", "bob", "cid", "dan")
 FIVE = (*FOUR, "eve")
-WAYS = {"loopback": LOOPBACK, "loopback-mesh": MESH, "lan": LAN}
 
 
 async def resident_of_each(site: Site, *labels: str) -> list[Listener]:
@@ -25,7 +22,7 @@ def regular_views(one: Listener) -> list[View]:
     return [entry for entry in one.heard if not isinstance(entry, Heard) and entry.id.configuration.is_regular]
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+@on(LOOPBACK, MESH, LAN)
 def test_two_halves_go_on_and_merge_under_traffic(tmp_path: Path, engine: str, way: Way) -> None:
     """The merged view says who comes from which side; nobody is told of the other side's messages."""
 
@@ -72,7 +69,7 @@ def test_a_lan_that_parts_again_and_again(tmp_path: Path, engine: str) -> None:
     tell(tmp_path, story, engine, LAN, FOUR)
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_only_the_side_with_a_majority_of_the_quorum_is_primary(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*FIVE, settings={"node": {"quorum": list(FIVE)}})

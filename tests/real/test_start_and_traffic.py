@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.listeners import SERVICES
-from tests.real.site import LAN, LAN_IPV6, LAN_MESH, LOOPBACK, MESH, MESH_IPV6, PLAIN, Site, Way, tell
+from tests.real.site import LAN, LAN_IPV6, LAN_MESH, LOOPBACK, MESH, MESH_IPV6, PLAIN, Site, Way, on, tell
 from transis.model.errors import MessageTooLarge
 from transis.model.limits import MESSAGE_MAX
 from transis.model.service import Service
@@ -38,7 +38,7 @@ def test_three_start_and_talk_in_all_services(tmp_path: Path, engine: str, way: 
     tell(tmp_path, story, engine, way)
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_messages_up_to_the_largest_arrive_whole_in_all_services(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
@@ -57,7 +57,7 @@ def test_messages_up_to_the_largest_arrive_whole_in_all_services(tmp_path: Path,
     tell(tmp_path, story, engine, way)
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_eight_daemons_with_fifty_clients_in_overlapping_groups(tmp_path: Path, engine: str, way: Way) -> None:
     """Each client is in two of five groups, so that all groups overlap; one daemon dies in the middle."""
 

@@ -7,11 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from tests.real.listeners import Traffic, ordered
 from tests.real.notes import Heard
-from tests.real.site import LAN, LOOPBACK, Site, Way, tell
+from tests.real.site import LAN, LOOPBACK, Site, Way, on, tell
 from tests.real.test_faults import progress
 from transis.client import Group, Message, Session, Transfer
 from transis.model.errors import TransferInterrupted, TransisError
@@ -80,7 +78,7 @@ async def replica(site: Site, label: str) -> Replica:
     return Replica(site, await site.session(label, f"replica at {label}"))
 
 
-@pytest.mark.parametrize("way", [LOOPBACK, LAN], ids=["loopback", "lan"])
+@on(LOOPBACK, LAN)
 def test_a_joiner_gets_the_state_though_its_provider_dies_midway(tmp_path: Path, engine: str, way: Way) -> None:
     async def story(site: Site) -> None:
         await site.gather(*NAMES)
