@@ -22,7 +22,7 @@ from transis.sim.group_workload import GroupWorkload, everybody
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, end_faults, judged, judged_hosts, settle, unrest
 from transis.sim.plan import Plan, plan_text
-from transis.sim.promises import beyond_promise, history_of, splits
+from transis.sim.promises import beyond_promise, deaths_ahead, history_of, splits
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.sim.workload import Workload
@@ -169,6 +169,7 @@ class Run:
         history = self._history()
         if self._plan.one_component:
             world.coverage.notes["parted without a partition"] += splits(history)
+            world.coverage.notes["died ahead of the others"] += deaths_ahead(history)
         world.coverage.groups.update(counted(history) if self._plan.has_groups else {})
         report = check(history)
         for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
