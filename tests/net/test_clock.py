@@ -65,16 +65,42 @@ def test_pauses_without_end_still_let_a_deadline_come() -> None:
     assert deadline - clock.now() <= 1
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(-(10**6), 10**6)), max_size=30))
-def test_it_never_goes_back_and_never_runs_faster(steps: list[tuple[int, int]]) -> None:
+def test_who_passes_by_often_does_not_carry_the_time_past_a_deadline() -> None:
+    machine = Machine()
+    clock, start = started(machine)
+    deadline = start + 25_000
+    seen = []
+    for _ in range(10):
+        machine.now += 10_000
+        seen.append(clock.passing_by(deadline) - start)
+    assert seen == [10_000, 20_000, *[25_000] * 8]
+    clock.resume(deadline)
+    assert (clock.now(), clock.pauses, clock.longest_pause_us) == (deadline, 1, 75_000)
+
+
+def test_an_overdue_deadline_does_not_set_back_who_passes_by() -> None:
+    machine = Machine()
+    clock, start = started(machine)
+    machine.now += 10_000
+    assert clock.passing_by(start - 1) == start
+    assert clock.passing_by(NEVER) == start + 10_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(-(10**6), 10**6), st.booleans()), max_size=30))
+def test_it_never_goes_back_and_never_runs_faster(steps: list[tuple[int, int, bool]]) -> None:
     machine = Machine()
     clock, last = started(machine)
-    for passing, wait in steps:
+    behind = 0
+    for elapsed, wait, attended in steps:
         deadline = last + wait
-        machine.now += passing
-        clock.resume(deadline)
-        assert last <= clock.now() <= last + passing
-        last = clock.now()
+        machine.now += elapsed
+        behind += elapsed
+        if attended:
+            clock.resume(deadline)
+        now = clock.now() if attended else clock.passing_by(deadline)
+        assert last <= now <= last + behind
+        behind -= now - last
+        last = now
 
 
 def test_the_real_clock_does_not_go_back() -> None:

@@ -167,6 +167,28 @@ def test_a_pause_of_everybody_excludes_nobody(make_party: Callable[[], Party]) -
     tell(make_party, story)
 
 
+SENDING_US = [8_800, 9_600, 10_400, 11_200]
+"""Ten times so long is about what a member of a ring may be silent, in the timing of these tests."""
+
+
+@pytest.mark.parametrize("pause_us", SENDING_US)
+def test_who_sends_for_long_in_one_go_suspects_nobody(tmp_path: Path, engine: str, pause_us: int) -> None:
+    """Seen where this loop had to share its processor: each submit told the node how late it was, until its first turn, in
+    which it read its own sockets, found nothing and took the token for lost, that waited in those of the next."""
+
+    async def story(party: Party) -> None:
+        party.invite("ann", "bob", "eve")
+        await party.together("ann", "bob", "eve")
+        views = [guest.views for guest in party.guests]
+        for _ in range(10):
+            block(pause_us)
+            await party.chatter(1)
+        await party.everybody_got(30)
+        assert [guest.views for guest in party.guests] == views
+
+    tell(lambda: Party(mesh_around([]), tmp_path, engine=engine), story)
+
+
 def block(time_us: int) -> None:
     """What a stopped process does with its time, and the loop with it."""
     end = boottime_us() + time_us

@@ -27,6 +27,8 @@ def boottime_us() -> int:
 class NodeClock:
     """1. Never goes back, and never runs faster than the clock beneath.
     2. A pause counts as half of the wait that it fell into, so that pauses without end still let timers come due.
+    3. Only who attends to the node, sockets first, may let its timers come due. Who passes by in between sees the time stand
+       still at the deadline: an application that sends for long in one go would otherwise walk its own node past all of them.
     """
 
     def __init__(self, beneath_us: Callable[[], int] = boottime_us) -> None:
@@ -38,6 +40,11 @@ class NodeClock:
 
     def now(self) -> int:
         self._latest = self._beneath_us() - self._missed_us
+        return self._latest
+
+    def passing_by(self, deadline: int) -> int:
+        """The time for who has something for the node, which was not attended to."""
+        self._latest = max(self._latest, min(self._beneath_us() - self._missed_us, deadline))
         return self._latest
 
     def resume(self, deadline: int) -> None:

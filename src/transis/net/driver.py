@@ -233,7 +233,7 @@ class Driver:
                 break
             self._carry_out()
         for _ in range(WAKES_MAX):
-            now = self._now()
+            now = self._attending()
             if self._closed or self.node.deadline() > now:
                 break
             self._wakes += 1
@@ -242,17 +242,21 @@ class Driver:
             if self.node.is_busy:
                 break  # Sockets first, then another slice of what the groups have to do.
 
-    def _now(self) -> int:
-        """The time to tell the node, at every one of its doors: without the pauses of this process."""
+    def _attending(self) -> int:
+        """The time to tell the node in a turn: without the pauses of this process."""
         self._clock.resume(self.node.engine_deadline())
         return self._clock.now()
+
+    def _now(self) -> int:
+        """The time to tell the node at its other doors, where nobody knows yet what waits in the sockets."""
+        return self._clock.passing_by(self.node.engine_deadline())
 
     def _hand_over(self) -> bool:
         """Give the node what waits; False if nothing did."""
         tokens = self._transport.receive(Port.TOKEN)
         control = self._transport.receive(Port.CONTROL)
         data = self._transport.receive(Port.DATA)
-        now = self._now()
+        now = self._attending()
         for port, datagrams in zip(HAND_OVER, (data, control, tokens), strict=True):
             if datagrams:
                 self.node.receive(now, port, datagrams)
