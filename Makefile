@@ -39,13 +39,14 @@ lint: setup ## ruff: rules and format
 types: setup ## mypy --strict over src
 	$(BIN)/mypy --strict src
 
-test-tools: # a browser and `ip`, if they are missing and may be installed
+test-tools: setup # a browser and `ip`, if they are missing and may be installed; and what makes Java start in half the time
 	@scripts/test-tools
+	@$(BIN)/python -m transis.pipeline.quickstart
 
-unit: setup test-tools ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
+unit: test-tools ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10
 
-test-long: setup test-tools ## the longer brothers of some tests
+test-long: test-tools ## the longer brothers of some tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m long
 
 bench: setup ## how fast the simulator is on this machine

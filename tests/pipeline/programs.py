@@ -8,14 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.console.running import environment
+from transis.pipeline.java import ensure_java
+from transis.pipeline.quickstart import archive_of
 
 PATIENCE_S = 240
 
 
 def program_environment(directory: Path, **more: str) -> dict[str, str]:
-    """Temporary files and the cache are in the directory, so that a test can see what is left of them."""
-    for name in ("tmp", "cache"):
+    """Temporary files and the cache are in the directory, so that a test can see what is left of them. If there is an archive of
+    Java's classes, it is in the cache: each start takes half the time of a processor."""
+    for name in ("tmp", "cache", "cache/transis"):
         (directory / name).mkdir(exist_ok=True)
+    archive = archive_of(ensure_java())
+    lent = directory / "cache" / "transis" / archive.name
+    if archive.is_file() and not lent.is_symlink():
+        lent.symlink_to(archive)
     kept = {name: value for name, value in environment().items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return kept | {"TMPDIR": str(directory / "tmp"), "XDG_CACHE_HOME": str(directory / "cache")} | more
 

