@@ -50,3 +50,11 @@ def test_coverage_merges_and_names_what_was_never_reached() -> None:
     assert one.as_dict()["transitions"] == {"Gather -commit token-> Commit": 1}
     missing = one.never_reached([("Gather", "join"), ("Commit", "join")], [("crash", "Commit")], ["8", "9"])
     assert missing == {"events": ["Commit x join"], "faults": ["crash x Commit"], "traps": ["9"]}
+
+
+def test_why_nodes_stop_is_counted_whomever_it_names() -> None:
+    coverage = Coverage()
+    for life in ("a/2", "b/17"):
+        why = f"superseded by {life}, a later life of this name"
+        coverage.note(Note("state", (("from", "Gather"), ("to", "Stopped"), ("event", why))))
+    assert coverage.as_dict()["transitions"] == {"Gather -superseded by another, a later life of this name-> Stopped": 2}

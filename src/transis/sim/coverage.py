@@ -6,12 +6,17 @@ sorted order, so that two sweeps of the same seeds print the same table.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from transis.model.contract import Note
 
 Pair = tuple[str, str]
+
+_LIFE: Final = re.compile(r"\S+/\d+")
+"""Why a node stopped may name another. A table of many runs says it once, not for every name."""
 
 
 class Coverage:
@@ -30,7 +35,8 @@ class Coverage:
         """A node said something: a transition, a trap's trigger, or something else worth counting."""
         detail = dict(note.detail)
         if note.what == "state":
-            self.transitions[(str(detail["from"]), str(detail["event"]), str(detail["to"]))] += 1
+            event = _LIFE.sub("another", str(detail["event"]))
+            self.transitions[(str(detail["from"]), event, str(detail["to"]))] += 1
         elif note.what == "trap":
             self.traps[str(detail["number"])] += 1
         else:
