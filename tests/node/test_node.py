@@ -18,8 +18,11 @@ from transis.trace.durable import beside
 from transis.trace.events import End
 from transis.trace.reader import read_history
 
-RUNS = ("thread", "process")
-pytestmark = pytest.mark.parametrize("run", RUNS)
+
+@pytest.fixture(params=("thread", "process"))
+def run(request: pytest.FixtureRequest) -> str:
+    """Where the node runs; tests that ask for it are run with both."""
+    return str(request.param)
 
 
 EARLIER: set[int] = set()
