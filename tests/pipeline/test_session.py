@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,34 @@ def test_ctrl_c_ends_a_long_query_and_leaves_nothing(tmp_path: Path) -> None:
     assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert "EOFError" not in errors
     assert left_behind(tmp_path) == []
+
+
+STARTING = """
+from transis.pipeline.session import spark_session
+with spark_session("local[1]") as session:
+    print("started")
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_java_starts_leaves_no_java(tmp_path: Path) -> None:
+    process = start_program(STARTING, tmp_path)
+    java = launched_by(process.pid)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    assert out == ""
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert not Path(f"/proc/{java}").exists()
+    assert left_behind(tmp_path) == []
+
+
+def launched_by(process: int) -> int:
+    """The child that is Spark's Java, or will be: a shell has its number first."""
+    while True:
+        for child in map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+            with suppress(OSError):
+                if b"spark-submit" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    return child
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------

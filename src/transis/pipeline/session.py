@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from transis.model.errors import PipelineError, UsageError
 from transis.pipeline.failures import require_spark, told_plainly
+from transis.pipeline.interrupts import HeldBack
 from transis.pipeline.java import Java, ensure_java
 from transis.pipeline.masters import LOCAL, Master, read_master
 from transis.pipeline.packaging import ARCHIVE, write_archive
@@ -230,8 +231,14 @@ def _running(settings: dict[str, str], log: Path) -> Iterator[SparkSession]:
     from pyspark import SparkConf
 
     conf = SparkConf().setAll(list(settings.items()))
-    gateway = _launched(conf, log)
+    interrupts = HeldBack()
     try:
+        gateway = _launched(conf, log)
+    except BaseException:
+        interrupts.let_through()
+        raise
+    try:
+        interrupts.let_through()
         session = _session(conf, gateway, log)
         yield session
     except Exception:
@@ -244,7 +251,8 @@ def _running(settings: dict[str, str], log: Path) -> Iterator[SparkSession]:
 
 
 def _launched(conf: SparkConf, log: Path) -> Any:
-    """Java, with everything that it says going to the log."""
+    """Java, with everything that it says going to the log. PySpark forgets it if its start is interrupted, and nobody would
+    ever end it: interrupts have to wait until it is ours to end."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
