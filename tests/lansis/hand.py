@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
 from tests.ordering.hand import (
     HandTable,
     Journey,
@@ -35,26 +39,44 @@ def is_beacon(journey: Journey) -> bool:
 
 
 def config(
-    name: str, *, timing: Timing = TIMING, pulse: Pulse = PULSE, window: Window | None = None, mode: str = "evs"
+    name: str,
+    *,
+    timing: Timing = TIMING,
+    pulse: Pulse = PULSE,
+    window: Window | None = None,
+    mode: str = "evs",
+    order: str = "all-ack",
 ) -> Config:
     given = Config(name, address=f"{name}:1", timing=timing, window=window or Window(), engine="lansis", mode=mode, pulse=pulse)
-    return given.validated()
+    return replace(given, order=order).validated()
 
 
 class Table(HandTable[Engine]):
-    def __init__(self, members: str, *, window: Window | None = None, pulse: Pulse = PULSE, mode: str = "evs") -> None:
+    def __init__(
+        self,
+        members: str,
+        *,
+        window: Window | None = None,
+        pulse: Pulse = PULSE,
+        mode: str = "evs",
+        order: str = "all-ack",
+        view_seqs: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._window = window
         self._pulse = pulse
         self._mode = mode
+        self._order = order
+        self._view_seqs = view_seqs
         super().__init__(members)
 
     def engine(self, me: NodeId) -> Engine:
-        return Engine(config(me.name, window=self._window, pulse=self._pulse, mode=self._mode), me, 0)
+        given = config(me.name, window=self._window, pulse=self._pulse, mode=self._mode, order=self._order)
+        return Engine(given, me, self._view_seqs.get(me.name, 0))
 
 
-def brought_to(state: State, mode: str = "evs") -> Table:
+def brought_to(state: State, mode: str = "evs", order: str = "all-ack") -> Table:
     """`a` in the state asked for: because `c` starts beside `a` and `b`, or because it was lost; FLUSHED comes to nobody."""
-    table = Table("abc", mode=mode)
+    table = Table("abc", mode=mode, order=order)
     joins = state in (State.STAGE_1, State.STAGE_2)
     table.form("ab" if joins else "abc")
     table.run(100_000)

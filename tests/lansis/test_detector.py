@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from tests.lansis.hand import PULSE, Table, is_alive
 from tests.ordering.hand import Journey, both, is_data, one_way
-from transis.lansis.detector import LAGS, QUESTIONS, SILENT
+from transis.lansis.detector import BROKEN, LAGS, QUESTIONS, SILENT
 from transis.model.contract import Port
-from transis.model.service import Service
+from transis.model.service import DatagramClass, Service
+from transis.wire.burst import Burst
+from transis.wire.header import DataHeader, encode_data
 from transis.wire.lansis_packets import Query
 
 SILENCE_US = PULSE.silence_us
@@ -66,6 +68,35 @@ def test_who_answers_but_acknowledges_nothing_is_accused_of_lag() -> None:
     assert table["a"].views[-1].cause.what == LAGS
     assert PULSE.ack_lag_us < table.now - at < PULSE.ack_lag_us + SILENCE_US
     assert table.texts("a") == ["held up"]
+
+
+def test_who_hears_no_data_but_talks_on_is_accused_of_lag() -> None:
+    """Its data socket is deaf, as behind a path that takes no large datagrams. That it sends is no acknowledgement."""
+    table = formed("abc")
+    table.drops.append(both(is_data, lambda journey: journey.target == "c"))
+    table.submit("a", Service.SAFE, "held up")
+    at = table.now
+    while table["a"].view == "abc" and table.now - at < 2 * PULSE.ack_lag_us:
+        table.submit("c", Service.BASIC, "still here")
+        table.run(20_000)
+    assert table["a"].view == "ab"
+    assert table["a"].views[-1].cause.what == LAGS
+    assert "held up" in table.texts("a")
+
+
+def test_who_sends_what_makes_no_sense_is_left_out() -> None:
+    """Nothing more of it is taken, so nothing could be delivered in any order while it is a member."""
+    table = formed("abc")
+    view = table["a"].engine._core.view
+    header = DataHeader(DatagramClass.CAUSAL, view.tag, 2, view.graph.inserted[2] + 1, 0, view.base + 5, 0, 0, True, False)
+    for name in "ab":
+        table.hand(name, Burst(header, [encode_data(header, b"\x09junk")]))
+    table.submit("a", Service.SAFE, "held up")
+    table.run_until(lambda: table.all_in("ab"))
+    assert table["a"].views[-1].cause.what == BROKEN
+    assert table.texts("a") == table.texts("b") == ["held up"]
+    table.run(10 * SILENCE_US)
+    assert table["a"].view == "ab", "it is not asked back at once"
 
 
 def test_old_idleness_is_no_lag() -> None:

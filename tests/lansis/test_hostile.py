@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.lansis.hand import brought_to
+from tests.lansis.hand import Table, brought_to
 from tests.lansis.speech import said
-from tests.ordering.hand import node_id
+from tests.ordering.hand import both, node_id
 from transis.lansis.engine import Engine
+from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State
-from transis.model.config import MODES
 from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.limits import PROC_SET_MAX
+from transis.model.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.model.service import DatagramClass
 from transis.model.view import Cause
 from transis.ordering.engine import Packet
+from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
@@ -35,7 +36,7 @@ NODES = [*(node_id(name) for name in "bcxyz"), NodeId("c", 2, 7), NodeId("c", 1,
 nodes = st.sampled_from(NODES)
 node_sets = st.frozensets(st.sampled_from([*NODES, node_id("a")]))
 numbers = st.one_of(st.integers(0, 30), st.integers(0, 1 << 30), st.just(COUNTER_MAX))
-CAUSES = st.builds(Cause, st.just("?"), st.none() | nodes, st.lists(nodes, max_size=3).map(tuple))
+CAUSES = st.builds(Cause, st.just("?"), st.none() | nodes, st.lists(nodes, max_size=3).map(tuple), st.just(""))
 
 
 def views(engine: Engine) -> st.SearchStrategy[RingId]:
@@ -91,6 +92,19 @@ def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
 
 
 @st.composite
+def sensible(draw: st.DrawFn, engine: Engine) -> Burst:
+    """The next burst of a member, in which nothing is wrong but perhaps what it says."""
+    view = engine._core.view
+    graph, rank = view.graph, draw(st.integers(0, len(view) - 1))
+    others = st.dictionaries(st.integers(0, len(view)), st.integers(1, 9), max_size=2)
+    acked = tuple(sorted(draw(others).items()))
+    timestamp = draw(st.sampled_from((graph.latest + 1, view.renewal_at, view.base + TIMESTAMP_ROOM - 1)))
+    klass, last = draw(st.sampled_from(DatagramClass)), draw(st.booleans())
+    header = DataHeader(klass, view.tag, rank, graph.inserted[rank] + 1, 0, timestamp, 0, 0, last, False)
+    return Burst(header, [encode_data(header, encode_acks(draw(st.integers(0, 9)), acked, ()))])
+
+
+@st.composite
 def alives(draw: st.DrawFn, engine: Engine) -> Alive:
     recv = tuple(draw(st.lists(numbers, min_size=1, max_size=4)))
     nacks = st.builds(lambda rank, first, more: Nack(rank, first, first + more), st.integers(0, 3), numbers, st.integers(0, 99))
@@ -108,15 +122,16 @@ def packets(engine: Engine) -> st.SearchStrategy[Packet]:
     beacons = st.builds(
         Beacon, nodes, st.just(""), views(engine), node_sets, node_sets, numbers, st.just(engine._core.digest), st.just((1, 1))
     )
-    return st.one_of(statements(engine), bursts(engine), spoken(engine), alives(engine), flushed, queries, beacons)
+    of_members = st.one_of(bursts(engine), spoken(engine), sensible(engine), alives(engine))
+    return st.one_of(statements(engine), of_members, flushed, queries, beacons)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "order"), [("evs", "all-ack"), ("evs", "toto"), ("transis", "all-ack")])
 @pytest.mark.parametrize("state", RUNNING)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, mode: str, data: st.DataObject) -> None:
-    table = brought_to(state, mode)
+def test_whatever_arrives_the_engine_keeps_its_invariants(state: State, mode: str, order: str, data: st.DataObject) -> None:
+    table = brought_to(state, mode, order)
     engine = table["a"].engine
     for _ in range(6):
         table.hand("a", data.draw(packets(engine)))
@@ -168,6 +183,42 @@ def test_a_number_beyond_all_views_is_taken_from_nobody() -> None:
     for claim in ({"view_seq": COUNTER_MAX}, {"clock": COUNTER_MAX}):
         table.hand("a", travelled(said("b", f="c", view=view, version=1 << 20, **claim)))  # type: ignore[arg-type]
     assert table["a"].engine.state is State.FAULTS
+
+
+@pytest.mark.parametrize("claim", ["view_seq", "clock"])
+def test_no_handshake_takes_a_view_to_where_numbers_end(claim: str) -> None:
+    """What h says would be everybody's next number, and nobody takes a greater one: abc could never again agree on anything."""
+    table = Table("abch", view_seqs={"h": RING_SEQ_MAX // 2} if claim == "view_seq" else {})
+    table.form("abc")
+    table.run(100_000)
+    table.start("h")
+    if claim == "clock":
+        table["h"].engine._core.observe(TIMESTAMP_TAKEN_MAX - 1)
+    table.run(2_000_000)
+    assert table["a"].view == "abc"
+    table.crash("h")
+    cut_off = both(lambda journey: "c" in (journey.source, journey.target), lambda journey: journey.source != journey.target)
+    table.drops.append(cut_off)
+    table.run_until(lambda: table.all_in("ab"))
+    table.drops.clear()
+    table.run_until(lambda: table.all_in("abc"))
+
+
+@pytest.mark.parametrize(("mode", "order"), [("evs", "all-ack"), ("evs", "toto"), ("transis", "all-ack")])
+def test_a_view_whose_timestamps_were_used_up_by_one_burst_goes_on(mode: str, order: str) -> None:
+    """Whatever has to be stamped above it has no room: a vote is not sent, and statements take the other way."""
+    table = Table("abcd", mode=mode, order=order)
+    table.form("abcd")
+    table.run(100_000)
+    view = table["a"].engine._core.view
+    last = view.base + TIMESTAMP_ROOM - 1
+    header = DataHeader(DatagramClass.ORDERED, view.tag, 3, view.graph.inserted[3] + 1, 0, last, 0, 0, True, False)
+    for name in "abc":
+        table.hand(name, Burst(header, [encode_data(header, encode_acks(0, (), ()))]))
+    table.run(5_000)
+    table.crash("d")
+    table.run_until(lambda: table.all_in("abc"))
+    assert {len(table[name].views) for name in "abc"} <= {5, 7}, "one change or two, and nobody alone in between"
 
 
 def test_a_crowd_of_speakers_leaves_nothing_behind() -> None:

@@ -136,11 +136,16 @@ LONGEST_US = 50_000
 WIDE = Window(window=320, visit_max=120)
 
 
+def on_its_way(datagrams: int) -> Load:
+    """All of it of others."""
+    return Load(2, datagrams, 0, 1)
+
+
 def rounds(pace: Pace, waited_us: int, count: int) -> list[int]:
     """How large the window is after each burst that filled it was everywhere."""
     found, now = [], 0
     for counter in range(1, count + 1):
-        pace.sent(counter, now, pace.window.window)
+        pace.sent(counter, now, on_its_way(pace.window.window))
         now += waited_us
         pace.stable(counter, now)
         found.append(pace.window.window)
@@ -180,15 +185,29 @@ def test_nobody_is_so_slow_that_bursts_become_thin(members: int, least: int) -> 
 
 def test_a_burst_that_found_nothing_before_it_says_nothing() -> None:
     pace = Pace(WIDE, 2, LONGEST_US)
-    pace.sent(1, 0, 9)
+    pace.sent(1, 0, on_its_way(9))
     pace.stable(1, 10 * LONGEST_US)
+    assert pace.window.window == 20
+
+
+def test_who_uses_its_share_stands_for_all_that_began_with_it() -> None:
+    pace = Pace(WIDE, 4, LONGEST_US)
+    pace.sent(5, 0, Load(4, 5, 5, 4))
+    pace.stable(5, 1_000)
+    assert pace.window.window == 40
+
+
+def test_occasional_speakers_say_nothing_about_a_queue() -> None:
+    pace = Pace(WIDE, 4, LONGEST_US)
+    pace.sent(3, 0, Load(4, 3, 3, 4))
+    pace.stable(3, 1_000)
     assert pace.window.window == 20
 
 
 def test_one_burst_is_followed_at_a_time_and_until_all_of_it_is_everywhere() -> None:
     pace = Pace(WIDE, 2, LONGEST_US)
-    pace.sent(10, 0, 20)
-    pace.sent(20, 1, 20)
+    pace.sent(10, 0, on_its_way(20))
+    pace.sent(20, 1, on_its_way(20))
     pace.stable(9, 60_000)
     assert pace.window.window == 20
     pace.stable(20, 100_000)

@@ -23,6 +23,7 @@ from transis.model.contract import Audience, Port, Send
 from transis.model.ids import NodeId, RingId
 from transis.model.view import Cause
 from transis.ordering.health import Health
+from transis.ordering.numbers import is_clock_in_reach, is_seq_in_reach
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.lansis_packets import Attempt, Faults, Joining, Statement
 
@@ -123,7 +124,7 @@ class Agreeing:
     def take(self, said: Statement) -> Verdict:
         """Let a statement change my sets. The row of a member that made one is closed: it acknowledges nothing new."""
         core, change = self._core, self.change
-        if not self.is_current(said.sender, said.view):
+        if not self.is_current(said.sender, said.view) or not self._is_in_reach(said):
             return Verdict.DROPPED
         is_known = said.sender in change.j
         verdict = change.take(said, has_flushed=self.barrier.flushed is not None)
@@ -134,6 +135,13 @@ class Agreeing:
             self.heard_at[said.sender] = core.now
         self._tell(said, verdict, is_known=is_known)
         return verdict
+
+    def _is_in_reach(self, said: Statement) -> bool:
+        """Can we go on from its numbers? They would be ours in the next view."""
+        core, is_alone = self._core, self._core.view.is_singleton
+        if not is_seq_in_reach(said.view_seq, core.view_seq, is_alone=is_alone):
+            return False
+        return is_clock_in_reach(said.clock, core.clock, is_alone=is_alone)
 
     def _tell(self, said: Statement, verdict: Verdict, *, is_known: bool) -> None:
         core = self._core

@@ -22,7 +22,7 @@ from transis.wire.alive import Alive, encode_alive
 PATIENCE: Final = 4
 """A busy member waits so many times as long before it says in an ALIVE what its next burst would say."""
 CROWDED: Final = 4
-"""When this part of the window waits for acknowledgements, they hurry, whatever was sent."""
+"""When this part of the window that is usable here waits for acknowledgements, they hurry, whatever was sent."""
 
 
 class Heartbeat:
@@ -52,7 +52,7 @@ class Heartbeat:
             return
         if node.is_ordered and core.config.order == "toto":
             self.vote_by = min(self.vote_by, core.now + self._pace_us)
-        elif node.is_ordered or view.graph.held_datagrams * CROWDED > core.config.window.window:
+        elif node.is_ordered or view.graph.held_datagrams * CROWDED > view.pace.window.window:
             self._hurry(self._prompt_at())
 
     @property

@@ -6,13 +6,14 @@ order and is not delivered. It closes its sender's row at once, whatever is made
 counts.
 
 Outside the DAG, on the control socket, are: AJ and goodbyes, as ever; the copy of a JOIN for strangers, who have no DAG in common
-with its sender; and a statement of a crowd that fits no burst.
+with its sender; and a statement of a crowd that fits no burst, or of a view that has no timestamp left for it.
 """
 
 from __future__ import annotations
 
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
+from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.node import Node
 from transis.lansis.receiving import Receiving
@@ -43,7 +44,7 @@ class ControlNodes:
         for rank in sorted(view.gone):
             view.graph.put_in_limbo(rank)
         on_control = [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
-        if not self._fits(mine):
+        if not self._fits(mine) or not self._has_room():
             return on_control
         burst = self._insert(mine)
         sends = [send for send in unsent if send.port is Port.DATA]
@@ -55,6 +56,11 @@ class ControlNodes:
     def _fits(self, said: Statement) -> bool:
         """Half of a burst: its acknowledgements need some of it. Sender and receiver come to the same answer."""
         return len(encode_control(said)) <= BURST_DATAGRAMS_MAX * body_max(self._core.config.datagram) // 2
+
+    def _has_room(self) -> bool:
+        """Is there a timestamp above all that a statement would follow? Who has the same has the same answer."""
+        view = self._core.view
+        return view.graph.latest + 1 < view.base + TIMESTAMP_ROOM
 
     def _insert(self, mine: Statement) -> Burst:
         """Stamped just above all that it follows, and not by the clock: that may be beyond what the view has room for."""
@@ -98,7 +104,7 @@ class ControlNodes:
         """Does this copy from the control socket say what its sender says to me in the DAG?"""
         view = self._core.view
         is_ours = said.view == view.id and view.rank_of(said.sender) is not None
-        return is_ours and not said.leaving and self._fits(said)
+        return is_ours and not said.leaving and self._fits(said) and self._has_room()
 
 
 def _read(node: Node) -> Joining | Faults | None:

@@ -3,7 +3,9 @@
 1. Silence: nothing new of a member for silence_us. It is asked by unicast three times; no answer, and it is accused.
 2. Lag: a member acknowledges nothing new for ack_lag_us although there is something that it lacks. It is accused, whatever it
    answers: a member whose multicast is dead answers questions for ever.
-3. An observer that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
+3. Nonsense: what a member sent cannot be read, or follows what it cannot follow. Nothing more of it is taken, so nothing behind
+   it could ever be delivered.
+4. An observer that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from transis.wire.lansis_packets import Query
 SILENT = "silent"
 LAGS = "does not keep up"
 """The cause whose accused hear and are heard, and yet hold up every view they are in."""
+BROKEN = "broken data"
 QUESTIONS: Final = 3
 TICKS: Final = 4
 
@@ -51,10 +54,13 @@ class Detector:
         others = [rank for rank in range(len(core.view)) if rank != core.view.rank]
         lagging = [rank for rank in others if self._lags(rank)]
         silent = [rank for rank in others if self._is_gone(rank)]
+        broken = [rank for rank in others if core.view.graph.is_broken(rank)]
         self.breaks_lag += len(lagging)
         self.breaks_silence += len(silent)
         core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, core.view.silence_us // TICKS))
-        if silent:
+        if broken:
+            self._accuse(BROKEN, broken)
+        elif silent:
             self._accuse(SILENT, silent)
         elif lagging:
             self._accuse(LAGS, lagging)

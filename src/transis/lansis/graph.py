@@ -33,9 +33,11 @@ GAPS_MAX: Final = 32
 
 
 class Graph:
-    def __init__(self, me: int, expected: Sequence[int], base: int) -> None:
+    def __init__(self, me: int, expected: Sequence[int], base: int, reach: int = SEQ_JUMP_MAX) -> None:
+        """`reach`: datagrams so far ahead of what is in the DAG are not kept. Nobody that follows the protocol sends them."""
         starts = [first - 1 for first in expected]
         self._me = me
+        self._reach = reach
         self._base = base
         self.stores = [Store(start) for start in starts]
         self.inserted = list(starts)
@@ -94,7 +96,7 @@ class Graph:
         return (
             0 < header.timestamp - self._base < TIMESTAMP_ROOM
             and header.index + len(burst) <= BURST_DATAGRAMS_MAX
-            and burst.last_seq <= self.inserted[header.sender] + SEQ_JUMP_MAX
+            and burst.last_seq <= self.inserted[header.sender] + self._reach
             and not header.encapsulated
             and header.sender not in self._broken
         )
@@ -266,6 +268,9 @@ class Graph:
         if rank not in self._broken:
             self._broken[rank] = why
             self._news.append((rank, why))
+
+    def is_broken(self, rank: int) -> bool:
+        return rank in self._broken
 
     def take_broken(self) -> list[tuple[int, str]]:
         """Members found broken since the last call, and why: each is told once."""

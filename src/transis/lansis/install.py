@@ -12,7 +12,7 @@ from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
-from transis.lansis.detector import LAGS, Detector
+from transis.lansis.detector import BROKEN, LAGS, Detector
 from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.states import Event, State
 from transis.lansis.traps import Trap
@@ -119,7 +119,7 @@ class Installing:
         cause = core.cause
         if cause.what == FOREIGN_VIEW and cause.accuser is not None and cause.accuser not in agreeing.heard_at:
             left_out[cause.accuser] = Mercy.ANSWER
-        if cause.what == LAGS:
+        if cause.what in (LAGS, BROKEN):
             left_out |= dict.fromkeys(cause.accused, Mercy.NONE)
         names = {node.name: node.incarnation for node in proposal.members}
         waiting = {

@@ -61,6 +61,7 @@ class Receiving:
         self.bursts_inserted += 1
         core.observe(node.ts)
         view.stability.inserted(node, core.now)
+        view.spoke_at[node.rank] = core.now
         if self.is_control(node):
             node.delivered = True
             return

@@ -9,7 +9,6 @@ Under ToTo an *ack burst*, which has nothing else to say, is the vote of who has
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import gt
 
 from transis.lansis import window
 from transis.lansis.alive import Heartbeat
@@ -38,6 +37,8 @@ class Sending:
         """What to do when a view runs out of timestamps: who changes views says so."""
         self._next_at = 0
         self._sent_at = 0
+        self._first = 0
+        """My last counter of the first burst after a pause."""
         self._is_full = False
         self.bursts_sent = 0
         self.acks_sent = 0
@@ -110,8 +111,24 @@ class Sending:
         view = self._core.view
         named, stable = view.graph.named, view.stability.stable
         own = named[view.rank] - stable[view.rank]
-        active = sum(map(gt, named, stable)) + (own == 0)
-        return window.Load(len(view), sum(named) - sum(stable), own, active)
+        return window.Load(len(view), sum(named) - sum(stable), own, len(view) if self._is_starting else self._speakers())
+
+    @property
+    def _is_starting(self) -> bool:
+        """Was I silent, and is the first burst since then not everywhere yet? Others may have begun at the same moment."""
+        view = self._core.view
+        return self._has_paused or view.stability.stable[view.rank] < self._first
+
+    @property
+    def _has_paused(self) -> bool:
+        return self._core.now - self._sent_at > self._core.view.round_us
+
+    def _speakers(self) -> int:
+        """Who wants a share of the window: whoever has something on its way or had a moment ago, and I. The slowest member's word
+        empties the window for all at once: who counted only what is on its way would see nobody else, and take all of it."""
+        view, since = self._core.view, self._core.now - self._core.view.round_us
+        own, named, stable, spoke_at = view.rank, view.graph.named, view.stability.stable, view.spoke_at
+        return sum(rank == own or named[rank] > stable[rank] or spoke_at[rank] > since for rank in range(len(view)))
 
     def _send_burst(self, permit: int, load: window.Load) -> bool:
         core, view = self._core, self._core.view
@@ -119,10 +136,15 @@ class Sending:
         filled = core.outbox.fill_burst(permit, encode_acks(view.order.frontier, acks, self._repair.take_nacks()))
         if filled is None:
             return False
+        has_paused = self._has_paused
         self._multicast(filled, len(acks))
+        if has_paused:
+            self._first = core.counter
         self._is_full = False
-        after = load._replace(unstable=load.unstable + len(filled.datagrams))
-        view.pace.sent(core.counter, core.now, after.unstable)
+        sent = len(filled.datagrams)
+        after = load._replace(unstable=load.unstable + sent, own_unstable=load.own_unstable + sent)
+        if not self._is_starting:
+            view.pace.sent(core.counter, core.now, after)
         calm_us = window.delay_us(view.pace.window, after, window.unit_us(core.config.pulse))
         self.delay_us = max(calm_us, view.pressure.extra_us)
         self._sent_at, self._next_at = core.now, core.now + self.delay_us
@@ -133,7 +155,9 @@ class Sending:
         core, by = self._core, self._heartbeat.vote_by
         if not core.may_send:
             return  # The view was to be renewed: my statement is out.
-        if by <= core.now:
+        if by <= core.now and core.clock >= core.view.renewal_at:
+            self._renew()
+        elif by <= core.now:
             self._send_acks()
         elif by < NEVER and (by < self._next_at or not core.timers.armed(Event.SEND_DUE)):
             core.timers.arm(Event.SEND_DUE, by)

@@ -22,7 +22,7 @@ class Stability:
         self.stable = list(starts)
         """The least of each column; it only grows."""
         self.progress_at = [now] * len(starts)
-        """When each member's acknowledgements last grew."""
+        """When each member's acknowledgements of others last grew. Its own data are none: who hears nothing may talk on."""
         self._lowest = [len(starts)] * len(starts)
         """How many rows are at the least of each column: it is looked for again only when none is left."""
         self._closed: set[int] = set()
@@ -42,7 +42,8 @@ class Stability:
         for sender, (old, new) in enumerate(zip(row, recv, strict=True)):
             if new > old:
                 self._raise(member, sender, new)
-                self.progress_at[member] = now
+                if sender != member:
+                    self.progress_at[member] = now
 
     def _raise(self, member: int, sender: int, counter: int) -> None:
         row = self.ack[member]

@@ -19,8 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX, RING_SEQ_MAX
-from transis.ordering.core import TIMESTAMP_TAKEN_MAX
+from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
 from transis.wire.lansis_packets import Joining, Statement
 
 
@@ -100,11 +99,9 @@ class Change:
         return Verdict.GREW if self._learn(said) else Verdict.KEPT
 
     def is_news(self, said: Statement) -> bool:
-        """Who is accused is not heard any more; of the others the newest counts, and numbers nobody can go on from do not."""
+        """Who is accused is not heard any more; of the others the newest counts."""
         known = self.last[said.sender].version if said.sender in self.last else self._before.get(said.sender, 0)
-        if said.version <= known or said.sender in self.f or self._is_outdated(said.sender):
-            return False
-        return said.view_seq <= RING_SEQ_MAX // 2 and said.clock < TIMESTAMP_TAKEN_MAX
+        return said.version > known and said.sender not in self.f and not self._is_outdated(said.sender)
 
     def _is_for_me(self, said: Statement, *, has_flushed: bool) -> bool:
         """A stranger that does not name me, or accuses me, has not heard of this change yet; after a flush nobody new may come

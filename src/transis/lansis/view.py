@@ -19,6 +19,10 @@ from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 
 CROWD: Final = 10
 """From twice so many members on everybody says less often that it lives: their packets grow with the square."""
+REACH_GAPS: Final = 4
+REACH_LEAST: Final = 4096
+"""What waits for something missing is kept up to so many times `gap_max` and so many datagrams more: members may have other
+settings, and votes and statements wait for no window."""
 ALIVES_IN_SILENCE: Final = 4
 """So many signs of life are missing before a member counts as silent, however large the view."""
 
@@ -49,7 +53,7 @@ class BroadcastView:
         self.view_id = ViewId(ViewKind.REGULAR, view_id.seq, view_id.rep)
         self.renewal_at = base + RENEWAL_ROOM
         """With timestamps from here on the view has to be renewed."""
-        self.graph = Graph(self.rank, expected, base)
+        self.graph = Graph(self.rank, expected, base, REACH_GAPS * config.window.gap_max + REACH_LEAST)
         self.stability = Stability(self.rank, expected, now)
         self.order: Order = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
         self.waiting = Waiting(len(members))
@@ -60,7 +64,11 @@ class BroadcastView:
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
         """Who was not heard for so long is asked whether it lives."""
         self.pressure = Pressure(unit_us(config.pulse))
-        self.pace = Pace(config.window, len(members), self.silence_us // 2)
+        self.round_us = self.silence_us // 2
+        """What fills the window is everywhere well within so long, or less of it is used."""
+        self.pace = Pace(config.window, len(members), self.round_us)
+        self.spoke_at = [now - self.round_us] * len(members)
+        """When the last burst of each member entered the DAG."""
         self.heard_at = [now] * len(members)
         """When each member last gave a sign of life of its own: a retransmission of old data is none."""
         self.gone: set[int] = set()

@@ -135,9 +135,11 @@ class Pace:
         """The last counter of a burst of mine, and when it was sent."""
         self.window = replace(window, window=max(self._least, window.window // BEGINNING))
 
-    def sent(self, counter: int, now: int, unstable: int) -> None:
-        """So much is on its way with it. A burst that finds nothing before it says nothing about a queue."""
-        if self._followed is None and 2 * unstable >= self.window.window:
+    def sent(self, counter: int, now: int, load: Load) -> None:
+        """What is on its way with it. A burst that finds nothing before it says nothing about a queue; but who begin at the same
+        moment do not see each other's, and each that uses its share stands for all of them."""
+        together = load.own_unstable * load.active if load.own_unstable >= FEW else 0
+        if self._followed is None and 2 * max(load.unstable, together) >= self.window.window:
             self._followed = (counter, now)
 
     def stable(self, upto: int, now: int) -> None:

@@ -44,7 +44,7 @@ SEQ_JUMP_MAX: Final = 1 << 22
 """How far a datagram or a token may be ahead of what a node holds. Flow control keeps honest members far below it."""
 
 RING_SEQ_MAX: Final = 1 << 61
-"""Ring sequences above it are taken from nobody, and Joins may name only half of it: there is always room for more rings."""
+"""Ring sequences above it are taken from nobody, and by who is alone only half of it: there is always room for more rings."""
 
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from transis.model.config import Config
 from transis.model.contract import Audience, Note, Output, Port, Refused, Room, RunIds, Send
@@ -13,15 +13,13 @@ from transis.model.errors import InternalError
 from transis.model.ids import NodeId
 from transis.model.limits import PROC_SET_MAX
 from transis.model.view import Cause
+from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
 from transis.ordering.timers import Timers
 from transis.wire.control import ControlPacket, config_digest, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import COUNTER_MAX, body_max
+from transis.wire.header import body_max
 from transis.wire.outbox import Outbox
 from transis.wire.parts import split
-
-TIMESTAMP_TAKEN_MAX: Final = COUNTER_MAX >> 1
-"""Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)

@@ -72,7 +72,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "any_flushed_installs": Defect(
-        "who hears of a view installs it if it ever flushed it, whatever it flushed since (L7)",
+        "who hears of a view installs it if it ever flushed it, whatever it flushed since (M7)",
         (
             Change(
                 "lansis.barrier",

@@ -6,6 +6,7 @@ from transis.model.config import Config
 from transis.model.contract import Persist
 from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
+from transis.ordering.numbers import is_seq_in_reach
 from transis.totem.pace import Pace
 from transis.totem.ring import Ring
 from transis.totem.states import TRANSITIONS, Event, State
@@ -31,6 +32,10 @@ class Core(BaseCore[State, Event]):
         """Datagrams sent again because somebody asked for them."""
         self.requested = 0
         """Datagrams asked for; one that is asked for at several visits counts at each."""
+
+    def is_in_reach(self, seq: int) -> bool:
+        """May another's ring sequence become ours?"""
+        return is_seq_in_reach(seq, max(self.ring_seq, self.ring_seq_seen), is_alone=len(self.ring.members) == 1)
 
     def reserve(self, seq: int) -> None:
         """Make sure that ring sequences up to `seq` and well beyond are, or soon will be, durable."""

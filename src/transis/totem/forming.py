@@ -12,7 +12,6 @@ Join is sent in Commit or Recovery (F5), and a Join from a member with this ring
 from __future__ import annotations
 
 from transis.model.ids import NodeId, RingId
-from transis.model.limits import RING_SEQ_MAX
 from transis.model.view import Cause
 from transis.totem.core import Core
 from transis.totem.gather import MEMBER_GATHERS, Gathering
@@ -63,7 +62,9 @@ class Forming:
 
     def commit_first_in_gather(self, commit: Commit) -> None:
         core = self._core
-        if not core.ring_seq < commit.ring.seq <= RING_SEQ_MAX or commit.entries[commit.target].node != core.me:
+        if commit.ring.seq <= core.ring_seq or not core.is_in_reach(commit.ring.seq):
+            return
+        if commit.entries[commit.target].node != core.me:
             return
         if frozenset(entry.node for entry in commit.entries) != self._gathering.proposal:
             return

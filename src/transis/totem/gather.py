@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from transis.model.contract import Audience, Port, Send
 from transis.model.ids import NodeId
-from transis.model.limits import PROC_SET_MAX, RING_SEQ_MAX
+from transis.model.limits import PROC_SET_MAX
 from transis.model.view import Cause
 from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.attempts import Attempts
@@ -122,7 +122,7 @@ class Gathering:
     def _absorb(self, join: Join) -> bool:
         """Remember a Join and learn from it; True if my own Join changes by it."""
         core, sender = self._core, join.sender
-        if sender in self.fail_set or self._is_outdated(sender) or join.ring_seq > RING_SEQ_MAX // 2:
+        if sender in self.fail_set or self._is_outdated(sender) or not core.is_in_reach(join.ring_seq):
             return False
         if len(self.proc_set | join.proc_set) >= PROC_SET_MAX:
             core.note("join names too many nodes", node=str(sender))
