@@ -63,6 +63,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 def keep_to_the_end(evidence: Evidence) -> None:
+    evidence.explain_what_is_left()
     evidence.keep([FOUND])
     evidence.close(patiently=True)
 
@@ -82,8 +83,10 @@ def test_a_follower_that_ends_before_the_explanation_leaves_it_to_the_next(kept:
     ending = Evidence(kept.place, [str(kept.place / "flight")], lambda _said: ending.close(patiently=False), kept.explain)
     keep_to_the_end(ending)
     assert (kept.why()["exactly"], kept.asked) == (None, [])
-    keep_to_the_end(kept.begin())
-    assert kept.why()["exactly"] == SENTENCE
+    next_one = kept.begin()
+    next_one.explain_what_is_left()
+    next_one.close(patiently=True)
+    assert kept.why()["exactly"] == SENTENCE, "however long ago it was"
     assert [path.name for path in kept.asked] == [f"000001-{ONE_SEQUENCE}-R4-%C3%A4%20%25_b"]
 
 

@@ -51,7 +51,7 @@ def test_a_replica_that_speaks_after_the_others_is_compared() -> None:
 
 def test_what_differs_from_the_beginning_says_so() -> None:
     (found,) = Fold().add([said(A, {0: b"x"}), said(B, {0: b"y"})])
-    assert "never seen equal, different at the view" in found.explanation
+    assert "never seen equal, different at the view: a/1#1 against b/1#1; no message came between" in found.explanation
 
 
 def test_it_is_said_once_and_across_a_restart() -> None:

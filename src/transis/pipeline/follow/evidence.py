@@ -37,6 +37,8 @@ KEPT_MAX: Final = 100
 """Violations of which evidence is kept: a cluster that is broken for long breaks the same again and again."""
 EXACT: Final = (ONE_SEQUENCE, "total_order_6_1", "places", "no_duplicates")
 """What the audit of the evidence judges: what can be broken in a part of a trace."""
+EXACTLY: Final = "exactly"
+"""In why.json: what that audit said, null until it did."""
 AGAIN_S: Final = 60.0
 """Where no film has anything it is looked again after so long, then after twice as long, and so on."""
 
@@ -72,12 +74,18 @@ class Evidence:
         self._explaining = ThreadPoolExecutor(1, "explaining")
 
     def keep(self, divergences: Sequence[Divergence]) -> None:
-        """Develop now, for films are overwritten; explain later. To be called again with what is recent: what is kept and
-        explained already is not kept again."""
+        """Develop now, for films are overwritten; explain later. To be called again with what is recent: what is kept
+        already is not kept again."""
         for divergence in divergences:
             if divergence.property != REPLICAS and self._due_s.get(_key(divergence), 0.0) <= self._now_s():
                 self._due_s[_key(divergence)] = inf
                 self._later(self._developing, self._keep, divergence)
+
+    def explain_what_is_left(self) -> None:
+        """What a follower before this one developed, and had no time to have explained."""
+        for place, why in self._developed():
+            if why.get(EXACTLY) is None:
+                self._later(self._explaining, self._explain, place)
 
     def close(self, patiently: bool) -> None:
         """Wait until everything is explained, or give up what has not begun."""
@@ -90,20 +98,18 @@ class Evidence:
             pool.submit(work, *what)
 
     def _keep(self, divergence: Divergence) -> None:
-        with _told(self._tell, divergence):
-            place, is_explained = self._kept_of(divergence)
-            if is_explained:
+        with self._told_of(str(divergence.conf)):
+            if any(_is_of(why, divergence) for _, why in self._developed()):
                 return
-            if place is None and len(self._numbers()) >= KEPT_MAX:
+            if len(self._numbers()) >= KEPT_MAX:
                 self._tell(f"evidence is kept of {KEPT_MAX} violations already, so none of {divergence.conf}")
                 return
+            place = self._develop(divergence)
             if place is None:
-                place = self._develop(divergence)
-                if place is None:
-                    self._look_again(divergence)
-                    return
-                self._tell(f"evidence: {place}")
-            self._later(self._explaining, self._explain, divergence, place)
+                self._look_again(divergence)
+                return
+            self._tell(f"evidence: {place}")
+            self._later(self._explaining, self._explain, place)
 
     def _look_again(self, divergence: Divergence) -> None:
         key = _key(divergence)
@@ -113,14 +119,11 @@ class Evidence:
         if not waited_s:
             self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it, unless films come soon")
 
-    def _kept_of(self, divergence: Divergence) -> tuple[Path | None, bool]:
-        """Where its evidence is, if it was developed, and whether it is explained."""
+    def _developed(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """What there is, and what is known of it."""
         for path in sorted(self._directory.glob(f"[0-9]*/{WHY}")):
-            with suppress(OSError, msgspec.DecodeError):
-                why = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-                if (why.get("cluster"), why.get("explanation")) == (divergence.cluster, divergence.explanation):
-                    return path.parent, why.get("exactly") is not None
-        return None, False
+            with suppress(OSError, msgspec.MsgspecError):
+                yield path.parent, msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.name[:6]) for path in self._directory.glob("[0-9]*") if path.name[:6].isdigit())
@@ -135,24 +138,24 @@ class Evidence:
         if not found:
             shutil.rmtree(aside, ignore_errors=True)
             return None
-        (aside / WHY).write_bytes(_why(divergence, None))
+        (aside / WHY).write_bytes(_written(_why(divergence)))
         return aside.rename(self._directory / name)
 
-    def _explain(self, divergence: Divergence, place: Path) -> None:
+    def _explain(self, place: Path) -> None:
         """Have the exact audit say what happened."""
-        with _told(self._tell, divergence):
+        with self._told_of(place.name):
             found = self._explained_by(place)
-            replace_durably(place / WHY, _why(divergence, found))
+            why = msgspec.json.decode((place / WHY).read_bytes(), type=dict[str, Any])
+            replace_durably(place / WHY, _written(why | {EXACTLY: found}))
             for one in found:
                 self._tell(f"{one['property']}: {one['explanation']}")
 
-
-@contextmanager
-def _told(tell: Callable[[str], None], divergence: Divergence) -> Iterator[None]:
-    try:
-        yield
-    except (TransisError, OSError) as error:
-        tell(f"the evidence of {divergence.conf} is not whole: {error}")
+    @contextmanager
+    def _told_of(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (TransisError, OSError) as error:
+            self._tell(f"the evidence of {what} is not whole: {error}")
 
 
 def apart(directories: Sequence[Path]) -> list[Path]:
@@ -175,6 +178,13 @@ def _name_of(divergence: Divergence) -> str:
     return f"{divergence.property}-{kind}{divergence.conf.seq}-{quote(divergence.conf.rep.name, safe='')}"
 
 
-def _why(divergence: Divergence, found: Findings | None) -> bytes:
-    said: dict[str, Any] = divergence._asdict() | {"conf": str(divergence.conf), "regular": str(divergence.regular)}
-    return msgspec.json.format(msgspec.json.encode(said | {"exactly": found}), indent=2)
+def _is_of(why: dict[str, Any], divergence: Divergence) -> bool:
+    return (why.get("cluster"), why.get("explanation")) == (divergence.cluster, divergence.explanation)
+
+
+def _why(divergence: Divergence) -> dict[str, Any]:
+    return divergence._asdict() | {"conf": str(divergence.conf), "regular": str(divergence.regular), EXACTLY: None}
+
+
+def _written(why: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(why), indent=2)

@@ -68,6 +68,7 @@ def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], No
         follower = Follower(ledger, metrics, evidence, directories, tell)
         try:
             started()
+            evidence.explain_what_is_left()
             tell(f"following {', '.join(wish.inputs)}")
             follower.run(_query(spark, wish, directories, follower), enough, wish.every_s)
         except BaseException:

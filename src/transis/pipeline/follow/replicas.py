@@ -114,7 +114,8 @@ def _divergence(one: Checkpoints, parting: Parting[bytes, str]) -> Divergence:
     equal_at, differs_at = parting.equal_at, parting.differs_at
     equal = "never seen equal" if equal_at is None else f"equal up to {one.behind[equal_at]}"
     told = " against ".join(named(side) for side in sides)
-    guilty = f"one of the {differs_at - (equal_at or 0)} messages between made them so"
+    between = differs_at - (equal_at or 0)
+    guilty = f"one of the {between} messages between made them so" if between else "no message came between"
     words = f"{equal}, different at {one.behind[differs_at]}: {told}; {guilty}"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
     conf = one.view.configuration
