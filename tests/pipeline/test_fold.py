@@ -9,17 +9,16 @@ import pytest
 
 from tests.pipeline.digests import CLUSTER, digests_of, prefix, told, told_by, told_of
 from tests.trace.taped import taped_run
-from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.model.guarantees import BROKEN, HELD, NOT_PROMISED, PENDING
 from transis.model.ids import NodeId, ViewId, ViewKind
 from transis.model.view import Cause, Member, View
-from transis.pipeline.follow.configurations import POSITIONS_MAX
-from transis.pipeline.follow.folding import CONFIGURATIONS_MAX, SILENT_US, Fold
+from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
 from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.sim.mutants import MUTANTS, Mutant
 from transis.sim.tried import TOTEM, Tried
-from transis.trace.events import Conf, End, Event, Gap, History
+from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.prefix import EMPTY, after
 from transis.trace.prefix import Told as Sums
 
@@ -199,129 +198,6 @@ def test_clusters_are_not_compared_with_each_other() -> None:
     fold = Fold()
     assert fold.add([at(A, 1, 2), at(B, 2, 1)._replace(cluster="another")]) == []
     assert {one.cluster for one in fold.verdicts()} == {CLUSTER, "another"}
-
-
-# -- silence and bounds --------------------------------------------------------------------------------------------------------
-
-
-def test_a_node_that_says_nothing_is_pending_and_never_broken() -> None:
-    fold = Fold()
-    fold.add([at(A, 1, 2), at(B, 1, 2)])
-    assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)
-    fold.add([at(node, 1, 2, modified_us=SILENT_US + 1) for node in (A, B)])
-    assert verdict(fold, ONE_SEQUENCE)[2:] == (PENDING, 2, 0, 1)
-    fold.add([told(C, [End(0, 0, "failed")], modified_us=1)])
-    assert verdict(fold, ONE_SEQUENCE)[2:] == (HELD, 2, 0, 0)
-    assert list(fold.heard_us()) == [(CLUSTER, "a/1"), (CLUSTER, "b/1")]
-    fold.add([told(A._replace(incarnation=2), [])])
-    assert list(fold.heard_us()) == [(CLUSTER, "a/2"), (CLUSTER, "b/1")]
-
-
-def test_a_node_that_falls_silent_while_others_go_on_is_pending() -> None:
-    fold = Fold()
-    fold.add([at(A, 1, 2), at(B, 1, 2), at(C, 1, 2)])
-    later = 2 * SILENT_US
-    fold.add([at(A, 1, 2, 3, modified_us=later), at(B, 1, 2, 3, modified_us=later)])
-    assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 1)
-    smaller = view(5, A, B, after=RING)
-    gone_on = [told(node, [*prefixes(RING, 1, 2, 3, last=True), Conf(0, 0, smaller)], modified_us=later) for node in (A, B)]
-    fold.add(gone_on)
-    assert verdict(fold, ONE_SEQUENCE).verdict == HELD
-
-
-def test_a_node_that_speaks_after_the_others_is_compared_though_nobody_told_the_members() -> None:
-    """The file that told them is a day old and was deleted, or recording paused then."""
-    fold, many = Fold(), tuple(range(1, 200))
-    assert fold.add([told(node, prefixes(RING, *many)) for node in (A, B)]) == []
-    (found,) = fold.add([told(C, prefixes(RING, 1, 3, 2, *many[3:]))])
-    assert (found.property, found.equal_at, found.differs_at) == (ONE_SEQUENCE, 1, 2)
-    assert found.sides == (("a/1", "b/1"), ("c/1",))
-
-
-def test_what_two_of_one_side_share_is_not_where_the_sides_were_equal() -> None:
-    """Who tells seldom is compared seldom: its difference may be far before the position at which it is seen."""
-    good, bad = tuple(range(1, 65)), (1, 2, 4, 3, *range(5, 65))
-    often = [told(node, [Conf(0, 0, RING), *(prefix(RING, sums(*good[:n]), False) for n in range(8, 65, 8))]) for node in (A, C)]
-    seldom = told(B, [Conf(0, 0, RING), prefix(RING, sums(*bad), False)])
-    (found,) = Fold().add([*often, seldom])
-    assert (found.equal_at, found.differs_at) == (0, 64)
-
-
-def test_nothing_is_not_exercised() -> None:
-    fold = Fold()
-    fold.add([told(A, [])])
-    assert verdict(fold, ONE_SEQUENCE).verdict == NOT_EXERCISED
-
-
-def test_what_all_agree_on_is_forgotten() -> None:
-    fold = Fold()
-    many = tuple(range(1, 300))
-    fold.add([at(A, *many), at(B, *many), at(C, *many[:-20])])
-    (kept,) = fold.clusters[CLUSTER].state.configurations
-    assert sorted(kept.positions.at) == list(range(280, 300))
-    fold.add([at(C, *many)])
-    assert kept.positions.at == {}
-
-
-DAY = 5 * POSITIONS_MAX + 11
-"""More positions than are remembered, several times."""
-
-
-def day_of(node: NodeId, wrong_at: int = 0) -> list[Told]:
-    """Digests of a long configuration, in many files; a wrong message is in all sums from its position on."""
-    numbers = [Sums(n, n, n + (0 < wrong_at <= n)) for n in range(1, DAY + 1)]
-    events = [Conf(0, 0, RING), *(prefix(RING, one, False) for one in numbers)]
-    return [told(node, events[at : at + 1000]) for at in range(0, len(events), 1000)]
-
-
-def test_positions_of_a_cluster_with_a_silent_node_are_bounded() -> None:
-    fold = Fold()
-    for file in day_of(A):
-        fold.add([file])
-        (kept,) = fold.clusters[CLUSTER].state.configurations
-        assert len(kept.positions.at) <= POSITIONS_MAX
-    assert max(kept.positions.at) == DAY
-    assert verdict(fold, ONE_SEQUENCE).verdict == NOT_EXERCISED
-    fold.add([told(B, [], modified_us=SILENT_US + 1)])
-    assert (verdict(fold, ONE_SEQUENCE).verdict, verdict(fold, ONE_SEQUENCE).pending) == (PENDING, 2)
-
-
-def test_a_day_of_one_node_that_comes_before_a_day_of_the_next_is_compared_from_end_to_end() -> None:
-    """Directories that are copied one after the other come like this: the follower reads files in the order of their times."""
-    fold = Fold()
-    for node in (A, B, C):
-        for file in day_of(node):
-            assert fold.add([file]) == []
-    (kept,) = fold.clusters[CLUSTER].state.configurations
-    assert (kept.settled, kept.positions.at) == (DAY, {})
-    assert verdict(fold, ONE_SEQUENCE).verdict == HELD
-
-
-@pytest.mark.parametrize("wrong_at", [1, 700, POSITIONS_MAX, DAY // 2, DAY])
-def test_one_wrong_message_of_such_a_day_is_found(wrong_at: int) -> None:
-    fold = Fold()
-    found = [
-        divergence for node in (A, B) for file in day_of(node, wrong_at if node is B else 0) for divergence in fold.add([file])
-    ]
-    (divergence,) = found
-    assert divergence.property == ONE_SEQUENCE
-    assert divergence.equal_at < wrong_at <= divergence.differs_at
-    assert divergence.sides == (("a/1",), ("b/1",))
-    for file in day_of(C):
-        assert fold.add([file]) == []
-    assert verdict(fold, ONE_SEQUENCE).verdict == BROKEN
-
-
-def test_configurations_are_bounded_and_what_was_checked_in_them_is_remembered() -> None:
-    fold = Fold()
-    for seq in range(1, CONFIGURATIONS_MAX + 40):
-        ring = view(4 * seq, A, B)
-        rows = [told(node, [Conf(0, 0, ring), *prefixes(ring, 1, 2)], modified_us=seq) for node in (A, B)]
-        assert fold.add(rows) == []
-    state = fold.clusters[CLUSTER].state
-    assert [one.touched_us for one in state.configurations] == list(range(40, CONFIGURATIONS_MAX + 40))
-    assert verdict(fold, ONE_SEQUENCE).checked == 2 * (CONFIGURATIONS_MAX + 39)
-    assert len(fold.state()) < 50_000
 
 
 def test_digests_of_a_history_reach_its_end() -> None:

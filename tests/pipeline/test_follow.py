@@ -24,11 +24,16 @@ RUNNER = CliRunner()
 
 
 def followed(*arguments: str, code: int) -> list[dict[str, Any]]:
-    """What a follower that looks once says, a line a batch, behind that it began."""
+    """What a follower that looks once says, a line a batch, behind that it began and before its verdict."""
+    return [line for line in all_said(*arguments, code=code)[:-1] if not line.get("note", "").startswith("following ")]
+
+
+def all_said(*arguments: str, code: int, sentence: str = "") -> list[dict[str, Any]]:
     outcome = RUNNER.invoke(app, ["audit", "--follow", "--once", "--json", *arguments])
     assert outcome.exit_code == code, outcome.output
-    begun, *lines = [json.loads(line) for line in outcome.stdout.splitlines()]
-    assert begun["note"].startswith("following ")
+    assert sentence in outcome.stderr
+    lines = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert list(lines[-1]) == ["time", "ledger", "verdicts"]
     return lines
 
 
@@ -58,7 +63,9 @@ def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession,
     (batch,) = followed(*command, code=0)
     assert (words(batch), batch["files"], batch["violations"]) == (HELD, 4, [])
     assert [Path(trouble["path"]).name[-14:] for trouble in batch["unreadable"]] == ["000001.digests", "000003.digests"]
-    assert followed(*command, code=0) == []
+    *_, verdict = all_said(*command, code=0)
+    assert words(verdict) == HELD, "an idle cluster is judged by what it told earlier"
+    assert len(pq.read_table(ledger / "unreadable")) == 2
 
     seal(two, at(B, 1, 2, 3, 4), at(C, 1, 2, 3, 5), number=2)
     seal(two, at(C, 1, 2, 3, 5), number=5)
@@ -68,12 +75,43 @@ def test_directories_that_grow_are_followed_across_restarts(spark: SparkSession,
     (violation,) = batch["violations"]
     assert (violation["sides"], violation["equal_at"], violation["differs_at"]) == ([["a/1", "c/1"], ["b/1"]], 3, 4)
     assert "no flight recorder has anything of R4@a/1" in note["note"]
-    assert followed(*command, code=1) == []
+    *_, verdict = all_said(*command, code=1)
+    assert words(verdict) == BROKEN, "it is told though nothing is new"
     assert len(pq.read_table(ledger / "violations")) == 1
 
     seal(two, at(C, 1, 2, 3), number=4)
-    (late,) = followed(*command, code=1)
+    late, *_ = [line for line in followed(*command, code=1) if "files" in line]
     assert (late["files"], late["violations"]) == (1, []), "a file is read, though later ones of its life were read before"
+
+
+def test_nothing_that_could_be_judged_is_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    flight, ledger = tmp_path / "flight", tmp_path / "ledger"
+    flight.mkdir()
+    command = (str(flight), "--ledger", str(ledger))
+    all_said(*command, code=2, sentence="there are no sealed digests below")
+    (flight / "life-b-1-0000000000000008-000001.digests").write_bytes(b"")
+    (flight / "life-c-1-0000000000000009-000001.digests").write_bytes(b"what")
+    seal(flight, at(A, 1, 2, 3))
+    cut_off(flight / "life-a-1-0000000000000007-000001.digests")
+    *_, batch, _ = all_said(*command, code=2, sentence="none of the files that are new could be read to its end")
+    assert len(batch["unreadable"]) == 3
+    seal(flight, at(A, 1, 2, 3, 4), number=2)
+    all_said(*command, code=2, sentence="no two nodes told anything that can be compared")
+    seal(flight, at(B, 1, 2, 3, 4), number=2)
+    all_said(*command, code=0)
+
+
+def test_a_checkpoint_that_a_power_cut_damaged_begins_anew_and_forgets_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    flight, ledger = tmp_path / "flight", tmp_path / "ledger"
+    flight.mkdir()
+    seal(flight, at(A, 1, 2), at(B, 2, 1))
+    followed(str(flight), "--ledger", str(ledger), code=1)
+    (ledger / "checkpoint" / "offsets" / "0").write_bytes(b"")
+    note, *lines = followed(str(flight), "--ledger", str(ledger), code=1)
+    assert "checkpoint was damaged and begins anew" in note["note"]
+    (batch,) = [line for line in lines if "files" in line]
+    assert (words(batch), batch["files"], batch["violations"]) == (BROKEN, 2, [])
+    assert len(pq.read_table(ledger / "violations")) == 1
 
 
 def test_a_batch_that_spark_gives_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,7 +123,7 @@ def test_a_batch_that_spark_gives_again_changes_nothing(spark: SparkSession, tmp
     before = {path: path.read_bytes() for path in ledger.glob("v*/*")}
     for commit in (ledger / "checkpoint" / "commits").iterdir():
         commit.unlink()
-    assert followed(str(flight), "--ledger", str(ledger), code=1) == []
+    assert [line for line in followed(str(flight), "--ledger", str(ledger), code=1) if "files" in line] == []
     assert {path: path.read_bytes() for path in ledger.glob("v*/*")} == before
 
 
@@ -105,10 +143,9 @@ def test_a_file_that_its_node_deleted_meanwhile_ends_nothing(spark: SparkSession
 
 
 def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
-    metrics = FollowMetrics("127.0.0.1", 0)
+    verdicts = (FollowVerdict("blue", ONE_SEQUENCE, BROKEN, 40, 2, 1), FollowVerdict("green", ONE_SEQUENCE, HELD, 7, 0, 0))
+    metrics = FollowMetrics("127.0.0.1", 0, Figures(verdicts, (("blue", "a/1", 5_000_000),), 9.0, 3))
     try:
-        verdicts = (FollowVerdict("blue", ONE_SEQUENCE, BROKEN, 40, 2, 1), FollowVerdict("green", ONE_SEQUENCE, HELD, 7, 0, 0))
-        metrics.latest = Figures(verdicts, (("blue", "a/1", 5_000_000),), 9.0)
         with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()
     finally:
@@ -119,6 +156,7 @@ def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
         'transis_audit_violations_total{cluster="blue",property="one_sequence"} 2.0',
         'transis_audit_pending{cluster="blue",property="one_sequence"} 1.0',
         'transis_audit_positions_compared_total{cluster="blue"} 40.0',
+        "transis_audit_unreadable_files_total 3.0",
         "transis_audit_last_batch_time_seconds 9.0",
     ):
         assert line in lines
@@ -132,6 +170,7 @@ def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
         (["--follow"], "--ledger", "--follow needs a directory"),
         (["--ledger", "kept"], "--ledger", "give that too"),
         (["--once"], "--once", "give that too"),
+        (["--every", "5"], "--every", "give that too"),
         (["--follow", "--ledger", "kept", "--store", "s"], "--store", "leave --store out"),
         (["--follow", "--ledger", "kept", "--only", "places"], "--only", "leave --only out"),
         (["--follow", "--ledger", "kept", "--every", "0"], "--every", "must be 1 to 3600"),

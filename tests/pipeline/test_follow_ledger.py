@@ -12,8 +12,10 @@ from tests.archive.written import files_of_at_most
 from tests.pipeline.test_fold import A, B, at
 from transis.model.errors import PipelineError
 from transis.model.guarantees import BROKEN, HELD
-from transis.pipeline.follow.ledger import FollowLedger, opened
-from transis.pipeline.follow.telling import ONE_SEQUENCE, Told
+from transis.pipeline.follow.ledger import OWED_MAX, FollowLedger, opened
+from transis.pipeline.follow.telling import ONE_SEQUENCE, Told, Trouble
+
+LOST = r"has lost its state\.bin.*move the whole directory away"
 
 
 def add(ledger: FollowLedger, batch: int, *rows: Told, query: str = "q") -> None:
@@ -68,6 +70,47 @@ def timeless(kinds: dict[str, dict[str, list[dict[str, Any]]]]) -> list[dict[str
     return [{name: value for name, value in row.items() if name != "time"} for row in rows]
 
 
+def committed(directory: Path, batch: int) -> None:
+    """As Spark does behind a batch."""
+    (directory / "checkpoint" / "commits").mkdir(parents=True, exist_ok=True)
+    (directory / "checkpoint" / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_a_state_that_was_lost_is_told_and_not_taken_for_a_new_beginning(tmp_path: Path) -> None:
+    """What was broken would be held."""
+    with opened(tmp_path / "kept") as ledger:
+        add(ledger, 0, at(A, 1, 2), at(B, 2, 1))
+    committed(tmp_path / "kept", 0)
+    (tmp_path / "kept" / "state.bin").unlink()
+    with (
+        pytest.raises(PipelineError, match=LOST),
+        opened(tmp_path / "kept"),
+    ):
+        pass
+
+
+def test_it_is_told_also_where_sparks_checkpoint_was_removed_with_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger:
+        add(ledger, 0, at(A, 1, 2), at(B, 1, 2))
+        add(ledger, 1, at(A, 1, 2, 3), at(B, 1, 2, 4))
+    (tmp_path / "state.bin").unlink()
+    with pytest.raises(PipelineError, match=LOST), opened(tmp_path):
+        pass
+
+
+def test_files_that_could_not_be_read_are_kept_with_those_that_are_owed(tmp_path: Path) -> None:
+    bad, refused = Trouble("/d/x.digests", "x.digests: no header"), Trouble("/d/y.digests", "y.digests: Input/output error", True)
+    with opened(tmp_path) as ledger:
+        ledger.add("q", 0, [], [bad, refused], [refused.path])
+    with opened(tmp_path) as ledger:
+        assert (ledger.kept.unreadable, ledger.kept.owed) == (2, [refused.path])
+        ledger.add("q", 1, [], [], [str(number) for number in range(OWED_MAX + 1)])
+        assert ledger.kept.unreadable == 2
+        assert (len(ledger.kept.owed), ledger.kept.owed[0]) == (OWED_MAX, "1")
+    ((one, two),) = written(tmp_path, "unreadable").values()
+    assert (one["path"], two["why"]) == (bad.path, refused.why)
+
+
 def test_two_followers_do_not_write_one_ledger(tmp_path: Path) -> None:
     with opened(tmp_path), pytest.raises(PipelineError, match="written by another follower"), opened(tmp_path):
         pass
@@ -77,7 +120,10 @@ def test_two_followers_do_not_write_one_ledger(tmp_path: Path) -> None:
 
 def test_a_damaged_state_is_told(tmp_path: Path) -> None:
     (tmp_path / "state.bin").write_bytes(b"\x93what")
-    with pytest.raises(PipelineError, match=r"state\.bin is damaged .* give another --ledger"), opened(tmp_path):
+    with (
+        pytest.raises(PipelineError, match=r"state\.bin of the ledger .* is damaged .* move the whole directory away"),
+        opened(tmp_path),
+    ):
         pass
 
 

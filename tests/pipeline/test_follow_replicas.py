@@ -51,7 +51,7 @@ def test_a_replica_that_speaks_after_the_others_is_compared() -> None:
 
 def test_what_differs_from_the_beginning_says_so() -> None:
     (found,) = Fold().add([said(A, {0: b"x"}), said(B, {0: b"y"})])
-    assert "never seen equal, different at the view" in found.explanation
+    assert "never seen equal, different at the view: a/1#1 against b/1#1; no message came between" in found.explanation
 
 
 def test_it_is_said_once_and_across_a_restart() -> None:
@@ -95,3 +95,32 @@ def test_many_groups_are_bounded_and_what_was_told_of_one_is_not_told_again() ->
     fold = Fold.restored(fold.state())
     assert fold.add([said(A, states), said(B, dict.fromkeys(states, b"y"))]) == []
     assert verdict(fold, REPLICAS).violations == 1
+
+
+# -- a process that speaks twice ---------------------------------------------------------------------------------------------
+
+
+def spoken(node: NodeId, *states: bytes, lseq: int = 1) -> Told:
+    """One word after the other at the beginning of the view."""
+    events = (
+        CheckpointEvent(lseq + i, 0, 1, 99, "orders", VIEW, 0, None, 0, Place(0, 0), state) for i, state in enumerate(states)
+    )
+    return told(node, [*events])
+
+
+def test_the_last_word_of_a_process_counts() -> None:
+    """It spoke before and after it was given its state; it does not differ from itself."""
+    fold = Fold()
+    assert fold.add([spoken(A, b"empty", b"x"), spoken(B, b"x")]) == []
+    assert verdict(fold, REPLICAS).verdict == HELD
+    (found,) = fold.add([spoken(C, b"x", b"y")])
+    assert found.sides == (("a/1#1", "b/1#1"), ("c/1#1",))
+
+
+def test_the_last_word_is_the_last_that_was_said_and_not_the_last_that_was_read() -> None:
+    fold = Fold()
+    assert fold.add([spoken(A, b"x", lseq=5), spoken(B, b"x")]) == []
+    fold = Fold.restored(fold.state())
+    before = fold.state()
+    assert fold.add([spoken(A, b"empty", lseq=4), spoken(A, b"x", lseq=5)]) == []
+    assert fold.state() == before

@@ -47,7 +47,9 @@ FollowOption = Annotated[bool, typer.Option("--follow", help="Compare what nodes
 LedgerOption = Annotated[
     Path | None, typer.Option("--ledger", metavar="DIR", help="With --follow: verdicts, violations and evidence are kept here.")
 ]
-EveryOption = Annotated[int, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look.")]
+EveryOption = Annotated[
+    int | None, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look, 15 unless told.")
+]
 MetricsOption = Annotated[
     str | None, typer.Option("--metrics", metavar="HOST:PORT", help="With --follow: figures for Prometheus are served there.")
 ]
@@ -66,7 +68,7 @@ def audit(
     strict: StrictOption = False,
     follow: FollowOption = False,
     ledger: LedgerOption = None,
-    every: EveryOption = 15,
+    every: EveryOption = None,
     metrics: MetricsOption = None,
     once: OnceOption = False,
 ) -> None:
@@ -75,9 +77,9 @@ def audit(
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
 
     With --follow the directories are those to which nodes write digests, and what nodes tell is compared while they run, until
-    Ctrl-C (docs/watching.md).
+    Ctrl-C (docs/watching.md). With --once exit code 2 also says that nothing could be judged at all.
     """
-    if follow or ledger is not None or metrics is not None or once:
+    if follow or ledger is not None or every is not None or metrics is not None or once:
         from transis.console.follow import followed
 
         apart = {"--store": store, "--report": report, "--only": only, "--strict": strict, "--ui": ui}

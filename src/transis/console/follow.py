@@ -19,13 +19,14 @@ from transis.console.asking import unable
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
 from transis.console.tables import COLOURS
-from transis.model.errors import TransisError
+from transis.model.errors import PipelineError, TransisError
 from transis.model.guarantees import ALL_MEANINGS, BROKEN
 
 if TYPE_CHECKING:
-    from transis.pipeline.follow.job import Batch
-    from transis.pipeline.follow.telling import FollowVerdict
+    from transis.pipeline.follow.follower import Batch
+    from transis.pipeline.follow.job import Outcome
 
+EVERY_S: Final = 15
 EVERY_MAX: Final = 3600
 BAD: Final = 1
 
@@ -34,15 +35,17 @@ def followed(
     inputs: tuple[str, ...],
     follow: bool,
     ledger: Path | None,
-    every: int,
+    every: int | None,
     metrics: str | None,
     once: bool,
     master: str | None,
     as_json: bool,
     apart: Mapping[str, object],
 ) -> int:
-    """The exit code: 1 if anything is broken. `apart` are options of an audit that looks back, with what was given for them."""
-    _require_fitting(follow, ledger, every, apart)
+    """The exit code: 1 if anything is broken, now or earlier, 2 if nothing could be judged. `apart` are options of an audit
+    that looks back, with what was given for them."""
+    every_s = EVERY_S if every is None else every
+    _require_fitting(follow, ledger, every_s, apart)
     assert ledger is not None
     endpoint = _endpoint(metrics) if metrics is not None else None
     told = _Telling(as_json)
@@ -54,16 +57,20 @@ def followed(
         from transis.pipeline.follow.job import follow as run
 
         with _ended_by_signals() as (enough, listen):
-            broken = run(FollowWish(inputs, ledger, every, endpoint, once, master), told, enough, listen)
+            outcome = run(FollowWish(inputs, ledger, every_s, endpoint, once, master), told, enough, listen)
+        told.end(outcome, ledger)
+        if outcome.lacking is not None and not outcome.is_broken:
+            raise PipelineError(outcome.lacking)
     except TransisError as error:
         raise unable("audit", error) from None
-    told.end(ledger)
-    return BAD if broken else 0
+    return BAD if outcome.is_broken else 0
 
 
 def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mapping[str, object]) -> None:
     if not follow:
-        raise arguments.wrong("--ledger, --metrics, --once", "without --follow", "they belong to --follow, so give that too")
+        raise arguments.wrong(
+            "--ledger, --every, --metrics, --once", "without --follow", "they belong to --follow, so give that too"
+        )
     for option, given in apart.items():
         if given:
             raise arguments.wrong(
@@ -109,7 +116,6 @@ class _Telling:
     as_json: bool
     out: Console = field(default_factory=stdout)
     words: dict[tuple[str, str], str] = field(default_factory=dict)
-    last: list[FollowVerdict] = field(default_factory=list)
 
     def __call__(self, what: Batch | str) -> None:
         if isinstance(what, str):
@@ -117,7 +123,6 @@ class _Telling:
             return
         changed = [one for one in what.verdicts if self.words.get((one.cluster, one.property)) != one.verdict]
         self.words |= {(one.cluster, one.property): one.verdict for one in what.verdicts}
-        self.last = what.verdicts
         if self.as_json:
             self._line(_as_dict(what), "")
             return
@@ -142,14 +147,16 @@ class _Telling:
         else:
             say(self.out, printable(words))
 
-    def end(self, ledger: Path) -> None:
+    def end(self, outcome: Outcome, ledger: Path) -> None:
+        """The verdict, whether anything was new or not."""
         if self.as_json:
+            self._line(_timed() | {"ledger": str(ledger), "verdicts": [one._asdict() for one in outcome.verdicts]}, "")
             return
         table = plain_table(
             "cluster", "guarantee", "verdict", "checks made", "violations", "pending", title="Verdict per guarantee"
         )
         table.add_column("in words")
-        for one in self.last:
+        for one in outcome.verdicts:
             counts = (f"{count:,}" if count else "" for count in (one.checked, one.violations, one.pending))
             table.add_row(one.cluster, one.property, one.verdict, *counts, ALL_MEANINGS.get(one.property, ""))
         self.out.print(table)
@@ -157,8 +164,7 @@ class _Telling:
 
 
 def _as_dict(batch: Batch) -> dict[str, Any]:
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    return _timed() | {
         "batch": batch.number,
         "files": batch.files,
         "seconds": round(batch.seconds, 3),
@@ -166,6 +172,10 @@ def _as_dict(batch: Batch) -> dict[str, Any]:
         "violations": [one._asdict() | {"conf": str(one.conf), "regular": str(one.regular)} for one in batch.divergences],
         "unreadable": [one._asdict() for one in batch.troubles],
     }
+
+
+def _timed() -> dict[str, Any]:
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds")}
 
 
 def _now() -> str:

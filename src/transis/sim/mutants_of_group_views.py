@@ -48,8 +48,8 @@ def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
 
 @GROUP_VIEWS.breaks("replicas_agree")
 def replicas_part(draft: Draft, rng: Random) -> bool:
-    """Members of a view are in one state at its beginning, as they say; one says another behind its fifth message. Behind the
-    third it says nothing: what the others say there is not where it was equal."""
+    """Members of a view are in one state at its beginning, as they say in the end: each spoke before it was given it. One says
+    another behind its fifth message. Behind the third it says nothing: what the others say there is not where it was equal."""
     changes = Crowd(draft.index).changes
     targets = [change for change in _shared(draft) if change.event.processes]
 
@@ -64,9 +64,14 @@ def replicas_part(draft: Draft, rng: Random) -> bool:
 def _tell_states(draft: Draft, change: Change, last: bytes) -> None:
     view, event = change.view, change.event
     for process in event.processes:
-        states = [(0, None, 0, Place(0, 0), b"first"), (5, view.members[0], 9, Place(7, 1), last)]
+        early = f"{change.life.node}#{process} alone".encode()
+        states = [
+            (0, None, 0, Place(0, 0), early),
+            (0, None, 0, Place(0, 0), b"first"),
+            (5, view.members[0], 9, Place(7, 1), last),
+        ]
         if last == b"the same":
-            states.insert(1, (3, view.members[0], 7, Place(6, 1), b"between"))
+            states.insert(2, (3, view.members[0], 7, Place(6, 1), b"between"))
         told = [CheckpointEvent(0, event.time_us, process, view.group, view.name, view.id, *state) for state in states]
         draft.put_after(change.life.node, event, *told)
 

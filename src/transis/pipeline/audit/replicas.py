@@ -2,6 +2,7 @@
 
 A digest is the application's own word (`group.checkpoint`). Compared are those of one group, one view and one count of ordered
 messages since it; told is where two first differ, and the last position before it at which processes of both sides said the same.
+Of several words of a process behind one count the last counts: it may speak before and after it was given its state.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WHERE: Final = ["last_process", "last_counter", "place_seq", "place_index"]
 def check(crowd: Clients) -> Found:
     told = crowd.laid.tables["checkpoints"]
     rows = broken(
-        _named(_differences(told, crowd), crowd),
+        _named(_differences(_last_words(told), crowd), crowd),
         NAME,
         words("{name} in {label}: ", _beginning(), ", different ", _behind("differs"), ": ", _sides(), "; ", _between()),
         witness=F.transform("who", lambda one: F.struct(one["node"].alias("node"), one["lseq"].alias("lseq"))),
@@ -33,6 +34,12 @@ def check(crowd: Clients) -> Found:
         position="differs.position",
     )
     return found([checked(told, NAME)], [rows])
+
+
+def _last_words(told: DataFrame) -> DataFrame:
+    by_process = [*VIEW, "position", "process"]
+    rest = F.struct(*(name for name in told.columns if name not in by_process))
+    return told.groupBy(*by_process).agg(F.max_by(rest, "lseq").alias("said")).select(*by_process, "said.*")
 
 
 def _differences(told: DataFrame, crowd: Clients) -> DataFrame:

@@ -2,7 +2,8 @@
 
 1. Rows may come in any order and any number of times: what is known already changes nothing.
 2. Digests are of whole prefixes. Where all members that live have told the same, everything before is the same, too, and is
-   forgotten. Whose members are not known is not settled: whoever speaks later is still compared.
+   forgotten, but for a few places: files of a life that ended may come after the word that it did. Who told only what is
+   forgotten was not compared, and is pending. Whose members are not known is not settled: whoever speaks later is compared.
 3. Who is a number here is a life of a node; `ClusterFold` knows which.
 """
 
@@ -18,6 +19,8 @@ from transis.pipeline.follow.positions import Positions
 
 POSITIONS_MAX: Final = 4096
 """Positions that are remembered of one configuration; then they are thinned out."""
+SETTLED_MAX: Final = 64
+"""Positions that stay of what is settled."""
 
 Sums = tuple[int, int, int]
 """Messages, and the two sums of trace/prefix.py over them."""
@@ -52,6 +55,8 @@ class Configuration(msgspec.Struct):
     """Up to here all that live agree."""
     compared: list[int] = []
     """Lives whose digests were held against those of another."""
+    late: list[int] = []
+    """Lives that told something where everything was forgotten already."""
     checked: int = 0
     """Digests that were."""
     broken: list[str] = []
@@ -71,7 +76,9 @@ class Configuration(msgspec.Struct):
         if last:
             self.ends[life] = sums
         position, a, b = sums
-        if position <= self.settled:
+        if position <= self.settled and position not in self.positions.at:
+            if life not in (*self.compared, *self.late):
+                self.late.append(life)
             return
         others = self.positions.tell(position, (a, b), life)
         if others:
@@ -81,11 +88,11 @@ class Configuration(msgspec.Struct):
     def settle(self, members: Iterable[int], ended: set[int]) -> None:
         """Forget what all members that live agree on. Who left earlier, or ended, has nothing to say about what came later."""
         living = [life for life in members if life not in ended]
-        for position in sorted(self.positions.at, reverse=True) if living else ():
+        for position in sorted((at for at in self.positions.at if at > self.settled), reverse=True) if living else ():
             seen = self.positions.at[position]
             needed = {life for life in living if life not in self.ends or self.ends[life][0] >= position}
             if len(seen) == 1 and len(seen[0].parties) > 1 and needed <= set(seen[0].parties):
-                self.positions.forget(upto=position)
+                self.positions.forget(position, but=SETTLED_MAX)
                 self.settled = position
                 return
 
@@ -98,8 +105,7 @@ class Configuration(msgspec.Struct):
         parting = self.positions.parting() if self.id.is_regular else None
         if parting is None:
             return None
-        equal_at = self.settled if parting.equal_at is None else parting.equal_at
-        return equal_at, parting.differs_at, [side.parties for side in parting.sides]
+        return parting.equal_at or 0, parting.differs_at, [side.parties for side in parting.sides]
 
     def went_apart(self) -> tuple[ViewId, list[tuple[Amount, list[int]]]] | None:
         """The next configuration that lives entered together with different ends of this one, and who ended how."""
@@ -110,6 +116,16 @@ class Configuration(msgspec.Struct):
             if len(ends) > 1:
                 return target, sorted(ends.items(), key=lambda one: (-len(one[1]), one[0]))
         return None
+
+    def never_compared(self) -> int:
+        """Lives that came too late to be held against anybody."""
+        return sum(life not in self.compared for life in self.late)
+
+    def lives(self) -> set[int]:
+        """All that are named here."""
+        told = (life for seen in self.positions.at.values() for one in seen for life in one.parties)
+        installed = (life for one in self.lists for life in one.lives)
+        return {*told, *installed, *self.ends, *self.onward, *self.after, *self.compared, *self.late}
 
     def moves_compared(self) -> int:
         """Lives whose end was held against that of another who went on with them."""

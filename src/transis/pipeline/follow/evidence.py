@@ -3,17 +3,21 @@
 1. Films last for minutes, so a violation is developed as soon as it is found. The audit, which takes longer, runs behind it, and
    no violation waits for the audit of another.
 2. Only films that can be read here are developed: those of nodes on other hosts stay there (`python -m transis.trace.develop`).
+   They may be copied here a little later: where nothing was found it is looked again, less and less often, while the ledger
+   counts the violation as recent.
 3. All of it is in threads of its own: neither the next batch nor the metric waits. What a follower had no time for when it
-   ended, the next one on its ledger does.
+   ended, the next one on its ledger does: what is developed is there under its name, and has `"exactly": null` until it is
+   explained.
 """
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from hashlib import blake2b
+from contextlib import contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -25,6 +29,7 @@ from transis.pipeline.follow.telling import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.pipeline.jobs import Wish, audit
 from transis.pipeline.steps import Steps
 from transis.trace.develop import WHY, Wanted, develop
+from transis.trace.durable import replace_durably
 
 AROUND: Final = 1000
 """Messages before and behind the difference that are developed."""
@@ -32,49 +37,96 @@ KEPT_MAX: Final = 100
 """Violations of which evidence is kept: a cluster that is broken for long breaks the same again and again."""
 EXACT: Final = (ONE_SEQUENCE, "total_order_6_1", "places", "no_duplicates")
 """What the audit of the evidence judges: what can be broken in a part of a trace."""
+EXACTLY: Final = "exactly"
+"""In why.json: what that audit said, null until it did."""
+AGAIN_S: Final = 60.0
+"""Where no film has anything it is looked again after so long, then after twice as long, and so on."""
+
+Findings = list[dict[str, str]]
+
+
+def audited(place: Path) -> Findings:
+    """What the exact audit says of evidence, in the session that runs already."""
+    content = audit(Wish((str(place),), only=EXACT), Steps())
+    return [{"property": one.property, "explanation": one.explanation} for one in content.violations]
 
 
 class Evidence:
     """Beside a ledger."""
 
-    def __init__(self, directory: Path, directories: Sequence[str], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        directories: Sequence[str],
+        tell: Callable[[str], None],
+        explain: Callable[[Path], Findings] = audited,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._directory = directory / "evidence"
         self._films = apart([Path(one) for one in directories])
         self._tell = tell
+        self._explained_by = explain
+        self._now_s = now_s
+        self._due_s: dict[str, float] = {}
+        """When to look for films again, by what is to be explained; never, where it is done or under way."""
+        self._waited_s: dict[str, float] = {}
         self._developing = ThreadPoolExecutor(1, "developing")
         self._explaining = ThreadPoolExecutor(1, "explaining")
 
     def keep(self, divergences: Sequence[Divergence]) -> None:
-        """Develop now, for films are overwritten; explain later. What is kept already is not kept again."""
+        """Develop now, for films are overwritten; explain later. To be called again with what is recent: what is kept
+        already is not kept again."""
         for divergence in divergences:
-            if divergence.property != REPLICAS and not self._mark_of(divergence).exists():
-                self._developing.submit(self._keep, divergence)
+            if divergence.property != REPLICAS and self._due_s.get(_key(divergence), 0.0) <= self._now_s():
+                self._due_s[_key(divergence)] = inf
+                self._later(self._developing, self._keep, divergence)
+
+    def explain_what_is_left(self) -> None:
+        """What a follower before this one developed, and had no time to have explained."""
+        for place, why in self._developed():
+            if why.get(EXACTLY) is None:
+                self._later(self._explaining, self._explain, place)
 
     def close(self, patiently: bool) -> None:
         """Wait until everything is explained, or give up what has not begun."""
         self._developing.shutdown(wait=patiently, cancel_futures=not patiently)
         self._explaining.shutdown(wait=patiently, cancel_futures=not patiently)
 
+    def _later(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
+        """Or never, if it was closed meanwhile: the next follower on this ledger finds what is left to do."""
+        with suppress(RuntimeError):
+            pool.submit(work, *what)
+
     def _keep(self, divergence: Divergence) -> None:
-        with _told(self._tell, divergence):
+        with self._told_of(str(divergence.conf)):
+            if any(_is_of(why, divergence) for _, why in self._developed()):
+                return
             if len(self._numbers()) >= KEPT_MAX:
                 self._tell(f"evidence is kept of {KEPT_MAX} violations already, so none of {divergence.conf}")
                 return
             place = self._develop(divergence)
-            self._mark_of(divergence).touch()
             if place is None:
-                self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it")
+                self._look_again(divergence)
                 return
             self._tell(f"evidence: {place}")
-            self._explaining.submit(self._explain, divergence, place)
+            self._later(self._explaining, self._explain, place)
+
+    def _look_again(self, divergence: Divergence) -> None:
+        key = _key(divergence)
+        waited_s = self._waited_s.get(key, 0.0)
+        self._waited_s[key] = max(AGAIN_S, 2 * waited_s)
+        self._due_s[key] = self._now_s() + self._waited_s[key]
+        if not waited_s:
+            self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it, unless films come soon")
+
+    def _developed(self) -> Iterator[tuple[Path, dict[str, Any]]]:
+        """What there is, and what is known of it."""
+        for path in sorted(self._directory.glob(f"[0-9]*/{WHY}")):
+            with suppress(OSError, msgspec.MsgspecError):
+                yield path.parent, msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.name[:6]) for path in self._directory.glob("[0-9]*") if path.name[:6].isdigit())
-
-    def _mark_of(self, divergence: Divergence) -> Path:
-        """Is there when everything that could be developed was."""
-        what = f"{divergence.cluster}\n{divergence.explanation}"
-        return self._directory / f".done-{blake2b(what.encode(), digest_size=8).hexdigest()}"
 
     def _develop(self, divergence: Divergence) -> Path | None:
         """Traces in a directory that appears when it is complete; None if there is nothing."""
@@ -86,25 +138,24 @@ class Evidence:
         if not found:
             shutil.rmtree(aside, ignore_errors=True)
             return None
-        (aside / WHY).write_bytes(_why(divergence, []))
+        (aside / WHY).write_bytes(_written(_why(divergence)))
         return aside.rename(self._directory / name)
 
-    def _explain(self, divergence: Divergence, place: Path) -> None:
-        """Have the exact audit say what happened, in the session that runs already."""
-        with _told(self._tell, divergence):
-            content = audit(Wish((str(place),), only=EXACT), Steps())
-            found = [{"property": one.property, "explanation": one.explanation} for one in content.violations]
-            (place / WHY).write_bytes(_why(divergence, found))
+    def _explain(self, place: Path) -> None:
+        """Have the exact audit say what happened."""
+        with self._told_of(place.name):
+            found = self._explained_by(place)
+            why = msgspec.json.decode((place / WHY).read_bytes(), type=dict[str, Any])
+            replace_durably(place / WHY, _written(why | {EXACTLY: found}))
             for one in found:
                 self._tell(f"{one['property']}: {one['explanation']}")
 
-
-@contextmanager
-def _told(tell: Callable[[str], None], divergence: Divergence) -> Iterator[None]:
-    try:
-        yield
-    except (TransisError, OSError) as error:
-        tell(f"the evidence of {divergence.conf} is not whole: {error}")
+    @contextmanager
+    def _told_of(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (TransisError, OSError) as error:
+            self._tell(f"the evidence of {what} is not whole: {error}")
 
 
 def apart(directories: Sequence[Path]) -> list[Path]:
@@ -118,11 +169,22 @@ def wanted_of(divergence: Divergence) -> Wanted:
     return Wanted(regular=divergence.regular, first=max(0, first - AROUND), last=last + AROUND, why=divergence.explanation)
 
 
+def _key(divergence: Divergence) -> str:
+    return f"{divergence.cluster}\n{divergence.explanation}"
+
+
 def _name_of(divergence: Divergence) -> str:
     kind = "R" if divergence.conf.is_regular else "T"
     return f"{divergence.property}-{kind}{divergence.conf.seq}-{quote(divergence.conf.rep.name, safe='')}"
 
 
-def _why(divergence: Divergence, found: list[dict[str, str]]) -> bytes:
-    said: dict[str, Any] = divergence._asdict() | {"conf": str(divergence.conf), "regular": str(divergence.regular)}
-    return msgspec.json.format(msgspec.json.encode(said | {"exactly": found}), indent=2)
+def _is_of(why: dict[str, Any], divergence: Divergence) -> bool:
+    return (why.get("cluster"), why.get("explanation")) == (divergence.cluster, divergence.explanation)
+
+
+def _why(divergence: Divergence) -> dict[str, Any]:
+    return divergence._asdict() | {"conf": str(divergence.conf), "regular": str(divergence.regular), EXACTLY: None}
+
+
+def _written(why: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(why), indent=2)

@@ -17,6 +17,7 @@ from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, 
 from transis.model.ids import NodeId, ViewId
 from transis.model.view import View
 from transis.pipeline.follow.configurations import Amount, Configuration
+from transis.pipeline.follow.lives import GONE_US, LIVES_MAX, Lives
 from transis.pipeline.follow.replicas import ReplicaFold, Replicas
 from transis.pipeline.follow.telling import (
     AGREEMENT,
@@ -33,6 +34,8 @@ from transis.trace.events import CheckpointEvent, Conf, End, Prefix
 
 CONFIGURATIONS_MAX: Final = 64
 """Of a cluster that are remembered; then the one goes of which nothing was told for longest."""
+FORGOTTEN_MAX: Final = 4096
+"""Configurations that were broken and are forgotten: that they were is not told again."""
 SILENT_US: Final = 60_000_000
 """A node that is so much behind the others of its cluster is silent: what it owes is pending."""
 
@@ -40,11 +43,13 @@ SILENT_US: Final = 60_000_000
 class ClusterState(msgspec.Struct):
     name: str
     modes: list[str] = []
-    lives: list[NodeId] = []
+    lives: list[NodeId | None] = []
     heard_us: dict[int, int] = {}
     """When each life last sealed a file."""
-    ended: list[int] = []
+    ended: set[int] = set()
     configurations: list[Configuration] = []
+    forgotten: dict[bytes, list[str]] = {}
+    """What was broken in configurations that are forgotten, the oldest first."""
     violations: dict[str, int] = {}
     checked: dict[str, int] = {}
     """Of configurations that are forgotten."""
@@ -87,17 +92,17 @@ class ClusterFold:
     def __init__(self, state: ClusterState) -> None:
         self.state = state
         self._configurations = {one.id: one for one in state.configurations}
-        self._lives = {node: number for number, node in enumerate(state.lives)}
+        self._lives = Lives(state.lives, state.heard_us, state.ended)
         self._touched: dict[ViewId, Configuration] = {}
         self._replicas = ReplicaFold(state.replicas)
 
     # -- taking what is told ---------------------------------------------------------------------------------------------
 
     def take(self, told: Told) -> None:
-        state, life = self.state, self._life(told.node)
+        state, life = self.state, self._lives.number(told.node)
         if told.mode not in state.modes:
             state.modes.append(told.mode)
-        state.heard_us[life] = max(told.modified_us, state.heard_us.get(life, 0))
+        self._lives.heard(life, told.modified_us)
         for event in told.events:
             if isinstance(event, Prefix):
                 self._configuration(event.conf, event.regular, told).told(life, (event.count, event.a, event.b), event.last)
@@ -105,27 +110,22 @@ class ClusterFold:
                 self._installed(life, event.view, told)
             elif isinstance(event, CheckpointEvent):
                 self._replicas.take(f"{told.node}#{event.process}", event, told.modified_us)
-            elif isinstance(event, End) and life not in state.ended:
-                state.ended.append(life)
+            elif isinstance(event, End):
+                state.ended.add(life)
 
     def heard_us(self) -> dict[str, int]:
-        """Of the newest life of each name, unless it ended."""
-        state, newest = self.state, dict[str, NodeId]()
-        for node in sorted(state.lives, key=lambda node: (node.incarnation, node.boot)):
-            newest[node.name] = node
-        living = [node for _, node in sorted(newest.items()) if self._lives[node] not in state.ended]
-        return {str(node): state.heard_us[self._lives[node]] for node in living if self._lives[node] in state.heard_us}
+        """Of the newest life of each name, unless it ended or is gone."""
+        return dict(self._lives.living(self._members_today()))
 
-    def _life(self, node: NodeId) -> int:
-        if node not in self._lives:
-            self._lives[node] = len(self.state.lives)
-            self.state.lives.append(node)
-        return self._lives[node]
+    def _members_today(self) -> set[NodeId]:
+        today = [one for one in self.state.configurations if self._lives.newest_us - one.touched_us <= GONE_US]
+        return {node for one in today for each in one.lists for node in each.members}
 
     def _configuration(self, conf: ViewId, regular: ViewId, told: Told) -> Configuration:
         found = self._configurations.get(conf)
         if found is None:
-            found = self._configurations[conf] = Configuration(conf, regular, told.mode, told.modified_us)
+            broken = self.state.forgotten.pop(msgspec.msgpack.encode(conf), [])
+            found = self._configurations[conf] = Configuration(conf, regular, told.mode, told.modified_us, broken=broken)
             self.state.configurations.append(found)
         found.touched_us = max(found.touched_us, told.modified_us)
         self._touched[conf] = found
@@ -154,7 +154,6 @@ class ClusterFold:
     def judge(self) -> list[Divergence]:
         """What is broken in what was told since the last time, once for every configuration and property."""
         found: list[Divergence] = []
-        ended = set(self.state.ended)
         for one in self._touched.values():
             for divergence in (self._apart(one), self._moved_apart(one), self._disagreed(one)):
                 if (
@@ -164,7 +163,7 @@ class ClusterFold:
                 ):
                     one.broken.append(divergence.property)
                     found.append(divergence)
-            one.settle(self._members(one), ended)
+            one.settle(self._members(one), self.state.ended)
             one.bound()
         self._touched = {}
         found += [one._replace(cluster=self.state.name) for one in self._replicas.judge()]
@@ -222,25 +221,35 @@ class ClusterFold:
         return tuple(sorted((tuple(self._names(side)) for side in lives), key=lambda side: (-len(side), side)))
 
     def _names(self, lives: Iterable[int]) -> list[str]:
-        return sorted(str(self.state.lives[life]) for life in lives)
+        return sorted(self._lives.name(life) for life in lives)
 
     def _members(self, one: Configuration) -> list[int]:
-        return [self._life(node) for each in one.lists[:1] for node in each.members]
+        return [self._lives.number(node) for each in one.lists[:1] for node in each.members]
 
     # -- bounds and verdicts ---------------------------------------------------------------------------------------------
 
     def _bound(self) -> None:
-        """The configurations of which nothing was told for longest go, and with them what they owed."""
+        """The configurations of which nothing was told for longest go, and with them what they owed; then the lives that only
+        they named."""
+        configurations = self.state.configurations
+        excess = max(0, len(configurations) - CONFIGURATIONS_MAX)
+        for one in sorted(configurations, key=lambda one: (one.touched_us, one.id))[:excess]:
+            self._forget(one)
+        if len(self._lives) > LIVES_MAX:
+            named_there = {life for one in configurations for life in (*one.lives(), *self._members(one))}
+            self._lives.forget_all_but(named_there, self._members_today())
+
+    def _forget(self, one: Configuration) -> None:
         state = self.state
-        excess = len(state.configurations) - CONFIGURATIONS_MAX
-        if excess <= 0:
-            return
-        for one in sorted(state.configurations, key=lambda one: (one.touched_us, one.id))[:excess]:
-            for name, count in self._checked_in(one).items():
-                state.checked[name] = state.checked.get(name, 0) + count
-            state.lost += self._owing(one)
-            state.configurations.remove(one)
-            del self._configurations[one.id]
+        for name, count in self._checked_in(one).items():
+            state.checked[name] = state.checked.get(name, 0) + count
+        state.lost += self._owing(one)
+        state.configurations.remove(one)
+        del self._configurations[one.id]
+        if one.broken:
+            state.forgotten[msgspec.msgpack.encode(one.id)] = one.broken
+            for oldest in list(state.forgotten)[:-FORGOTTEN_MAX]:
+                del state.forgotten[oldest]
 
     def _checked_in(self, one: Configuration) -> dict[str, int]:
         agreed = sum(len(each.lives) for each in one.lists) - 1
@@ -248,17 +257,18 @@ class ClusterFold:
 
     def _owing(self, one: Configuration) -> int:
         """Members that live and are silent where others told something: all while somebody goes on in it, afterwards only those
-        who left nothing to compare. Who is gone for good cannot owe for ever what it delivered last."""
+        who left nothing to compare. Who is gone for good cannot owe for ever what it delivered last. And whoever told something
+        that came too late to be compared."""
         if not one.positions.at and not one.settled:
             return 0
         members = [life for life in self._members(one) if life not in self.state.ended]
         silent = [life for life in members if self._is_silent(life, one)]
         goes_on = any(life not in one.ends for life in members if life not in silent)
-        return len([life for life in silent if life not in one.compared or (goes_on and life not in one.ends)])
+        owing = [life for life in silent if life not in one.compared or (goes_on and life not in one.ends)]
+        return len(owing) + one.never_compared()
 
     def _is_silent(self, life: int, one: Configuration) -> bool:
-        newest = max(self.state.heard_us.values(), default=0)
-        return newest - max(one.began_us, self.state.heard_us.get(life, 0)) > SILENT_US
+        return self._lives.newest_us - max(one.began_us, self._lives.heard_us(life)) > SILENT_US
 
     def verdicts(self) -> list[FollowVerdict]:
         state = self.state

@@ -4,11 +4,13 @@
     DIR/state.bin                    the last batch and the fold behind it
     DIR/verdicts/N.parquet           verdicts that changed in entry N
     DIR/violations/N.parquet         violations that were found in entry N
+    DIR/unreadable/N.parquet         files that could not be read, or not to their end
     DIR/evidence/N-PROPERTY-CONF/    what the flight recorders had of a violation
     DIR/_lock                        held by the follower that writes
 
 Spark may give the last batch again after a kill. A batch up to the one in state.bin is known; any other one is folded, and its
 files are written under the number that follows, whether they are there or not. So nothing is twice and nothing is missing.
+A file whose read failed, though Spark counts it as read, is owed: the ledger remembers it until it was read or is gone.
 """
 
 from __future__ import annotations
@@ -26,14 +28,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transis.model.errors import PipelineError
+from transis.pipeline.follow.checkpoint import has_committed
 from transis.pipeline.follow.folding import Fold
-from transis.pipeline.follow.telling import Divergence, FollowVerdict
+from transis.pipeline.follow.telling import Divergence, FollowVerdict, Trouble
 from transis.trace.durable import replace_durably
 
 ALL_AGAIN_S: Final = 3600
 """So often all verdicts are written, changed or not: silence then means that nobody follows."""
 RECENT_S: Final = 3600.0
 RECENT_MAX: Final = 100
+OWED_MAX: Final = 4096
+"""Files that are tried again; of more than that the oldest are given up. That they were not read was told."""
+
+FIRST: Final = f"{1:08}"
+BEGIN_ANEW: Final = (
+    "what it had found broken would be forgotten, so give another --ledger, or move the whole directory away to begin anew"
+)
 
 _WHEN: Final = ("time", pa.timestamp("us", "UTC"))
 VERDICTS: Final = pa.schema(
@@ -54,6 +64,7 @@ VIOLATIONS: Final = pa.schema(
         ("explanation", pa.string()),
     ]
 )
+UNREADABLE: Final = pa.schema([("entry", pa.int64()), _WHEN, ("path", pa.string()), ("why", pa.string())])
 
 
 class Kept(msgspec.Struct):
@@ -69,6 +80,12 @@ class Kept(msgspec.Struct):
     recent: list[tuple[float, Divergence]] = []
     """Violations, and when they were found: of those that are new, evidence may not be kept yet."""
     fold: bytes = msgspec.msgpack.encode([])
+    looked_s: float = 0.0
+    """When something new was last looked at."""
+    unreadable: int = 0
+    """Files that could not be read, or not to their end."""
+    owed: list[str] = []
+    """Paths of files that are tried again."""
 
 
 class FollowLedger:
@@ -86,8 +103,16 @@ class FollowLedger:
     def knows(self, query: str, batch: int) -> bool:
         return query == self.kept.query and batch <= self.kept.batch
 
-    def add(self, query: str, batch: int, divergences: Sequence[Divergence]) -> list[FollowVerdict]:
-        """Keep what a batch brought: violations, verdicts that changed, then the state that says that they are kept."""
+    def add(
+        self,
+        query: str,
+        batch: int,
+        divergences: Sequence[Divergence],
+        troubles: Sequence[Trouble] = (),
+        owed: Sequence[str] = (),
+    ) -> list[FollowVerdict]:
+        """Keep what a batch brought: violations, verdicts that changed, troubles that are new, then the state that says that they
+        are kept."""
         now_s, entry = time.time(), self.kept.entry + 1
         when = {"entry": entry, "time": int(now_s * 1_000_000)}
         verdicts = self.fold.verdicts()
@@ -99,9 +124,12 @@ class FollowLedger:
         with told_of_disk(self.directory):
             self._write("violations", entry, [when | _plain(one) for one in divergences], VIOLATIONS)
             self._write("verdicts", entry, [when | one._asdict() for one in changed], VERDICTS)
-            last = entry if changed or divergences else self.kept.entry
+            self._write("unreadable", entry, [when | {"path": one.path, "why": one.why} for one in troubles], UNREADABLE)
+            last = entry if changed or divergences or troubles else self.kept.entry
             recent = [*self._recent(now_s), *((now_s, one) for one in divergences)]
-            self.kept = Kept(query, batch, last, told, told_all_s, recent, self.fold.state())
+            unreadable = self.kept.unreadable + len(troubles)
+            figures = (self.fold.state(), now_s, unreadable, list(owed[-OWED_MAX:]))
+            self.kept = Kept(query, batch, last, told, told_all_s, recent, *figures)
             replace_durably(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
         return verdicts
 
@@ -128,7 +156,7 @@ def opened(directory: Path) -> Iterator[FollowLedger]:
         lock = os.open(directory / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         _hold(lock, directory)
-        yield FollowLedger(directory, _read(directory / "state.bin"))
+        yield FollowLedger(directory, _read(directory))
     finally:
         os.close(lock)
 
@@ -140,15 +168,23 @@ def _hold(lock: int, directory: Path) -> None:
         raise PipelineError(f"{directory} is being written by another follower: wait for it, or give another --ledger") from error
 
 
-def _read(file: Path) -> Kept:
+def _read(directory: Path) -> Kept:
     try:
-        kept = msgspec.msgpack.decode(file.read_bytes(), type=Kept)
+        kept = msgspec.msgpack.decode((directory / "state.bin").read_bytes(), type=Kept)
         Fold.restored(kept.fold)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if _had_state(directory):
+            raise PipelineError(f"the ledger {directory} has lost its state.bin: {BEGIN_ANEW}") from error
         return Kept()
     except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise PipelineError(f"{file} is damaged ({error}): give another --ledger, or remove this one to begin anew") from error
+        raise PipelineError(f"the state.bin of the ledger {directory} is damaged ({error}): {BEGIN_ANEW}") from error
     return kept
+
+
+def _had_state(directory: Path) -> bool:
+    """Who was killed in the very first batch left an entry, and Spark no commit; everything else comes behind a state."""
+    later = any(path.stem > FIRST for kind in ("verdicts", "violations") for path in (directory / kind).glob("*.parquet"))
+    return later or has_committed(directory / "checkpoint")
 
 
 @contextmanager

@@ -20,15 +20,17 @@ class Figures(NamedTuple):
     verdicts: tuple[FollowVerdict, ...] = ()
     heard_us: tuple[tuple[str, str, int], ...] = ()
     """Cluster, node, and when it last sealed a file."""
-    batch_s: float = 0.0
+    looked_s: float = 0.0
+    unreadable: int = 0
 
 
 class FollowMetrics:
-    """Serves the latest figures until it is closed."""
+    """Serves the latest figures until it is closed; from the first moment those that are known, for an alert must not go away
+    while the follower starts."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, known: Figures) -> None:
         library = _library()
-        self.latest = Figures()
+        self.latest = known
         registry = library.CollectorRegistry()
         registry.register(self)
         try:
@@ -62,7 +64,12 @@ class FollowMetrics:
             if one.property == ONE_SEQUENCE:
                 compared.add_metric((one.cluster,), one.checked)
         yield from (broken, violations, pending, compared, _ages(core, figures))
-        yield core.GaugeMetricFamily("transis_audit_last_batch_time_seconds", "When digests were last looked at", figures.batch_s)
+        yield core.CounterMetricFamily(
+            "transis_audit_unreadable_files", "Files of digests that could not be read, or not to their end", figures.unreadable
+        )
+        yield core.GaugeMetricFamily(
+            "transis_audit_last_batch_time_seconds", "When digests were last looked at", figures.looked_s
+        )
 
 
 def _ages(core: Any, figures: Figures) -> Any:

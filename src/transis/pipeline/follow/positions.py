@@ -7,6 +7,7 @@ delivered (configurations.py), applications of their state (replicas.py).
    are thinned out to multiples of a higher power of two, at which others will speak, too (trace/prefix.py). So a day of one party
    that comes before a day of the next is still compared from end to end, at fewer places.
 3. Every party's highest position stays, and the lowest that is not equal: they say how far one can say something.
+4. What all agreed on is forgotten but for a few places, at which whoever speaks much later is still compared.
 """
 
 from __future__ import annotations
@@ -48,8 +49,21 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
         same.parties.append(party)
         return [other for one in seen for other in one.parties if other != party]
 
-    def forget(self, upto: int) -> None:
-        self.at = {position: seen for position, seen in self.at.items() if position > upto}
+    def take_back(self, position: int, party: Party, but: Value) -> None:
+        """A party said another thing there since: of its words only this value counts."""
+        seen = self.at.get(position, [])
+        for one in seen:
+            one.parties = [each for each in one.parties if each != party or one.value == but]
+        self.at[position] = [one for one in seen if one.parties]
+
+    def forget(self, before: int, but: int) -> None:
+        """What is told before a position, but for so many multiples of a power of two."""
+        stays, step = [position for position in self.at if position < before], 1
+        while len(stays) > but:
+            step *= 2
+            stays = [position for position in stays if position % step == 0]
+        kept = {*stays, *self._differing()[:1]}
+        self.at = {position: seen for position, seen in self.at.items() if position >= before or position in kept}
 
     def parting(self) -> Parting[Value, Party] | None:
         differing = self._differing()

@@ -5,6 +5,9 @@ sides were equal and the first at which they were not enclose the messages of wh
 
 Who is a member of a group is not told here, so nothing is settled: whoever speaks later is held against what the others said
 earlier, at those counts that are left of them (positions.py).
+
+Of what a process says several times behind one count its last word counts, as in the audit of traces: at the beginning of a view
+it may speak before and after it was given its state. A first word that was compared before the second was sealed stays told.
 """
 
 from __future__ import annotations
@@ -36,17 +39,25 @@ class Checkpoints(msgspec.Struct):
     counts: Positions[bytes, str] = msgspec.field(default_factory=Positions)
     behind: dict[int, str] = {}
     """The message behind which each count is."""
+    spoke: dict[int, dict[str, int]] = {}
+    """Where in the record of its node the last word of each process stands, by count."""
     told: bool = False
     """That they differ was."""
 
     def take(self, process: str, event: CheckpointEvent) -> bool:
         """True if it was held against what another process said."""
+        spoke = self.spoke.setdefault(event.count, {})
+        if event.lseq < spoke.get(process, 0):
+            return False
+        spoke[process] = event.lseq
+        self.counts.take_back(event.count, process, but=event.digest)
         self.behind.setdefault(event.count, "the view" if event.sender is None else f"{event.sender}:{event.counter}")
         return bool(self.counts.tell(event.count, event.digest, process))
 
     def bound(self) -> None:
         self.counts.thin_out(COUNTS_MAX)
         self.behind = {count: self.behind[count] for count in self.counts.at}
+        self.spoke = {count: spoke for count, spoke in self.spoke.items() if count in self.counts.at}
 
 
 class Replicas(msgspec.Struct):
@@ -103,7 +114,8 @@ def _divergence(one: Checkpoints, parting: Parting[bytes, str]) -> Divergence:
     equal_at, differs_at = parting.equal_at, parting.differs_at
     equal = "never seen equal" if equal_at is None else f"equal up to {one.behind[equal_at]}"
     told = " against ".join(named(side) for side in sides)
-    guilty = f"one of the {differs_at - (equal_at or 0)} messages between made them so"
+    between = differs_at - (equal_at or 0)
+    guilty = f"one of the {between} messages between made them so" if between else "no message came between"
     words = f"{equal}, different at {one.behind[differs_at]}: {told}; {guilty}"
     where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
     conf = one.view.configuration

@@ -1,7 +1,8 @@
 """Sealed files of digests as a stream of Spark: a row for each, with its header and its events as bytes that the driver reads.
 
 1. Files appear under their names when they are whole, and are read once; reading.py says how far.
-2. A file that cannot be read is a row that says why, never a failed query; one that was deleted since is no row.
+2. A file that cannot be read is a row that says why, never a failed query, and whether it is worth another try; one that was
+   deleted since is no row.
 3. Listing is done beside the driver and decoding, which grows with the cluster, by tasks: all see the same directories.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from transis.model.errors import TraceError
 from transis.pipeline.follow.reading import Offset, Progress, Sealed, sealed_of
-from transis.pipeline.follow.telling import Told
+from transis.pipeline.follow.telling import Told, Trouble
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
 from transis.trace.rows import decode_rows, encode_rows
 from transis.trace.segment import Header
@@ -30,7 +31,7 @@ FILES_AT_A_TIME: Final = 5000
 """Of some kilobytes each: a day of four nodes is read within minutes, whatever `--every` is."""
 FILES_OF_A_TASK: Final = 250
 FORMAT: Final = "transis_digests"
-COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string"
+COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string, may_pass boolean"
 CUT_OFF: Final = "it has no seal, so its end is missing: copy it under another name and rename it when it is whole"
 _BATCH: Final = pa.schema(
     [
@@ -39,15 +40,9 @@ _BATCH: Final = pa.schema(
         ("header", pa.binary()),
         ("events", pa.binary()),
         ("trouble", pa.string()),
+        ("may_pass", pa.bool_()),
     ]
 )
-
-
-class Trouble(NamedTuple):
-    """A file that cannot be read, or not to its end, and why."""
-
-    path: str
-    why: str
 
 
 def sealed(spark: SparkSession, directories: Sequence[str], at_a_time: int = FILES_AT_A_TIME) -> DataFrame:
@@ -113,16 +108,30 @@ class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Files)
-        rows = [row for path in partition.paths if (row := _row_of(path)) is not None]
+        rows = [row for path in partition.paths if (row := row_of(path)) is not None]
         yield pa.RecordBatch.from_pylist(rows, _BATCH)
 
     def _list(self) -> dict[Sealed, str]:
-        """A file that is below two directories is there once."""
+        """A file that is below two directories is there once. What cannot be listed is told by `unlisted`."""
         found: dict[Sealed, str] = {}
         for directory in self._directories:
             for place, _, names in os.walk(directory, followlinks=True):
                 found |= {file: os.path.join(place, name) for name in names if (file := sealed_of(name)) is not None}
         return found
+
+
+def unlisted(directories: Sequence[str]) -> list[str]:
+    """Directories, these or below them, whose files nobody sees, each with its reason. One that was deleted just now is none."""
+    found: list[str] = []
+
+    def note(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError) or error.filename in directories:
+            found.append(f"{error.filename} cannot be listed ({error.strerror or error}): digests there are not followed")
+
+    for directory in directories:
+        for _ in os.walk(directory, onerror=note, followlinks=True):
+            pass
+    return found
 
 
 def _modified_us(path: str) -> int:
@@ -132,8 +141,8 @@ def _modified_us(path: str) -> int:
         return 0
 
 
-def _row_of(path: str) -> dict[str, Any] | None:
-    row: dict[str, Any] = {"path": path, "modified_us": _modified_us(path)}
+def row_of(path: str) -> dict[str, Any] | None:
+    row: dict[str, Any] = dict.fromkeys(_BATCH.names) | {"path": path, "modified_us": _modified_us(path), "may_pass": False}
     name = os.path.basename(path)
     try:
         with open(path, "rb") as file:
@@ -143,7 +152,7 @@ def _row_of(path: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        return row | {"trouble": f"{name}: {error.strerror or error}"}
+        return row | {"trouble": f"{name}: {error.strerror or error}", "may_pass": True}
     except TraceError as error:
         return row | {"trouble": str(error)}
     row |= {"header": msgspec.msgpack.encode(segment.header), "events": encode_rows(segment.events)}
@@ -155,7 +164,7 @@ def read_back(rows: Sequence[Any]) -> tuple[list[Told], list[Trouble]]:
     told, troubles = list[Told](), list[Trouble]()
     for row in sorted(rows, key=lambda row: row["path"]):
         if row["trouble"] is not None:
-            troubles.append(Trouble(row["path"], row["trouble"]))
+            troubles.append(Trouble(row["path"], row["trouble"], row["may_pass"]))
         if row["header"] is None:
             continue
         header = msgspec.msgpack.decode(row["header"], type=Header)

@@ -27,6 +27,15 @@ class Told(NamedTuple):
     events: Sequence[Event]
 
 
+class Trouble(NamedTuple):
+    """A file that cannot be read, or not to its end, and why."""
+
+    path: str
+    why: str
+    may_pass: bool = False
+    """The disk, the network or a permission refused it: it is worth another try."""
+
+
 class Divergence(NamedTuple):
     """A guarantee is broken: the sides say different things of one configuration."""
 

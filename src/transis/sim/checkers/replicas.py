@@ -2,6 +2,7 @@
 
 A digest is the application's own word (`group.checkpoint`). Compared are those of one group, one view and one count of ordered
 messages since it; told is where two first differ, and the last position before it at which processes of both sides said the same.
+Of several words of a process behind one count the last counts: it may speak before and after it was given its state.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ Told = tuple[NodeId, CheckpointEvent]
 
 
 def check(crowd: Crowd, findings: Findings) -> None:
-    views: dict[tuple[GroupId, GroupViewId], dict[int, list[Told]]] = {}
+    views: dict[tuple[GroupId, GroupViewId], dict[int, dict[ProcessId, Told]]] = {}
     for life in crowd.lives:
         for event in life.events:
             if isinstance(event, CheckpointEvent):
                 findings.checked += 1
-                views.setdefault((event.group, event.view), {}).setdefault(event.count, []).append((life.node, event))
+                there = views.setdefault((event.group, event.view), {}).setdefault(event.count, {})
+                there[ProcessId(life.node, event.process)] = life.node, event
     for counts in views.values():
-        _compare(counts, findings)
+        _compare({count: list(there.values()) for count, there in counts.items()}, findings)
 
 
 def _compare(counts: dict[int, list[Told]], findings: Findings) -> None:
