@@ -67,7 +67,7 @@ def test_digests_agree_films_develop_and_replicas_are_heard(tmp_path: Path, engi
         assert trace.events[-1].how == "stopped"
     agreed = check_groups(History(traces, closed=False, engine=engine)).verdicts["replicas_agree"]
     assert (agreed.verdict, agreed.checked) == (HELD, 2 * 2 * MESSAGES // 100)
-    develop(tmp_path, Wanted(), tmp_path / "out")
+    develop([tmp_path], Wanted(), tmp_path / "out")
     films = read_history(tmp_path / "out")
     assert check(films).broken == ()
     for trace in films.nodes:

@@ -23,7 +23,7 @@ from transis.trace.flight import Flight, Keep
 from transis.trace.mending import mend
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Checkpoint
-from transis.trace.segment import DIGESTS, Header, life_name
+from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.trace.tidying import KEPT, MB, FlightLimits, Tidier
 
 SECOND = 1_000_000
@@ -75,7 +75,7 @@ def digests(directory: Path, node: NodeId = ODD) -> list[Event]:
 
 
 def developed(directory: Path, wanted: Wanted, out: Path) -> dict[NodeId, list[Event]]:
-    develop(directory, wanted, out)
+    develop([directory], wanted, out)
     return {trace.node: trace.events for trace in read_trace(out).history.nodes} if out.exists() else {}
 
 
@@ -310,6 +310,53 @@ def test_films_behind_a_link_are_found(tmp_path: Path, flight_in: Opened) -> Non
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "n1").symlink_to(tmp_path / "state")
     assert list(developed(tmp_path / "all", Wanted(), tmp_path / "out")) == [ODD]
+
+
+def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Opened) -> None:
+    """A copy that is still on its way is shorter: the whole one counts, whichever is found first."""
+    flight = flight_in(tmp_path / "n1")
+    flight.look(0)
+    flight.tape.configured(view_of(4))
+    for second in range(1, 4):
+        flight.tape.fed([run_of(10 * second, 10)])
+        flight.turn(second * SECOND)
+    flight.close(4 * SECOND, "stopped")
+    expected = developed(tmp_path / "n1", Wanted(), tmp_path / "once")
+    for name, part in (("backup", 1), ("a half", 2)):
+        (tmp_path / name).mkdir()
+        for film in (tmp_path / "n1").glob(f"*{FILMS.suffix}"):
+            content = film.read_bytes()
+            (tmp_path / name / film.name).write_bytes(content[: len(content) // part])
+    assert developed(tmp_path, Wanted(), tmp_path / "out") == expected
+
+
+def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Path, flight_in: Opened) -> None:
+    """Around changes that follow each other the same deliveries are told twice, which is no duplicate."""
+    flight = flight_in(tmp_path)
+    flight.look(0)
+    flight.tape.configured(view_of(4))
+    flight.tape.fed([run_of(1, 10)])
+    flight.close(SECOND, "stopped")
+    for around in ("R4@ann/1", "R8@ann/1"):
+        develop([tmp_path], Wanted(around=around), tmp_path / KEPT / around.partition("@")[0])
+    runs = {read_segment(path).header.run for path in (tmp_path / KEPT).rglob("*.trace")}
+    assert runs == {"live around R4@ann/1", "live around R8@ann/1"}
+
+
+def test_a_frame_that_nobody_can_read_ends_its_film_and_no_other(tmp_path: Path, flight_in: Opened) -> None:
+    flight = flight_in(tmp_path, minutes=1)
+    flight.look(0)
+    flight.tape.configured(view_of(4))
+    flight.turn(SECOND)
+    flight.tape.fed([run_of(1, 3)])
+    flight.look(60 * SECOND)
+    (first,) = tmp_path.glob(f"*-000001{FILMS.suffix}")
+    flight.tape.fed([run_of(4, 2)])
+    flight.close(61 * SECOND, "failed")
+    with first.open("ab") as film:
+        film.write(frame(b"C", b"of a later version"))
+    events = developed(tmp_path, Wanted(), tmp_path / "out")[ODD]
+    assert [type(event) for event in events] == [Gap, Conf, Delivery, Gap, Delivery, End]
 
 
 def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in: Opened) -> None:

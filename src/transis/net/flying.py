@@ -110,7 +110,7 @@ class FlightKeeper:
         directory = self._flight.directory
         numbers = [int(path.name[:6]) for path in (directory / KEPT).glob("[0-9]*") if path.name[:6].isdigit()]
         name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
-        wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}")
+        wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}", around=str(keep.view))
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
         try:
             async with asyncio.timeout(DEVELOPED_S):

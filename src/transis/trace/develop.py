@@ -51,17 +51,30 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     first: int = 0
     last: int = ANY
     why: str = ""
+    around: str = ""
+    """What it is developed around. Developments around one thing are one run, whichever node's they are; those around different
+    things may overlap, and would be two accounts of the same events if they were judged together."""
 
 
-def develop(directory: Path, wanted: Wanted, out: Path) -> list[Path]:
-    """A segment in `out` for every life of which films below this directory have something wanted; their paths.
+def develop(directories: Iterable[Path], wanted: Wanted, out: Path) -> list[Path]:
+    """A segment in `out` for every life of which films below these directories have something wanted; their paths.
 
     A film that cannot be read is passed over: it may just have been deleted.
     """
-    walked = os.walk(directory, followlinks=True)
-    films = [Path(place, name) for place, _, names in walked for name in names if name.endswith(FILMS.suffix)]
-    lives = groupby(sorted(films, key=lambda path: path.name), key=lambda path: path.name.rpartition("-")[0])
+    lives = groupby(_films(directories), key=lambda path: path.name.rpartition("-")[0])
     return [path for _, of_life in lives if (path := _develop_life(of_life, wanted, out)) is not None]
+
+
+def _films(directories: Iterable[Path]) -> list[Path]:
+    """By name, each once: no two films ever have one name, so what has is a copy, or was found twice. The longest counts."""
+    found: dict[str, tuple[int, Path]] = {}
+    walked = (place for directory in directories for place in os.walk(directory, followlinks=True))
+    for path in (Path(place, name) for place, _, names in walked for name in names if name.endswith(FILMS.suffix)):
+        with suppress(OSError):
+            size = path.stat().st_size
+            if path.name not in found or size > found[path.name][0]:
+                found[path.name] = (size, path)
+    return [found[name][1] for name in sorted(found)]
 
 
 def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | None:
@@ -71,7 +84,8 @@ def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | No
     if first is None:
         return None
     assert life.header is not None, "events come from films, and these have headers"
-    header = msgspec.structs.replace(life.header, number=1)
+    run = f"{life.header.run} around {wanted.around}" if wanted.around else life.header.run
+    header = msgspec.structs.replace(life.header, number=1, run=run)
     writer, rest = SegmentWriter(out, header, limit_bytes=ANY), chain([first], events)
     while batch := list(islice(rest, BATCH)):
         if not writer.write(batch):
@@ -97,15 +111,18 @@ class _Life:
         self._addresses: dict[int, bytes] = {}
         self._nodes: dict[int, NodeId] = {}
         self._lseq = self._time_us = 0
-        self._began = self._done = False
+        self._began = self._done = self._torn = False
 
     def events(self, films: Iterable[Film]) -> Iterator[Event]:
         for film in films:
             yield from self._open(film.header)
-            for frame in film.frames:
-                yield from self._take(frame)
-                if self._done:
-                    return
+            try:
+                for frame in film.frames:
+                    yield from self._take(frame)
+                    if self._done:
+                        return
+            except TraceError:
+                self._torn = True  # A frame of a later version, perhaps: the rest of this film is missing.
 
     def _open(self, header: FilmHeader) -> Iterator[Event]:
         """What is in force. Where a film is missing, or the disk took nothing for a while, is a gap."""
@@ -115,7 +132,8 @@ class _Life:
         for view in (header.regular, header.view):
             if view is not None:
                 self._install(view)
-        if self._began and (header.is_torn_off or before is None or header.life.number != before.number + 1):
+        torn, self._torn = self._torn or header.is_torn_off, False
+        if self._began and (torn or before is None or header.life.number != before.number + 1):
             yield self._gap(self._time_us)
             if header.view is not None and header.view != was_in_force:
                 yield Conf(self._next(), self._time_us, header.view)
@@ -230,7 +248,7 @@ def _develop_aside(directory: Path, wanted: Wanted, out: Path) -> None:
     aside = out.with_name(f"{DEVELOPING}{out.name}")
     try:
         shutil.rmtree(aside, ignore_errors=True)
-        if not develop(directory, wanted, aside):
+        if not develop([directory], wanted, aside):
             raise TraceError(f"no film in {directory} has anything of what was asked for")
         (aside / WHY).write_bytes(msgspec.json.encode(wanted))
         aside.rename(out)

@@ -63,7 +63,7 @@ class Evidence:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory / "evidence"
-        self._films = apart([Path(one) for one in directories])
+        self._films = [Path(one) for one in directories]
         self._tell = tell
         self._explained_by = explain
         self._now_s = now_s
@@ -134,8 +134,7 @@ class Evidence:
         name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
         aside = self._directory / f".{name}"
         shutil.rmtree(aside, ignore_errors=True)
-        found = [path for films in self._films if films.is_dir() for path in develop(films, wanted_of(divergence), aside)]
-        if not found:
+        if not develop(self._films, wanted_of(divergence), aside):
             shutil.rmtree(aside, ignore_errors=True)
             return None
         (aside / WHY).write_bytes(_written(_why(divergence)))
@@ -158,15 +157,15 @@ class Evidence:
             self._tell(f"the evidence of {what} is not whole: {error}")
 
 
-def apart(directories: Sequence[Path]) -> list[Path]:
-    """Without those that lie below another: their films would be developed twice."""
-    whole = sorted({path.resolve() for path in directories})
-    return [path for path in whole if not any(other in path.parents for other in whole)]
-
-
 def wanted_of(divergence: Divergence) -> Wanted:
     first, last = divergence.before + divergence.equal_at, divergence.before + divergence.differs_at
-    return Wanted(regular=divergence.regular, first=max(0, first - AROUND), last=last + AROUND, why=divergence.explanation)
+    return Wanted(
+        regular=divergence.regular,
+        first=max(0, first - AROUND),
+        last=last + AROUND,
+        why=divergence.explanation,
+        around=f"{divergence.property} in {divergence.conf}",
+    )
 
 
 def _key(divergence: Divergence) -> str:
