@@ -16,6 +16,7 @@ from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit
 from transis.model.contract import Persist
 from transis.model.ids import NodeId, RingId, RingTag
+from transis.model.limits import RING_SEQ_MAX
 from transis.model.service import DatagramClass
 from transis.model.view import Cause
 from transis.ordering.engine import Packet
@@ -187,6 +188,18 @@ def test_a_join_of_an_impossible_ring_sequence_does_not_spoil_the_state_director
     outputs = table.hand("b", _stranger(node_id("x"), frozenset({node_id("x")}), COUNTER_MAX))
     written = {output.key: output.value for output in outputs if isinstance(output, Persist)}
     Node(replace(config("b"), plaintext=True), written, boot=9)
+
+
+def test_no_join_takes_a_ring_to_where_sequences_end() -> None:
+    """It would be everybody's next number, on disk as well, and nobody takes a greater one: ab could never again form a ring."""
+    table = Table("ab")
+    table.form("ab")
+    stranger = node_id("x")
+    for name in "ab":
+        outputs = table.hand(name, _stranger(stranger, frozenset(map(node_id, "abx")), RING_SEQ_MAX // 2))
+        assert all(output.value < RING_SEQ_MAX // 2 for output in outputs if isinstance(output, Persist))
+    table.run_until(lambda: table.all_in("ab") and table["a"].engine.state is State.OPERATIONAL)
+    assert table["a"].engine.ring_id.seq < 1000
 
 
 def test_tags_of_rings_are_only_compared() -> None:
