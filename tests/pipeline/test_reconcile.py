@@ -234,6 +234,13 @@ def test_collisions_and_contradictions_are_a_problem() -> None:
     assert "  this cannot be: two messages at one place: a and b" in words(wrong)
 
 
+def test_journals_that_nobody_publishes_are_told() -> None:
+    found = reconciled([], waiting={"ann": 2, "bob": 1})
+    what = "unpublished in archive/open: start that archiver or run transis archive --publish archive"
+    assert words(found)[1:3] == [f"  2 journals of ann wait {what}", f"  1 journal of bob waits {what}"]
+    assert as_dict(found)["waiting"] == {"ann": 2, "bob": 1}
+
+
 def test_of_many_rows_it_is_said_how_many_there_are_and_where() -> None:
     """Those that the JSON has not are not said to be there."""
     gaps = [gap("absent", (number, 0), (number + 1, 0)) for number in range(30)]
