@@ -133,7 +133,7 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
         try:
             await working
             is_over.set()
-            await telling
+            await asyncio.wait({telling})  # It may have ended before: nobody reads any more, as behind `| head`.
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
