@@ -58,7 +58,7 @@ def read_lives(directory: Path) -> list[Life]:
     """By archiver and number."""
     by_life: dict[tuple[str, int], list[pa.Table]] = {}
     for path in sorted((directory / "stream").glob("*.parquet")):
-        table = pq.read_table(path, columns=COLUMNS + RARE)
+        table = pq.read_table(path, columns=COLUMNS + RARE, page_checksum_verification=True)
         by_life.setdefault((table["archiver"][0].as_py(), table["life"][0].as_py()), []).append(table)
     return [_life(*key, pa.concat_tables(tables)) for key, tables in sorted(by_life.items(), key=lambda item: item[0])]
 
@@ -153,7 +153,7 @@ def _views_agree(lives: list[Life]) -> None:
 
 def _sizes(directory: Path, size: int) -> None:
     for path in (directory / "stream").glob("*.parquet"):
-        values = pq.read_table(path, columns=["value"])["value"]
+        values = pq.read_table(path, columns=["value"], page_checksum_verification=True)["value"]
         found = pc.unique(pc.binary_length(values)).drop_null().to_pylist()
         require(set(found) <= {size}, f"messages of {found} bytes in {path.name}, {size} were sent")
 

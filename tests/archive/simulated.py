@@ -47,8 +47,10 @@ class Running:
         limits: Limits = LIMITS,
         disk: Strand = at_once,
         publishing: Strand = at_once,
+        group: str = "g",
     ) -> None:
         self.said: list[str] = []
+        self._group = group
         self._disk, self._publishing = disk, publishing
         self._c, self._node, self._directory, self._name, self._limits = c, node, directory, name, limits
         self.start()
@@ -75,7 +77,7 @@ class Running:
             lambda: round(c.now * 1e6),
             self.said.append,
         )
-        return Archiver("g", self._directory, self._name, self._limits, world)
+        return Archiver(self._group, self._directory, self._name, self._limits, world)
 
     async def kill(self) -> None:
         """What is in the open journal is all that is left."""
@@ -94,7 +96,7 @@ def rows_of(directory: Path) -> list[Row]:
     """In the order of archivers, lives and rows."""
     found: list[Row] = []
     for path in sorted((directory / "stream").glob("*.parquet")):
-        found += pq.read_table(path).to_pylist()
+        found += pq.read_table(path, page_checksum_verification=True).to_pylist()
     return sorted(found, key=lambda row: (row["archiver"], row["life"], row["row"]))
 
 

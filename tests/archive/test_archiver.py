@@ -19,8 +19,9 @@ from tests.archive.written import files_of_at_most
 from tests.console.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
+from transis.archive.place import Place
 from transis.model.config import ENGINES
-from transis.model.errors import ArchiveError, ConnectError, SessionLost
+from transis.model.errors import ArchiveError, ConnectError, SessionLost, UsageError
 from transis.stack.sessions import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
@@ -362,6 +363,63 @@ async def test_a_damaged_journal_is_told_at_every_start(cluster: Clusters, tmp_p
     assert hole[1] - hole[0] == 11
 
 
+@pytest.mark.parametrize("harm", ["the magic is wrong", "it is moved away"])
+async def test_a_journal_that_cannot_be_published_does_not_keep_others_back(cluster: Clusters, tmp_path: Path, harm: str) -> None:
+    c = cluster(2)
+    harmed: list[Path] = []
+
+    async def harms(work: Callable[[], T]) -> T:
+        if not harmed:
+            (journal,) = tmp_path.glob("open/*.journal")
+            harmed.append(journal)
+            if harm == "it is moved away":
+                journal.rename(tmp_path / "moved")
+            else:
+                journal.write_bytes(b"X" + journal.read_bytes()[1:])
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", publishing=harms)
+    async with c.connect("b") as session:
+        for _ in range(5):
+            await session.send_many("g", [b"x"] * 10)
+            await c.run_for(1)
+    await archiver.stop()
+    [told] = archiver.said
+    assert harmed[0].name in told
+    assert "its rows are a gap" in told
+    assert list(tmp_path.glob("open/*.journal")) == []
+    assert list(tmp_path.glob("open/*.damaged")) == ([] if harm == "it is moved away" else [Path(f"{harmed[0]}.damaged")])
+    assert len(list(tmp_path.glob("stream/*.parquet"))) >= 4
+
+
+async def test_what_the_disk_does_not_let_be_published_waits_behind_the_others(cluster: Clusters, tmp_path: Path) -> None:
+    """And when the archiver ends, all are tried once more."""
+    c = cluster(2)
+    is_refused = True
+
+    async def refuses(work: Callable[[], T]) -> T:
+        (journal,) = work.args[1:] if isinstance(work, partial) else ()
+        if is_refused and journal.name.endswith(("-000001.journal", "-000002.journal")):
+            raise OSError(5, "Input/output error")
+        return work()
+
+    archiver = Running(c, "a", tmp_path, "first", publishing=refuses)
+    async with c.connect("b") as session:
+        for _ in range(25):
+            await session.send_many("g", [b"x"] * 10)
+            await c.run_for(1)
+    assert len(list(tmp_path.glob("open/*.journal"))) <= 5
+    await archiver.stop()
+    assert [path.name[-14:-8] for path in sorted(tmp_path.glob("open/*.journal"))] == ["000001", "000002"]
+    assert archiver.said[-1].startswith("2 journals stay as they are: the next start publishes them")
+    is_refused = False
+    archiver.start()
+    await c.run_for(1)
+    await archiver.stop()
+    first, _ = by_life(rows_of(tmp_path))
+    assert [row["row"] for row in first] == list(range(1, len(first) + 1))
+
+
 async def test_a_disk_that_stands_still_makes_a_slow_client_not_a_large_one(cluster: Clusters, tmp_path: Path) -> None:
     """Beyond what may wait nothing is taken; the node ends the session, and the archiver comes back with a gap."""
     c = cluster(2, policy=SessionPolicy(queue_max=1 << 20, patience_us=3_000_000))
@@ -399,6 +457,28 @@ async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Pat
     with pytest.raises(ArchiveError, match="give this one another --name"):
         await second.task
     await first.stop()
+
+
+@pytest.mark.parametrize("name", ["", "g" * 129])
+def test_a_name_that_no_group_can_have_is_refused_before_anything_is_made(cluster: Clusters, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="is no group name: 1 to 128 bytes"):
+        Running(cluster(1), "a", tmp_path / "to", "x", group=name)
+    assert not (tmp_path / "to").exists()
+
+
+async def test_a_cluster_that_was_begun_anew_is_another_one_whatever_it_is_called(cluster: Clusters, tmp_path: Path) -> None:
+    """Its rings are numbered from the start, so its rows would stand before and among those that are there."""
+    c = cluster(2)
+    async with c.connect("a") as session:
+        before = Place(tmp_path, "g", "first")
+        before.open(session.cluster, session.process.node._replace(boot=1))
+        before.close()
+    with pytest.raises(ArchiveError, match="if its cluster was begun anew, give another --to"):
+        await Running(c, "a", tmp_path, "first").task
+    other = Running(c, "b", tmp_path, "first")
+    await c.run_for(1)
+    await other.stop()
+    assert len(rows_of(tmp_path)) == 3, "of other nodes nobody knows anything"
 
 
 def test_an_archiver_needs_neither_spark_nor_pandas() -> None:

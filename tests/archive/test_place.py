@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.archive.events import NODES
 from tests.house.sources import ROOT
-from transis.archive.place import Number, Place, local_directory
+from transis.archive.files import Number, waiting_journals
+from transis.archive.place import Place, local_directory
 from transis.model.errors import ArchiveError
+from transis.model.groups import group_id
+from transis.model.ids import NodeId
 
 
-def opened(directory: Path, group: str = "orders", archiver: str = "ann", cluster: str = "blue") -> Place:
+def opened(
+    directory: Path, group: str = "orders", archiver: str = "ann", cluster: str = "blue", node: NodeId = NODES[0]
+) -> Place:
     place = Place(directory, group, archiver)
-    place.open(cluster)
+    place.open(cluster, node)
     return place
 
 
@@ -66,11 +73,12 @@ MADE = """
 import os, sys
 from pathlib import Path
 from transis.archive.place import Place
+from transis.model.ids import NodeId
 def told(event, arguments):
     if event in ("os.mkdir", "open") and Path(os.fsdecode(arguments[0])).is_relative_to(sys.argv[1]):
         print(event, Path(arguments[0]).relative_to(sys.argv[1]))
 sys.addaudithook(told)
-Place(Path(sys.argv[1], "deep", "archive"), "orders", "ann").open("blue")
+Place(Path(sys.argv[1], "deep", "archive"), "orders", "ann").open("blue", NodeId("a", 1, 7))
 """
 """Tells which directories are made and which files and directories are opened."""
 
@@ -109,6 +117,46 @@ def test_what_belongs_to_others_is_left_alone(tmp_path: Path, found: str, said: 
         opened(tmp_path)
 
 
+def test_lives_of_a_node_go_on_and_never_back(tmp_path: Path) -> None:
+    """One that goes back was made anew, and so was its cluster, or its state was lost; others know nothing of that."""
+    for node in (NodeId("a/b", 1, 5), NodeId("a/b", 1, 5), NodeId("a/b", 3, 9), NodeId("c", 1, 2)):
+        opened(tmp_path, node=node).close()
+    for node in (NodeId("a/b", 1, 5), NodeId("a/b", 2, 9), NodeId("a/b", 3, 8)):
+        with pytest.raises(ArchiveError, match=f"what came from a/b as a/b/3/0{{15}}9; the one that answers now is {node}/"):
+            opened(tmp_path, node=node)
+    opened(tmp_path, node=NodeId("a/b", 4, 8)).close()
+    assert sorted(path.name for path in (tmp_path / "open").glob("*.node")) == ["a%2Fb.node", "c.node"]
+
+
+def test_a_life_of_a_node_that_is_none_is_named(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    [path] = tmp_path.glob("open/*.node")
+    path.write_text("many")
+    with pytest.raises(ArchiveError, match=f"{path.name} does not hold the life of a node: remove it"):
+        opened(tmp_path)
+
+
+def test_a_description_that_somebody_else_is_writing_is_left_to_him(tmp_path: Path) -> None:
+    """Processes of two containers may have one number."""
+    other = tmp_path / f".archive.{os.getpid()}.json"
+    other.write_text("half")
+    opened(tmp_path)
+    assert other.read_text() == "half"
+
+
+def test_journals_wait_unless_their_archiver_runs(tmp_path: Path) -> None:
+    runs, ended, other = (opened(tmp_path, *whose) for whose in (("orders", "ann"), ("orders", "ann-2"), ("tills", "ann")))
+    for place in (runs, ended, other):
+        place.journal(Number(1, 1)).touch()
+    ended.journal(Number(2, 1)).touch()
+    ended.close()
+    other.close()
+    assert waiting_journals(tmp_path, group_id("orders")) == {"ann-2": 2}
+    assert waiting_journals(tmp_path / "nowhere", group_id("orders")) == {}
+    opened(tmp_path, archiver="ann-2")
+    assert waiting_journals(tmp_path, group_id("orders")) == {}
+
+
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ArchiveError, match=r"cannot hold an archive: (Not a directory|File exists)"):
@@ -134,3 +182,7 @@ def test_an_archive_is_local() -> None:
     with pytest.raises(ArchiveError, match="'s3://x' is no local directory"):
         local_directory("s3://x")
     assert local_directory("some/where") == Path("some/where")
+    assert local_directory("file:///some/wh%20ere") == Path("/some/wh ere")
+    for nothing in ("", "file:", "file://"):
+        with pytest.raises(ArchiveError, match=r"names no directory: give its path, or . for the one where you are"):
+            local_directory(nothing)

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.archive.events import NODES
 from tests.archive.written import rows_in, tables
 from tests.house.sources import ROOT
+from transis.archive.files import Number
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.place import Number, Place
+from transis.archive.place import Place
 from transis.archive.publishing import publish, recover
 from transis.archive.schema import STREAM, Position
 from transis.model.errors import ArchiveError
@@ -40,7 +42,7 @@ publish(place, journal)
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     made = Place(tmp_path / "to", "g", "ann")
-    made.open("blue")
+    made.open("blue", NODES[0])
     return made
 
 
@@ -110,7 +112,7 @@ def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Pa
     expected = [(1, row) for which, table in enumerate(made) if which != damaged for row in table["row"].to_pylist()]
     for step in range(20):
         place = Place(tmp_path / str(step), "g", "ann")
-        place.open("blue")
+        place.open("blue", NODES[0])
         journal = journal_of(place, Number(1, 1), made)
         if damaged is not None:
             damage(journal, made, damaged)
@@ -128,13 +130,58 @@ def test_whoever_is_killed_while_publishing_every_row_is_there_once(tmp_path: Pa
 
 
 def test_recovering_tells_where_the_last_life_stood(place: Place) -> None:
-    assert recover(place) == (None, [])
+    assert recover(place) == (None, [], [])
     journal_of(place, Number(9, 1), tables(1, life=9))
     journal_of(place, Number(10, 1), tables(3, life=10))
     assert place.next_life() == 11
-    assert recover(place) == (Position(4, "ann/1/0000000000000007", 4, 4), [])
+    assert recover(place) == (Position(4, "ann/1/0000000000000007", 4, 4), [], [])
     assert rows_in(place)[-1] == (10, 18)
     assert place.next_life() == 11
+
+
+def test_a_journal_that_cannot_be_read_does_not_keep_others_back(place: Place) -> None:
+    """Of the first one the magic is damaged, of the second one everything; the third one is no file."""
+    first, second = (journal_of(place, Number(1, number), [table]) for number, table in enumerate(tables(2), 1))
+    first.write_bytes(b"X" + first.read_bytes()[1:])
+    second.write_bytes(bytes(len(second.read_bytes())))
+    unreadable = place.journal(Number(1, 3))
+    unreadable.mkdir()
+    journal_of(place, Number(2, 1), tables(1, life=2))
+    last, damaged, unread = recover(place)
+    assert last is not None
+    assert damaged == [place.damaged(first), place.damaged(second)]
+    assert [str(error) for error in unread] == [f"{unreadable} cannot be read (Is a directory)"]
+    assert rows_in(place) == [(1, row) for row in range(1, 9)] + [(2, row) for row in range(1, 9)]
+    assert place.journals() == [unreadable], "the next start tries again"
+
+
+def test_a_journal_of_another_format_is_refused_when_all_others_are_published(place: Place) -> None:
+    Journal(place.journal(Number(1, 1)), JournalHeader("blue", "g", "ann", 1, 1, format=3)).seal()
+    journal_of(place, Number(2, 1), tables(1, life=2))
+    with pytest.raises(ArchiveError, match="is a journal of format 3"):
+        recover(place)
+    assert rows_in(place) == [(2, row) for row in range(1, 9)]
+    assert place.journals() == [place.journal(Number(1, 1))]
+
+
+def test_pages_have_checksums(place: Place) -> None:
+    """A byte of a value that is wrong is seen by whoever asks for it, and by recovery."""
+    path = publish(place, journal_of(place, Number(1, 1), tables(1))).path
+    assert path is not None
+    column = next(one for one in columns_of(path) if one.path_in_schema == "place_seq")
+    content = bytearray(path.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size - 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=r"(?i)crc"):
+        pq.read_table(path, page_checksum_verification=True)
+    with pytest.raises(ArchiveError, match=f"{path.name} cannot be read.*move it away"):
+        recover(place)
+
+
+def columns_of(path: Path) -> list[pq.ColumnChunkMetaData]:
+    with pq.ParquetFile(path) as file:
+        group = file.metadata.row_group(0)
+        return [group.column(number) for number in range(group.num_columns)]
 
 
 def test_a_published_file_that_is_damaged_is_named(place: Place) -> None:

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,14 @@ def test_the_first_life_of_an_archiver_was_nowhere_before() -> None:
     assert {begin[f"since_{name}"] for name in Position._fields} == {None}
     assert [row["ordered"] for row in (begin, conf, view)] == [False, False, True]
     assert {(row["ring_seq"], row["place_seq"]) for row in (begin, conf, view)} == {(4, 3)}
+
+
+@pytest.mark.parametrize(("ring", "is_told"), [(3, False), (4, False), (5, True)])
+def test_a_life_that_begins_below_the_one_before_it_says_so(ring: int, is_told: bool) -> None:
+    events: list[Event] = [configuration(START, START, None), group_view(START, Place(3, 0))]
+    begin, *_ = written(events, set(), "totem", "evs", LAST._replace(ring_seq=ring))
+    more = "; this is below R5@ann/1 9.1: it is another component, or a cluster that was begun anew"
+    assert begin["why"] == f"test{more if is_told else ''}"
 
 
 def test_nothing_is_told_before_the_first_view() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.archive.events import PROCESSES, START, batch, configuration, group_view
+from tests.archive.events import NODES, PROCESSES, START, batch, configuration, group_view
 from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.writing import Life, Limits
@@ -23,7 +23,7 @@ class Begun:
     def __init__(self, directory: Path, limits: Limits, fdatasync: Callable[[int], None] = os.fdatasync) -> None:
         self.now = 0.0
         place = Place(directory, "g", "ann")
-        place.open("blue")
+        place.open("blue", NODES[0])
         self._rows = Rows("g", "ann", 1, "totem", "evs")
         self._messages = 0
         self.life = Life(place, "blue", 1, self._rows, limits, lambda: self.now, fdatasync)
@@ -41,7 +41,7 @@ class Begun:
 
 def test_after_a_sync_that_failed_nothing_more_is_acknowledged(tmp_path: Path) -> None:
     """The kernel tells once that it lost what was written; a second sync would succeed."""
-    answers = iter([None, OSError(5, "Input/output error")])
+    answers = iter([None, None, OSError(5, "Input/output error")])
 
     def fdatasync(_: int) -> None:
         if answer := next(answers, None):

@@ -49,5 +49,5 @@ def rows_in(place: Place) -> list[tuple[int, int]]:
     """Life and row of everything that is published there, in the order of the files."""
     found: list[dict[str, Any]] = []
     for path in place.published():
-        found += pq.read_table(path, columns=["life", "row"]).to_pylist()
+        found += pq.read_table(path, columns=["life", "row"], page_checksum_verification=True).to_pylist()
     return [(one["life"], one["row"]) for one in found]

@@ -38,7 +38,8 @@ ARROWS: dict[str, set[str]] = {
     "testing": {"sim", "client", "stack", "trace", "wire"},
     "archive": {"client", "trace"},
     "drawing": set(),
-    "pipeline": {"trace", "drawing"},
+    # Who reads an archive says which journals wait in it.
+    "pipeline": {"trace", "drawing", "archive"},
 }
 # `console` is the door for people and may use every room; nobody may use it.
 ARROWS["console"] = set(ARROWS)

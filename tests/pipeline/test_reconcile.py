@@ -139,12 +139,15 @@ def test_no_column_of_a_table_with_keys_can_be_the_name_of_one(spark: SparkSessi
 def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: Path) -> None:
     """JSON and tables tell the same."""
     out = tmp_path / "tables"
+    (archive / "open").mkdir()
+    (archive / "open" / f"{group_id(GROUP):016x}-first-000009-000001.journal").touch()
     told = run(archive, "--key", "seat=$.seat", "--policy", "larger", "--out", out, "--json")
     assert told.exit_code == 1
     found = json.loads(told.stdout)
     tables = {path.name: pq.read_table(path) for path in out.iterdir()}
     assert sorted(tables) == ["conflicts", "gaps", "merged", "messages", "only_one_side", "views"]
     assert (found["group"], found["archivers"], found["policy"]) == (GROUP, ["first", "second"], "larger")
+    assert found["waiting"] == {"first": 1}
     assert found["messages"] == tables["messages"].num_rows == tables["merged"].num_rows > 0
     assert found["views"] == tables["views"].num_rows > 0
     assert len(found["gaps"]) == found["gaps_total"] == tables["gaps"].num_rows > 0
@@ -232,6 +235,13 @@ def test_collisions_and_contradictions_are_a_problem() -> None:
     wrong = reconciled([], contradictions=Told([Row(what="two messages at one place", first="a", last="b")], 1))
     assert exit_code(wrong) == 1
     assert "  this cannot be: two messages at one place: a and b" in words(wrong)
+
+
+def test_journals_that_nobody_publishes_are_told() -> None:
+    found = reconciled([], waiting={"ann": 2, "bob": 1})
+    what = "unpublished in archive/open: start that archiver or run transis archive --publish archive"
+    assert words(found)[1:3] == [f"  2 journals of ann wait {what}", f"  1 journal of bob waits {what}"]
+    assert as_dict(found)["waiting"] == {"ann": 2, "bob": 1}
 
 
 def test_of_many_rows_it_is_said_how_many_there_are_and_where() -> None:

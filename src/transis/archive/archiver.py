@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from transis.archive.flow import PAUSE_S, Flow, Pause, set_within
-from transis.archive.place import Place
+from transis.archive.journal import Unreadable
+from transis.archive.place import Place, require_name
 from transis.archive.publishing import Recovered, publish, recover
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
@@ -26,6 +27,7 @@ from transis.client.connection import Connection
 from transis.client.group import Group
 from transis.client.session import Session
 from transis.model.errors import ArchiveError, ConnectError, SessionLost, TransisError
+from transis.model.groups import require_group_name
 
 T = TypeVar("T")
 
@@ -77,7 +79,8 @@ def _refusal(error: OSError) -> str:
 class Archiver:
     def __init__(self, group: str, directory: Path, name: str, limits: Limits, surroundings: Surroundings) -> None:
         """An empty name is that of the node."""
-        self._group, self._directory, self._name = group, directory, name
+        self._group, self._directory = require_group_name(group), directory
+        self._name = name and require_name(name)
         self._limits = limits
         self._world = surroundings
         self._session: Session[bytes] | None = None
@@ -102,7 +105,7 @@ class Archiver:
         session = await self._world.connect().open()
         try:
             place = Place(self._directory, self._group, self._name or session.process.node.name)
-            place.open(session.cluster)
+            place.open(session.cluster, session.process.node)
             recovered = await self._recover(place)
         except BaseException:
             await session.close()
@@ -110,6 +113,8 @@ class Archiver:
         self._last = recovered.last
         for journal in recovered.damaged:
             self._tell_damage(journal)
+        for unread in recovered.unread:
+            self._tell_unread(unread)
         publishing = asyncio.create_task(self._publish(place))
         try:
             await self._live_on(place, session)
@@ -154,7 +159,7 @@ class Archiver:
             self._end_life()
 
     async def _begin(self, place: Place, session: Session[bytes], why: str) -> Life:
-        number = await self._begin_on_disk(place, session.cluster)
+        number = await self._begin_on_disk(place, session)
         about = await session.about()
         engine, guarantees = about["engine"], about["guarantees"]
         if guarantees != "evs":
@@ -164,10 +169,10 @@ class Archiver:
         rows.begin(why, self._world.wall_us())
         return Life(place, session.cluster, number, rows, self._limits, self._world.clock)
 
-    async def _begin_on_disk(self, place: Place, cluster: str) -> int:
+    async def _begin_on_disk(self, place: Place, session: Session[bytes]) -> int:
         """The number of the life."""
         try:
-            await self._world.disk(partial(place.require_cluster, cluster))
+            await self._world.disk(partial(place.require_cluster, session.cluster, session.process.node))
             return await self._world.disk(place.begin_life)
         except OSError as error:
             raise _NoRoom(_refusal(error)) from error
@@ -290,22 +295,31 @@ class Archiver:
     # --- publishing -------------------------------------------------------------------------------------------------
 
     async def _publish(self, place: Place) -> None:
-        """Until nothing is left and nothing more comes. What a disk refuses stays a journal, and is tried again."""
-        while self._sealed or not self._is_over:
+        """Until nothing is left and nothing more comes. What a disk refuses stays a journal and is tried again, when the others
+        had their turn."""
+        refused = 0
+        while len(self._sealed) > refused or not self._is_over:
             self._news.clear()
             if not self._sealed:
                 await self._news.wait()
-            elif not await self._publish_first(place):
-                if self._is_over:
-                    self._world.say(f"{len(self._sealed)} journals stay as they are: the next start publishes them")
-                    return
+            elif await self._publish_first(place):
+                refused = 0
+            elif self._is_over:
+                refused += 1
+            else:
                 await set_within(self._news, PAUSE_S[1])
+        if refused:
+            self._world.say(f"{refused} journals stay as they are: the next start publishes them, or transis archive --publish")
 
     async def _publish_first(self, place: Place) -> bool:
         try:
             path, size, damaged = await self._world.publishing(partial(publish, place, self._sealed[0]))
-        except (OSError, TransisError) as error:
+        except Unreadable as error:
+            self._tell_unread(error)
+            path, size, damaged = None, 0, None
+        except (OSError, ArchiveError) as error:
             self._world.say(f"{self._sealed[0].name} could not be published ({error})")
+            self._sealed.rotate(-1)
             return False
         self._files, self._bytes = self._files + (path is not None), self._bytes + size
         if damaged is not None:
@@ -315,6 +329,9 @@ class Archiver:
 
     def _tell_damage(self, journal: Path) -> None:
         self._world.say(f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+
+    def _tell_unread(self, error: Unreadable) -> None:
+        self._world.say(f"{error}: its rows are a gap; the next start tries again")
 
     # --- figures ----------------------------------------------------------------------------------------------------
 

@@ -1,49 +1,59 @@
 """Journals: what an archiver has taken and not published yet, on disk in the order it came.
 
-    journal = MAGIC, header frame, frames ..., END       frames as in a trace (trace/segment.py)
+    journal = MAGIC, header frame, frames ..., END       frames.py; the header tells the mark of the others, and has none
     frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows; where no row has any of the rare columns (most
               frames are messages only), they are left out
 
 1. One append is one frame. What a crash cuts off is at most the last one, and nobody was told that it is safe.
-2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it.
+2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it, and the header is safe before.
 3. A disk that takes only a part of a frame has taken nothing: the journal is cut back to the last whole one.
 4. A frame that is not whole ends a journal, as a crash does, unless whole ones are behind it: then the disk damaged it. These are
-   read as well, for rows are numbered and a hole in them shows.
+   read as well, for rows are numbered and a hole in them shows. Damage is counted and never raised.
 5. A journal of which a sync failed acknowledges nothing any more: the kernel tells once of writes that it lost.
+6. Format 1, which had no marks, is read still. What is behind a frame that is not whole there counts as damage.
 """
 
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Final
-from zlib import crc32
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from transis.archive.schema import COMMON, FORMAT, RARE, STREAM
+from transis.archive.frames import MARK_BYTES, UNMARKED, frame, next_frame, payload_at, size_of
+from transis.archive.schema import COMMON, RARE, STREAM
 from transis.model.errors import ArchiveError
 from transis.trace.durable import sync
-from transis.trace.segment import FRAME, frame
+from transis.trace.segment import FRAME
 
 MAGIC: Final = b"transis archive\n"
-SUFFIX: Final = ".journal"
 KIND_HEADER: Final = b"H"
 KIND_ROWS: Final = b"A"
 KIND_END: Final = b"E"
 
-END: Final = frame(KIND_END, b"")
+JOURNAL_FORMAT: Final = 2
+READABLE: Final = (1, JOURNAL_FORMAT)
+
+HEADER_MAX: Final = 1024
+"""Bytes in front of the first frame with rows, at most. No value of a message is so near to the beginning of a file: the schema
+of the first frame alone is longer."""
+
 ROWS_BEGIN: Final = KIND_ROWS + b"\xff\xff\xff\xff"
 """How the payload of every frame with rows begins: its kind, and the mark of an Arrow message."""
 
-FRAME_MAX: Final = 1 << 30
-"""No frame is so long: a length beyond it is not one."""
+
+class Unreadable(ArchiveError):
+    """A journal that is gone, or that the disk does not give: it may do so another time."""
+
+
+class OtherFormat(ArchiveError):
+    """A journal that another release can read."""
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
@@ -54,7 +64,8 @@ class JournalHeader(msgspec.Struct, frozen=True):
     archiver: str
     life: int
     number: int
-    format: int = FORMAT
+    mark: bytes = UNMARKED
+    format: int = JOURNAL_FORMAT
 
 
 class Journal:
@@ -66,9 +77,13 @@ class Journal:
         self.size = 0
         self._fdatasync = fdatasync
         self._is_doubtful = False
+        self._mark = os.urandom(MARK_BYTES)
         self._file = FileIO(path, "x")
+        told = msgspec.msgpack.encode(msgspec.structs.replace(header, mark=self._mark))
         try:
-            self._write(MAGIC + frame(KIND_HEADER, msgspec.msgpack.encode(header)))
+            self._write(MAGIC + frame(UNMARKED, len(MAGIC), KIND_HEADER, told))
+            assert self.size <= HEADER_MAX, "names are short"
+            self.sync()
             sync(path.parent)
         except OSError:
             self._file.close()
@@ -82,7 +97,7 @@ class Journal:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        self._write(frame(KIND_ROWS, sink.getvalue().to_pybytes()))
+        self._write_frame(KIND_ROWS, sink.getvalue().to_pybytes())
 
     def sync(self) -> None:
         if self._is_doubtful:
@@ -97,7 +112,7 @@ class Journal:
         """Nothing more comes; where it lies. A disk without room for the mark at the end may keep the rest."""
         try:
             with suppress(OSError):
-                self._write(END)
+                self._write_frame(KIND_END, b"")
             self.sync()
         finally:
             self.release()
@@ -106,6 +121,9 @@ class Journal:
     def release(self) -> None:
         """Close the file as the end of a process does: what was appended is there."""
         self._file.close()
+
+    def _write_frame(self, kind: bytes, body: bytes) -> None:
+        self._write(frame(self._mark, self.size, kind, body))
 
     def _write(self, content: bytes) -> None:
         rest = memoryview(content)
@@ -119,85 +137,104 @@ class Journal:
         self.size += len(content)
 
 
+class _Start(NamedTuple):
+    """Where the frames of a journal begin, and the mark that they have."""
+
+    place: int
+    mark: bytes
+
+
 class JournalReader:
-    """The tables that were appended, as far as they are whole. When all was read, `damaged_bytes` says how much is not whole and
-    has whole frames behind it. Raises ArchiveError for what is no journal."""
+    """The tables that were appended, as far as they are whole. When all was read, `damaged_bytes` says how much of what was
+    written is not. Raises Unreadable where the disk refuses, and OtherFormat."""
 
     def __init__(self, path: Path) -> None:
         self.damaged_bytes = 0
+        self.group: str | None = None
+        """What the header says, if it is whole."""
         self._path = path
 
     def __iter__(self) -> Iterator[pa.Table]:
-        for kind, body in self._frames():
-            if kind == KIND_HEADER:
-                self._require_format(body)
-            elif kind == KIND_ROWS:
-                with pa.ipc.open_stream(body) as reader:
-                    yield _whole_table(reader.read_all())
-
-    def _frames(self) -> Iterator[tuple[bytes, memoryview]]:
         self.damaged_bytes = 0
-        with self._path.open("rb") as file:
-            if not MAGIC.startswith(file.read(len(MAGIC))):
-                raise ArchiveError(f"{self._path} is no journal of an archive: move it away")
-            place: int | None = file.tell()
-            while place is not None:
-                payload = _payload_at(file, place)
-                if payload is not None:
-                    yield payload[:1], memoryview(payload)[1:]
-                    place += FRAME.size + len(payload)
+        try:
+            with self._path.open("rb") as file:
+                yield from self._tables(file)
+        except OSError as error:
+            raise Unreadable(f"{self._path} cannot be read ({error.strerror or error})") from error
+
+    def _tables(self, file: BufferedReader) -> Iterator[pa.Table]:
+        start = self._start(file)
+        if start is None:
+            return
+        for payload in self._payloads(file, *start):
+            if payload.startswith(KIND_ROWS):
+                table = _table(memoryview(payload)[1:])
+                if table is not None:
+                    yield table
                 else:
-                    bad, place = place, _next_frame(file, place)
-                    self.damaged_bytes += 0 if place is None else place - bad
+                    self.damaged_bytes += size_of(start.mark, payload)
 
-    def _require_format(self, header: memoryview) -> None:
-        its_format = msgspec.msgpack.decode(header).get("format")
-        if its_format != FORMAT:
-            text = f"{self._path} is a journal of format {its_format}, this release reads {FORMAT}"
-            raise ArchiveError(f"{text}: start an archiver of the release that wrote it, or move it away")
+    def _payloads(self, file: BufferedReader, first: int, mark: bytes) -> Iterator[bytes]:
+        place: int | None = first
+        while place is not None:
+            payload = payload_at(file, place, mark)
+            if payload is not None:
+                yield payload
+                place += size_of(mark, payload)
+            else:
+                bad, place = place, next_frame(file, place, mark)
+                end = bad if mark else _size(file)
+                self.damaged_bytes += (end if place is None else place) - bad
+
+    # --- the beginning ----------------------------------------------------------------------------------------------
+
+    def _start(self, file: BufferedReader) -> _Start | None:
+        """None if there are no frames, or none that can be told from what messages hold."""
+        magic = file.read(len(MAGIC))
+        payload = payload_at(file, len(MAGIC), UNMARKED)
+        if payload is not None and payload.startswith(KIND_HEADER):
+            self.damaged_bytes += 0 if magic == MAGIC else len(MAGIC)
+            return _Start(len(MAGIC) + size_of(UNMARKED, payload), self._mark_in(payload[1:]))
+        found = _found_start(file)
+        is_cut = _size(file) <= HEADER_MAX and (MAGIC.startswith(magic) or not any(magic))
+        if not is_cut:
+            self.damaged_bytes += _size(file) if found is None else found.place
+        return found
+
+    def _mark_in(self, content: bytes) -> bytes:
+        told = msgspec.msgpack.decode(content, type=dict[str, Any])
+        its_format = told.get("format")
+        if its_format not in READABLE:
+            text = f"{self._path} is a journal of format {its_format}, this release reads {' and '.join(map(str, READABLE))}"
+            raise OtherFormat(f"{text}: start an archiver of the release that wrote it, or move it away")
+        header = msgspec.convert(told, JournalHeader)
+        self.group = header.group
+        return header.mark
 
 
-def _whole_table(table: pa.Table) -> pa.Table:
-    """With the columns that were left out."""
-    if table.num_columns == len(STREAM):
+def _found_start(file: BufferedReader) -> _Start | None:
+    """Of a journal whose header is not whole, if its first frame is: that one has the mark, too."""
+    file.seek(0)
+    head = file.read(HEADER_MAX + MARK_BYTES + FRAME.size + len(ROWS_BEGIN))
+    place = head.find(ROWS_BEGIN) - FRAME.size - MARK_BYTES
+    mark = head[max(0, place) :][:MARK_BYTES]
+    return _Start(place, mark) if place > 0 and payload_at(file, place, mark) is not None else None
+
+
+def _size(file: BufferedReader) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _table(body: memoryview) -> pa.Table | None:
+    """With the columns that were left out; None if these are no rows of an archive."""
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+    except (pa.ArrowException, OSError):  # Arrow says the latter of a stream that is too short.
+        return None
+    if table.schema == STREAM:
         return table
+    if table.schema != pa.schema(COMMON):
+        return None
     rare = [pa.nulls(table.num_rows, kind) for _, kind in RARE]
     return pa.table([*table.columns, *rare], schema=STREAM)
-
-
-def _payload_at(file: BufferedReader, place: int) -> bytes | None:
-    """Of the whole frame that begins there, if one does."""
-    file.seek(place)
-    head = file.read(FRAME.size)
-    if len(head) < FRAME.size:
-        return None
-    length, checksum = FRAME.unpack(head)
-    if not 0 < length <= FRAME_MAX:
-        return None
-    payload = file.read(length)
-    return payload if len(payload) == length and crc32(payload) == checksum else None
-
-
-def _next_frame(file: BufferedReader, bad: int) -> int | None:
-    """Where a whole frame begins behind one that is not: where its length says, or if that is wrong too, where one is found."""
-    file.seek(bad)
-    head = file.read(FRAME.size)
-    if len(head) < FRAME.size:
-        return None
-    behind = bad + FRAME.size + int(FRAME.unpack(head)[0])
-    return behind if _payload_at(file, behind) is not None else _found_frame(file, bad + 1)
-
-
-def _found_frame(file: BufferedReader, place: int) -> int | None:
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        while found := _like_frames(content, place):
-            if _payload_at(file, min(found)) is not None:
-                return min(found)
-            place = min(found) + 1
-    return None
-
-
-def _like_frames(content: mmap.mmap, start: int) -> list[int]:
-    """Where from there on the next ones begin that look like frames, of each kind."""
-    rows, end = content.find(ROWS_BEGIN, start + FRAME.size), content.find(END, start)
-    return [*([rows - FRAME.size] if rows >= 0 else []), *([end] if end >= 0 else [])]

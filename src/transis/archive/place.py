@@ -6,74 +6,58 @@
     PATH/open/GROUP-NAME-LIFE-NUMBER.journal.damaged   published as far as it could be read
     PATH/open/GROUP-NAME.life                      the number of the last life
     PATH/open/GROUP-NAME.lock                      held while an archiver of that name runs
+    PATH/open/NODE.node                            the last life of a node that rows came from
 
-GROUP is the id of the group in hex, as its name may hold any character; the true name is a column. Names have nothing in front
-that Spark passes over, and nothing that it takes for a pattern. Everything that an archiver does there, it does under its lock.
+Everything that an archiver does there, it does under its lock.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from secrets import token_hex
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
 
-from transis.archive.journal import SUFFIX
+from transis.archive.files import Files, number_of
 from transis.archive.schema import FORMAT
 from transis.model.errors import ArchiveError
-from transis.model.groups import group_id
+from transis.model.groups import group_id, require_group_name
+from transis.model.ids import NodeId
 from transis.trace.durable import replace_durably, sync
+from transis.trace.naming import node_name
 
-PARQUET: Final = ".parquet"
-ASIDE: Final = ".tmp"
-DAMAGED: Final = ".damaged"
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
-_STEM: Final = re.compile(r"(?P<whose>[0-9a-f]{16}-.+)-(?P<life>\d{6,})-(?P<number>\d{6,})")
 
 
-class Number(NamedTuple):
-    """Of a file: the life of its archiver, and which of that life's files it is."""
-
-    life: int
-    number: int
-
-
-class Place:
+class Place(Files):
     def __init__(self, directory: Path, group: str, archiver: str) -> None:
-        self.group, self.archiver = group, require_name(archiver)
-        self.directory = directory
-        self.stream, self.open_files = directory / "stream", directory / "open"
-        self._whose = f"{group_id(group):016x}-{archiver}"
-        self._lock = -1
+        super().__init__(directory, group_id(require_group_name(group)), require_name(archiver))
+        self.group = group
 
-    def open(self, cluster: str) -> None:
-        """Make it if it is new, see that it is an archive of this cluster, and be the only one of this name."""
+    def open(self, cluster: str, node: NodeId) -> None:
+        """Make it if it is new, see that it is an archive of this node's cluster, and be the only one of this name."""
         try:
             for directory in (self.stream, self.open_files):
                 _make_durably(directory)
             self._write_description(cluster)
-            self.require_cluster(cluster)
-            self._take_lock()
+            self.require_cluster(cluster, node)
+            if not self.take_lock():
+                text = f"an archiver named {self.archiver!r} writes {self.group!r} there already: give this one another --name"
+                raise ArchiveError(text)
         except OSError as error:
             raise ArchiveError(f"{str(self.directory)!r} cannot hold an archive: {error.strerror or error}") from error
 
-    def close(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+    # --- whose it is ------------------------------------------------------------------------------------------------
 
     def _write_description(self, cluster: str) -> None:
-        """Written aside and linked to its name: whoever comes first, the others find it whole."""
+        """Linked to its name: whoever comes first, the others find it whole."""
         target = self.directory / "archive.json"
         if target.exists():
             return
-        aside = self.directory / f".archive.{os.getpid()}.json"
-        with aside.open("w") as file:
-            json.dump({"format": FORMAT, "cluster": cluster}, file)
-            file.flush()
-            os.fsync(file.fileno())
+        aside = _written_aside(target, json.dumps({"format": FORMAT, "cluster": cluster}))
         try:
             os.link(aside, target)
         except FileExistsError:
@@ -82,65 +66,29 @@ class Place:
             aside.unlink()
         sync(self.directory)
 
-    def require_cluster(self, cluster: str) -> None:
+    def require_cluster(self, cluster: str, node: NodeId) -> None:
         """Whoever writes here writes of one cluster, also when a node of another one answers at the old address."""
-        target = self.directory / "archive.json"
-        try:
-            found = json.loads(target.read_text())
-            its_format, its_cluster = found["format"], found["cluster"]
-        except (ValueError, KeyError, TypeError):
-            raise ArchiveError(f"{target} is not the description of an archive: give another --to") from None
-        holds = f"{str(self.directory)!r} holds"
-        if its_format != FORMAT:
-            raise ArchiveError(f"{holds} an archive of format {its_format}, this release writes {FORMAT}: give another --to")
+        its_cluster = cluster_of(self.directory)
         if its_cluster != cluster:
-            raise ArchiveError(f"{holds} the archive of cluster {its_cluster!r}, this node is of {cluster!r}: give another --to")
+            holds = f"{str(self.directory)!r} holds the archive of cluster {its_cluster!r}"
+            raise ArchiveError(f"{holds}, this node is of {cluster!r}: give another --to")
+        self._require_life(node)
 
-    def _take_lock(self) -> None:
-        lock = os.open(self.open_files / f"{self._whose}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            text = f"an archiver named {self.archiver!r} writes {self.group!r} there already: give this one another --name"
-            raise ArchiveError(text) from None
-        self._lock = lock
+    def _require_life(self, node: NodeId) -> None:
+        """Clusters may be called the same, but within one no life of a node comes after a later one (stack/identity.py): a node
+        that goes back lost its state. Then its rings are numbered from the start, too, and rows would be put into the past."""
+        path = self.open_files / f"{quote(node.name, safe='')}.node"
+        known = _life_in(path)
+        if known is not None and known != node[1:] and known[0] >= node.incarnation:
+            text = f"{str(self.directory)!r} holds what came from {node.name} as {node_name(NodeId(node.name, *known))}"
+            now = f"the one that answers now is {node_name(node)} and knows nothing of that"
+            remedy = "if its cluster was begun anew, give another --to; if only its state was lost, start it with a new name"
+            raise ArchiveError(f"{text}; {now}: {remedy}")
+        if known != node[1:]:
+            os.replace(_written_aside(path, f"{node.incarnation} {node.boot:016x}\n"), path)
+            sync(path.parent)
 
-    # --- names ------------------------------------------------------------------------------------------------------
-
-    def journal(self, number: Number) -> Path:
-        return self.open_files / f"{self._stem(number)}{SUFFIX}"
-
-    def published_as(self, journal: Path) -> Path:
-        return self.stream / f"{journal.stem}{PARQUET}"
-
-    def aside(self, target: Path) -> Path:
-        """Where a file is written before it has its name."""
-        return target.with_name(f".{target.name}{ASIDE}")
-
-    def damaged(self, journal: Path) -> Path:
-        """Where a journal is kept that could not be read as a whole."""
-        return journal.with_name(f"{journal.name}{DAMAGED}")
-
-    def _stem(self, number: Number) -> str:
-        return f"{self._whose}-{number.life:06d}-{number.number:06d}"
-
-    def journals(self) -> list[Path]:
-        """This archiver's, in the order in which they were written."""
-        return self._mine(self.open_files, SUFFIX)
-
-    def published(self) -> list[Path]:
-        return self._mine(self.stream, PARQUET)
-
-    def damaged_journals(self) -> list[Path]:
-        return sorted(
-            path for path in self.open_files.glob(f"{self._whose}-*{SUFFIX}{DAMAGED}") if self._is_mine(Path(path.stem))
-        )
-
-    def half_published(self) -> list[Path]:
-        """What is left of publishing that did not come to its end."""
-        found = self.stream.glob(f".{self._whose}-*{PARQUET}{ASIDE}")
-        return sorted(path for path in found if self._is_mine(Path(path.name.removeprefix(".").removesuffix(ASIDE))))
+    # --- lives ------------------------------------------------------------------------------------------------------
 
     def begin_life(self) -> int:
         """The number of a life that begins. It is never given again, also if all files of that life are moved away."""
@@ -150,7 +98,7 @@ class Place:
 
     def next_life(self) -> int:
         """Above all that ever began here."""
-        numbers = [_number(path) for path in self.journals() + self.published()]
+        numbers = [number_of(path) for path in self.journals() + self.published()]
         return 1 + max([self._last_begun(), *(number.life for number in numbers)])
 
     def _last_begun(self) -> int:
@@ -165,15 +113,6 @@ class Place:
     @property
     def _life_file(self) -> Path:
         return self.open_files / f"{self._whose}.life"
-
-    def _mine(self, directory: Path, suffix: str) -> list[Path]:
-        found = [path for path in directory.glob(f"{self._whose}-*{suffix}") if self._is_mine(path)]
-        return sorted(found, key=_number)
-
-    def _is_mine(self, path: Path) -> bool:
-        """A name may be the beginning of another name."""
-        match = _STEM.fullmatch(path.stem)
-        return match is not None and match["whose"] == self._whose
 
     # --- room -------------------------------------------------------------------------------------------------------
 
@@ -191,10 +130,39 @@ def _make_durably(directory: Path) -> None:
         sync(directory.parent)
 
 
-def _number(path: Path) -> Number:
-    match = _STEM.fullmatch(path.stem)
-    assert match is not None, "only names of this form are looked at"
-    return Number(int(match["life"]), int(match["number"]))
+def _written_aside(target: Path, content: str) -> Path:
+    """Whole and synced, under a name that nobody else can have: processes of several machines may be at it."""
+    aside = target.with_name(f".{target.name}.{token_hex(8)}")
+    with aside.open("x") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return aside
+
+
+def _life_in(path: Path) -> tuple[int, int] | None:
+    """Incarnation and boot id."""
+    try:
+        incarnation, boot = path.read_text().split()
+        return int(incarnation), int(boot, 16)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ArchiveError(f"{path} does not hold the life of a node: remove it") from None
+
+
+def cluster_of(directory: Path) -> str:
+    """Whose archive this is, if it is one that this release writes."""
+    target = directory / "archive.json"
+    try:
+        found = json.loads(target.read_text())
+        its_format, cluster = found["format"], str(found["cluster"])
+    except (ValueError, KeyError, TypeError):
+        raise ArchiveError(f"{target} is not the description of an archive: give another directory") from None
+    if its_format != FORMAT:
+        holds = f"{str(directory)!r} holds an archive of format {its_format}"
+        raise ArchiveError(f"{holds}, this release writes {FORMAT}: give another directory")
+    return cluster
 
 
 def require_name(name: str) -> str:
@@ -207,6 +175,10 @@ def require_name(name: str) -> str:
 
 
 def local_directory(text: str) -> Path:
-    if "://" in text:
+    """As `transis reconcile` reads it, too."""
+    path = unquote(urlsplit(text).path) if text.startswith("file:") else text
+    if not path:
+        raise ArchiveError(f"{text!r} names no directory: give its path, or . for the one where you are")
+    if "://" in path:
         raise ArchiveError(f"{text!r} is no local directory: an archive is written to a mounted one, and copied from there")
-    return Path(text)
+    return Path(path)

@@ -4,7 +4,8 @@ The steps: write it aside, make it durable, rename it, make the name durable, an
 between two of them, what `recover` finds says what is left to do: if the Parquet file is there it is whole, and the journal is
 unlinked; if not, it is written again from the journal. A row is so in the table once, whoever is killed when.
 
-A journal that the disk damaged is published as far as it can be read, and kept.
+A journal that the disk damaged is published as far as it can be read, and kept. One that cannot be published now does not keep
+those behind it from being published.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.journal import JournalReader
-from transis.archive.place import Place
+from transis.archive.files import Files
+from transis.archive.journal import JournalReader, Unreadable
 from transis.archive.schema import REPEATING, STREAM, Position
 from transis.model.errors import ArchiveError
 from transis.trace.durable import sync
@@ -37,16 +38,17 @@ class Published(NamedTuple):
     damaged: Path | None
 
 
-def publish(place: Place, journal: Path) -> Published:
-    """The Parquet file of a journal, which is gone afterwards. Raises OSError where the disk refuses."""
-    target, tables = place.published_as(journal), JournalReader(journal)
+def publish(files: Files, journal: Path) -> Published:
+    """The Parquet file of a journal, which is gone afterwards. Raises OSError where the disk refuses to write, and Unreadable
+    where it refuses to read."""
+    target, tables = files.published_as(journal), JournalReader(journal)
     size = _size_of(target)
     if size is None:
-        size = _write(tables, place.aside(target), target)
+        size = _write(tables, files.aside(target), target)
     else:
         deque(tables, maxlen=0)  # It says whether there is damage.
     sync(target.parent)
-    return Published(target if size else None, size, _forget(place, journal, tables.damaged_bytes > 0))
+    return Published(target if size else None, size, _forget(files, journal, tables.damaged_bytes > 0))
 
 
 def _size_of(target: Path) -> int | None:
@@ -56,12 +58,12 @@ def _size_of(target: Path) -> int | None:
         return None
 
 
-def _forget(place: Place, journal: Path, is_damaged: bool) -> Path | None:
+def _forget(files: Files, journal: Path, is_damaged: bool) -> Path | None:
     """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then.
 
     A power cut does not bring it back: its rows would be published again if somebody had moved the published file away.
     """
-    kept = journal.rename(place.damaged(journal)) if is_damaged else None
+    kept = journal.rename(files.damaged(journal)) if is_damaged else None
     if kept is None:
         journal.unlink()
     sync(journal.parent)
@@ -87,7 +89,13 @@ def _write(tables: Iterable[pa.Table], aside: Path, target: Path) -> int:
 def _write_groups(tables: Iterable[pa.Table], file: object) -> int:
     rows = 0
     with pq.ParquetWriter(
-        file, STREAM, compression="zstd", compression_level=1, use_dictionary=list(REPEATING), store_schema=False
+        file,
+        STREAM,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=list(REPEATING),
+        store_schema=False,
+        write_page_checksum=True,
     ) as writer:
         for group in _row_groups(tables):
             writer.write_table(group, row_group_size=group.num_rows)
@@ -113,26 +121,50 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class Recovered(NamedTuple):
-    """Where the last life stood, and the journals that could not be read as a whole, also those of earlier starts."""
+    """Where the last life stood; the journals that could not be read as a whole, also those of earlier starts; and why others
+    stay what they are for now."""
 
     last: Position | None
     damaged: list[Path]
+    unread: list[Unreadable]
 
 
-def recover(place: Place) -> Recovered:
-    """Publish what the lives before this one left. Under the lock of the place."""
-    for left_over in place.half_published():
-        left_over.unlink()
-    for journal in place.journals():
-        publish(place, journal)
-    published = place.published()
-    return Recovered(_last_position(published[-1]) if published else None, place.damaged_journals())
+class Left(NamedTuple):
+    """What became of the journals that were left: published, or why not."""
+
+    published: list[Published]
+    refused: list[OSError | ArchiveError]
+
+
+def recover(files: Files) -> Recovered:
+    """Publish what the lives before this one left. Under the lock. Raises what has to be seen to before another life begins."""
+    unread = []
+    for error in publish_left(files).refused:
+        if not isinstance(error, Unreadable):
+            raise error
+        unread.append(error)
+    published = files.published()
+    return Recovered(_last_position(published[-1]) if published else None, files.damaged_journals(), unread)
+
+
+def publish_left(files: Files) -> Left:
+    """All that can be. Under the lock."""
+    left = Left([], [])
+    for half_published in files.half_published():
+        half_published.unlink()
+    for journal in files.journals():
+        try:
+            left.published.append(publish(files, journal))
+        except (OSError, ArchiveError) as error:
+            left.refused.append(error)
+    return left
 
 
 def _last_position(path: Path) -> Position:
+    columns = ["ring_seq", "ring_rep", "place_seq", "place_index"]
     try:
-        with pq.ParquetFile(path) as file:
-            last = file.read_row_group(file.num_row_groups - 1, columns=["ring_seq", "ring_rep", "place_seq", "place_index"])
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            last = file.read_row_group(file.num_row_groups - 1, columns=columns)
         (row,) = last.slice(last.num_rows - 1).to_pylist()
         return Position(**row)
     except (pa.ArrowException, OSError, ValueError) as error:

@@ -144,8 +144,17 @@ class Rows:
 
     def _place_early(self) -> None:
         early, self._early = self._early, None
+        if early and early[0].kind == BEGIN:
+            early[0].rare["why"] += self._below()
         for one in early or ():
             self._put(one, is_ordered=False)
+
+    def _below(self) -> str:
+        """Rings are numbered upwards along the life of a node: what a life begins below is told."""
+        at, last = self.position, self._last
+        if at is None or last is None or at.ring_seq >= last.ring_seq:
+            return ""
+        return f"; this is below {last}: it is another component, or a cluster that was begun anew"
 
     def _put(self, one: _Early, is_ordered: bool) -> None:
         at, portion = self._at, self._portion

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transis.archive.columns import Portion
+from transis.archive.files import Number
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.place import Number, Place
+from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.client.events import Batch, Configuration, View

@@ -18,10 +18,11 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from transis.archive.flow import set_within
 from transis.console.completing import complete_group
 from transis.console.printing import complain, stdout
 from transis.console.talking import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
-from transis.model.errors import JoinRefused, MissingExtra, TransisError
+from transis.model.errors import JoinRefused, MissingExtra, TransisError, UsageError
 
 if TYPE_CHECKING:
     from transis.archive.archiver import Archiver
@@ -33,6 +34,8 @@ transis archive orders --to /data/archive
 transis archive orders --to /data/archive --name second --socket /run/two.sock [dim]# a second one, on another daemon[/dim]
 
 transis archive orders --to /data/archive --json | jq .lag_ms [dim]# a line a second[/dim]
+
+transis archive --publish /data/archive [dim]# what is left of archivers that do not run any more; needs no daemon[/dim]
 """
 
 T = TypeVar("T")
@@ -42,8 +45,16 @@ LINE_S: Final = 10
 
 
 def archive(
-    group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to join.")],
-    to: Annotated[str, typer.Option("--to", metavar="PATH", help="Directory of the archive; several archivers may share it.")],
+    group: Annotated[
+        str | None, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to join.", show_default=False)
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="PATH", help="Directory of the archive; several archivers may share it.")
+    ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Only publish what archivers left there that do not run any more. Needs no daemon."),
+    ] = None,
     name: Annotated[
         str, typer.Option(metavar="TEXT", help="What this archiver is called there; otherwise as its node.", show_default=False)
     ] = "",
@@ -52,7 +63,7 @@ def archive(
     sync_s: Annotated[float, typer.Option(min=0, metavar="S", help="Rows are made safe from a power cut so often.")] = 1,
     free_mb: Annotated[int, typer.Option(min=0, metavar="N", help="Leave the group when less is free on the disk.")] = 256,
     seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="Stop after so long.")] = None,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a second.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a second; with --publish, one.")] = False,
     socket: SocketOption = None,
     host: HostOption = None,
     key_file: KeyOption = None,
@@ -61,10 +72,15 @@ def archive(
 
     What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost, it is
     begun anew: what was missed is a gap that the archive shows, unless another archiver was there.
+
+    Exit code 0, 1 if it was put out of the group or --publish could not do all of it, 2 if it could not begin.
     """
-    wish = Wish(group, to, name, (segment_mb << 20, segment_s, sync_s, free_mb << 20), seconds)
+    limits = (segment_mb << 20, segment_s, sync_s, free_mb << 20)
     try:
-        code = asyncio.run(_run(wish, json_lines, (socket, host, key_file)))
+        if publish is not None:
+            code = _publish_left(publish, group, to, json_lines)
+        else:
+            code = asyncio.run(_run(_wish(group, to, name, limits, seconds), json_lines, (socket, host, key_file)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         code = PROBLEM
     except TransisError as error:
@@ -79,6 +95,22 @@ class Wish(NamedTuple):
     name: str
     limits: tuple[int, float, float, int]
     seconds: float | None
+
+
+def _wish(group: str | None, to: str | None, name: str, limits: tuple[int, float, float, int], seconds: float | None) -> Wish:
+    if group is None or to is None:
+        raise UsageError("name a group and a directory: transis archive GROUP --to PATH")
+    return Wish(group, to, name, limits, seconds)
+
+
+def _publish_left(directory: str, group: str | None, to: str | None, as_json: bool) -> int:
+    if group is not None or to is not None:
+        raise UsageError("--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to")
+    try:
+        from transis.console.archive_left import publish_and_tell
+    except ImportError as error:
+        raise MissingExtra("transis archive", "archive") from error
+    return publish_and_tell(directory, as_json)
 
 
 async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | None, Path | None]) -> int:
@@ -96,9 +128,12 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
     if wish.seconds is not None:
         loop.call_later(wish.seconds, end)
     with _teller(json_lines) as tell:
-        telling = asyncio.create_task(_tell(wish.group, archiver, tell))
+        is_over = asyncio.Event()
+        telling = asyncio.create_task(_tell(wish.group, archiver, tell, is_over))
         try:
             await working
+            is_over.set()
+            await asyncio.wait({telling})  # It may have ended before: nobody reads any more, as behind `| head`.
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
@@ -135,18 +170,20 @@ class Thread:
 
 # --- how it goes ----------------------------------------------------------------------------------------------------
 
-Teller = Callable[[dict[str, Any], str], None]
-"""Gets the figures of every second, and the same in words."""
+Teller = Callable[[dict[str, Any], str, bool], None]
+"""Gets the figures of every second, the same in words, and whether they are the last ones."""
 
 
-async def _tell(group: str, archiver: Archiver, tell: Teller) -> None:
+async def _tell(group: str, archiver: Archiver, tell: Teller, end: asyncio.Event) -> None:
+    """Every second, and once more at the end."""
     rows, at = 0, time.monotonic()
-    while True:
-        await asyncio.sleep(1)
+    is_last = False
+    while not is_last:
+        is_last = await set_within(end, 1)
         figures, now = await archiver.figures(), time.monotonic()
         figures["rows_per_s"] = round((figures["rows"] - rows) / (now - at))
         rows, at = figures["rows"], now
-        tell(figures, words(group, figures))
+        tell(figures, words(group, figures), is_last)
 
 
 def words(group: str, figures: dict[str, Any]) -> str:
@@ -162,10 +199,10 @@ def words(group: str, figures: dict[str, Any]) -> str:
 def _teller(json_lines: bool) -> Iterator[Teller]:
     console = stdout()
     if json_lines:
-        yield lambda figures, _: _line(json.dumps(figures))
+        yield lambda figures, *_: _line(json.dumps(figures))
     elif console.is_terminal:
         with Live(Text(""), console=console, auto_refresh=False) as live:
-            yield lambda _, line: live.update(Text(line), refresh=True)
+            yield lambda _, line, *__: live.update(Text(line), refresh=True)
     else:
         yield _Seldom().tell
 
@@ -179,7 +216,7 @@ class _Seldom:
     def __init__(self) -> None:
         self._told = 0
 
-    def tell(self, figures: dict[str, Any], line: str) -> None:
-        if self._told % LINE_S == 0:
+    def tell(self, figures: dict[str, Any], line: str, is_last: bool) -> None:
+        if is_last or self._told % LINE_S == 0:
             _line(line)
         self._told += 1

@@ -97,10 +97,11 @@ def tell(console: Console, found: Reconciled) -> None:
 
 
 def _lines(found: Reconciled) -> Iterator[str]:
-    from transis.pipeline.archive.telling import apart_sentence, gap_sentence, labels_of, parting_sentence
+    from transis.pipeline.archive.telling import apart_sentence, gap_sentence, labels_of, parting_sentence, waiting_sentence
 
     by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
     yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
+    yield from (f"  {waiting_sentence(found.wish.archive, *one)}" for one in found.waiting.items())
     yield from _first(found.gaps, gap_sentence)
     yield from _first(found.contradictions, lambda row: f"this cannot be: {row.what}: {row.first} and {row.last}")
     for parting in found.lineage.partings:

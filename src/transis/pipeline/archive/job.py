@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,9 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from transis.archive.files import waiting_journals
 from transis.model.errors import PipelineError, UsageError
+from transis.model.groups import group_id
 from transis.pipeline.archive.columns import RING, SIDE, VIEW
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.once import configurations, conflicting_keys, messages, views
@@ -75,6 +77,8 @@ class Reconciled:
     not_json: int
     """How many of these have a value that is no JSON, so that they have no key."""
     conflicts: Told
+    waiting: dict[str, int] = field(default_factory=dict)
+    """By archiver, journals that nobody publishes: their rows are not in the tables yet."""
 
     @property
     def is_fine(self) -> bool:
@@ -134,9 +138,10 @@ class _Job:
             found = self._apart(apart)
         if out is not None:
             self._write(out, known, once, lineage, apart, broken.total > 0)
+        waiting = waiting_journals(Path(local_path(self._wish.archive)), group_id(self._group))
         names = tuple(sorted({row.archiver for row in lives}))
         stays = len({(row.archiver, row.life) for row in lives})
-        return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found)
+        return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found, waiting)
 
     def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, Told]:
         """How many messages each side had for itself, how many have no key, and the keys that collide."""

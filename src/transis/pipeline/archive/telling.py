@@ -45,6 +45,11 @@ def gap_sentence(row: Row) -> str:
     return words[row.kind]
 
 
+def waiting_sentence(archive: str, archiver: str, journals: int) -> str:
+    wait = f"{journals} journal of {archiver} waits" if journals == 1 else f"{journals} journals of {archiver} wait"
+    return f"{wait} unpublished in {archive}/open: start that archiver or run transis archive --publish {archive}"
+
+
 def side_word(side: Side) -> str:
     return " ".join(map(short, side.nodes))
 
@@ -80,6 +85,7 @@ def as_dict(found: Reconciled) -> dict[str, Any]:
         "group": found.group,
         "archivers": list(found.archivers),
         "lives": found.lives,
+        "waiting": found.waiting,
         "messages": found.messages,
         "views": found.views,
         "configurations": len(found.lineage.known),

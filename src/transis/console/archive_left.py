@@ -1,0 +1,41 @@
+"""`transis archive --publish`: publish what archivers left that do not run, and say what became of it."""
+
+from __future__ import annotations
+
+import json
+
+from transis.archive.offline import Outcome, publish_directory
+from transis.archive.place import local_directory
+from transis.console.payloads import printable
+from transis.console.printing import complain, say, stdout
+from transis.console.talking import PROBLEM
+
+
+def publish_and_tell(directory: str, as_json: bool) -> int:
+    path = local_directory(directory)
+    found = publish_directory(path)
+    if as_json:
+        print(json.dumps({"archive": str(path), "archivers": [one.as_json() for one in found]}))
+    else:
+        for one in found:
+            say(stdout(), printable(sentence(one)))
+        if not found:
+            say(stdout(), f"no journal waits in {path / 'open'}")
+    for one in found:
+        _complain_of(one)
+    return 0 if all(one.is_fine for one in found) else PROBLEM
+
+
+def sentence(one: Outcome) -> str:
+    who = f"{one.group}, archived by {one.archiver}: {one.journals} journal{'' if one.journals == 1 else 's'}"
+    if one.left is None:
+        return f"{who}, left alone: that archiver runs"
+    files = f"{one.files} file{'' if one.files == 1 else 's'}, {one.size / 1e6:.1f} MB"
+    return f"{who}, of which {len(one.left.published)} published as {files}"
+
+
+def _complain_of(one: Outcome) -> None:
+    for journal in one.damaged:
+        complain("archive", f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+    for error in one.refused:
+        complain("archive", f"of {one.archiver}, not published: {error}")
