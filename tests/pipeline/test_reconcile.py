@@ -24,9 +24,10 @@ from transis.model.errors import UsageError
 from transis.model.groups import group_id
 from transis.pipeline.archive.columns import PLACE, RING
 from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of
-from transis.pipeline.archive.lineage import Configuration, Lineage, Ring
+from transis.pipeline.archive.lineage import Lineage
 from transis.pipeline.archive.reading import MISSING
 from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
+from transis.pipeline.archive.rings import Configuration, Ring
 from transis.pipeline.archive.telling import as_dict
 from transis.pipeline.schemas import INT, TEXT, columns
 
