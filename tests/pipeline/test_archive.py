@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import schema
 from transis.pipeline.archive.columns import FORMAT, STREAM, history_order
+from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Parting, Side
 from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
@@ -139,6 +140,16 @@ def test_views_and_configurations_are_there_once_and_messages_know_theirs(archiv
         key = run.group, one.process, one.counter
         if key in nodes and archive.messages[key].conf == one.conf:
             assert node in nodes[key]
+
+
+def test_a_message_has_the_group_view_that_members_had_when_it_came(archive: Archive) -> None:
+    rows = in_views(archive.once, archive.stream, archive.spans).collect()
+    found = {key_of(row): row["view"] for row in rows}
+    assert len(rows) == len(archive.messages) and found.keys() == archive.messages.keys()
+    told = [(run, one, (run.group, one.process, one.counter)) for run, _, one in archive.told() if _is_ordered(run, one)]
+    seen = [(one, found[key]) for _, one, key in told if key in found and archive.messages[key].conf == one.conf]
+    assert len(seen) > 500
+    assert [view for _, view in seen] == [one.view for one, _ in seen]
 
 
 def test_good_archives_do_not_contradict_themselves_and_bad_ones_are_told(archive: Archive, spark: SparkSession) -> None:

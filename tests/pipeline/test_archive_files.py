@@ -17,10 +17,11 @@ from transis.client.events import View
 from transis.model import ids
 from transis.model.groups import GroupViewId, Origin, group_id
 from transis.model.ids import ViewId, ViewKind
+from transis.pipeline.archive import in_force
 from transis.pipeline.archive.once import messages
 from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.telling import gap_sentence
-from transis.trace.naming import group_view_name
+from transis.trace.naming import group_view_name, view_name
 
 NEXT = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[0])
 
@@ -83,6 +84,24 @@ def test_a_hole_inside_of_a_file_is_one_too(spark: SparkSession, tmp_path: Path)
     counters, missing = read(spark, tmp_path)
     assert counters == [*range(1, 6), *range(11, 16)]
     assert [(row.kind, row.why) for row in missing if row.kind == ABSENT] == [(ABSENT, "rows 9 to 13 of life 1 are missing")]
+
+
+@pytest.mark.parametrize("lost", [(), (1,)])
+def test_every_message_of_a_long_life_knows_its_view_unless_one_may_be_lost(
+    spark: SparkSession, tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    """Rows 1 to 3 are the beginning, and each of three files has more rows than a block of views."""
+    size = 2 * in_force.BLOCK
+    write(tmp_path, "ann", without(tables(3, messages=size), *lost))
+    write(tmp_path, "bob", without(tables(1, messages=size, archiver="bob")))
+    stream = read_stream(spark, str(tmp_path), ["g"])
+    known = as_local(spark, spans(stream))
+    told = stream.where("kind = 'message'").drop("view")
+    found = in_force.in_views(told, stream, known).groupBy("archiver", "view").count().collect()
+    shown = view_name(START) + "+1.0"
+    unknown = {("ann", None): size} if lost else {}
+    whole = {("ann", shown): size if lost else 3 * size, ("bob", shown): size}
+    assert {(row.archiver, row["view"]): row["count"] for row in found} == whole | unknown
 
 
 @pytest.mark.parametrize(("lost", "rows"), [((), [(1, 120_003)]), ((1,), [(1, 40_003), (80_004, 120_003)])])

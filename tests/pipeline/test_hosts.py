@@ -6,12 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.archived import SimulatedArchiver
-from transis.pipeline.archive.lineage import Lineage
-from transis.pipeline.archive.once import configurations
-from transis.pipeline.archive.reading import read_stream
+from transis.client.group import Group
+from transis.pipeline.archive.in_force import in_views
+from transis.pipeline.archive.once import configurations, messages
+from transis.pipeline.archive.reading import read_stream, spans
 from transis.pipeline.archive.rings import life_of
 from transis.pipeline.archive.sides import lineage_of
 from transis.testing.cluster import Cluster
@@ -20,7 +21,7 @@ from transis.testing.clusters import Clusters
 GROUP = "seats"
 
 
-def lineage_when(spark: SparkSession, directory: Path, before: str, apart: str) -> Lineage:
+def stream_when(spark: SparkSession, directory: Path, before: str, apart: str) -> DataFrame:
     """Of a cluster abc that parts into ab and c, and meets again; the archiver is at a. Members come at some nodes before, and at
     others meanwhile."""
     clusters = Clusters(engine="totem")
@@ -28,7 +29,7 @@ def lineage_when(spark: SparkSession, directory: Path, before: str, apart: str) 
         clusters.run(_story(clusters(list("abc"), seed=1, quorum="abc"), directory, before, apart))
     finally:
         clusters.close()
-    return lineage_of(configurations(read_stream(spark, str(directory), [GROUP])))
+    return read_stream(spark, str(directory), [GROUP])
 
 
 async def _story(c: Cluster, directory: Path, before: str, apart: str) -> None:
@@ -40,14 +41,14 @@ async def _story(c: Cluster, directory: Path, before: str, apart: str) -> None:
     c.partition("ab", "c")
     await c.settle()
     members += [await _join(c, node) for node in apart]
+    await members[0].send(b"apart")
     await c.settle()
     c.heal()
     await c.settle()
     await archiver.kill()
-    assert len(members) == len(before + apart)
 
 
-async def _join(c: Cluster, node: str) -> object:
+async def _join(c: Cluster, node: str) -> Group[bytes]:
     session = await c.connect(node).open()
     return await session.join(GROUP).open()
 
@@ -60,7 +61,16 @@ async def _join(c: Cluster, node: str) -> object:
 def test_a_side_is_one_if_a_member_of_the_group_was_there(
     spark: SparkSession, tmp_path: Path, before: str, apart: str, sides: list[list[str]]
 ) -> None:
-    lineage = lineage_when(spark, tmp_path, before, apart)
+    lineage = lineage_of(configurations(stream_when(spark, tmp_path, before, apart)))
     found = [["".join(life_of(node).name for node in side.nodes) for side in parting.sides] for parting in lineage.partings]
     assert found == sides
     assert len(lineage.known) >= 3, "the configurations parted, whatever the group did"
+
+
+def test_a_view_outlives_a_configuration_that_changes_nothing_in_its_group(spark: SparkSession, tmp_path: Path) -> None:
+    """So the message has the view of another configuration, in which nobody lost a member."""
+    stream = stream_when(spark, tmp_path, "b", "")
+    [row] = in_views(messages(stream, spans(stream)), stream, spans(stream)).collect()
+    last = stream.where("kind = 'view'").orderBy("row").collect()[-1]
+    assert (bytes(row.value), row["view"]) == (b"apart", last["view"])
+    assert row.conf != last.conf
