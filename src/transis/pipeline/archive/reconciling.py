@@ -15,7 +15,7 @@ from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.sides import ends_apart, rings_apart
 from transis.pipeline.schemas import INT, LONG, TEXT, columns
 
-PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^']*'\])+"
+PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d{1,9}\]|\['[^']*'\])+"
 NAME: Final = r"[A-Za-z_]\w*"
 BLOCK: Final = 1 << 16
 """Places of one ring that are numbered by one task."""
