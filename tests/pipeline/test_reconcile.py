@@ -100,7 +100,7 @@ def test_a_file_that_the_disk_damaged_is_named(archive: Path, tmp_path: Path) ->
     for at in range(page.dictionary_page_offset, page.dictionary_page_offset + page.total_compressed_size):
         content[at] ^= 0xFF
     wrong.write_bytes(content)
-    said = f"transis reconcile: {wrong} is damaged: put a good copy in its place, or move it away (Spark's log: "
+    said = f"transis reconcile: {wrong} is damaged: put a good copy in its place, or move it away"
     assert refused(tmp_path).startswith(said)
 
 
