@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.airline.office import GROUP
-from examples.airline.story import tell_story
+from examples.airline.story import StoryError, tell_story
 from transis.model.errors import TransisError, UsageError
 from transis.pipeline.failures import require_spark
 
@@ -52,9 +52,10 @@ def _run(directory: Path, is_kept: bool) -> None:
     from transis.pipeline.audit.settling import kept_together
     from transis.pipeline.session import spark_session
 
-    tell_story(directory, lambda words: print(words, flush=True))
+    told = tell_story(directory, lambda words: print(words, flush=True))
     with spark_session("local[1]") as spark:
         sold = kept_together(sales(spark, str(directory / "archive"), GROUP, "primary"))
+        _require_agreement(told, {row.request for row in sold.where("has_seat").collect()})
         tables = {
             "Sold together": sold_together(sold),
             "Sold apart": sold_apart(sold),
@@ -65,6 +66,14 @@ def _run(directory: Path, is_kept: bool) -> None:
             print(f"\n### {title}\n\n{as_markdown(rows)}")
         if is_kept:
             write_tables({title.lower().replace(" ", "_"): rows for title, rows in tables.items()}, directory / "tables")
+
+
+def _require_agreement(told: dict[str, set[str]], found: set[str]) -> None:
+    """Offices sold, and the job finds out from the archive alone: it had better be the same."""
+    for office, requests in told.items():
+        if requests != found:
+            raise StoryError(f"{office} and the archive disagree on {', '.join(sorted(requests ^ found))}")
+    print(f"All offices and the archive agree on who has a seat: {len(found)} passengers.", flush=True)
 
 
 def as_markdown(rows: DataFrame) -> str:

@@ -1,7 +1,8 @@
 """What the airline asks its archive: who bought what together and apart, which flights are oversold, and who is rebooked.
 
 Everything about partitions comes from the package: messages once, sides, and one history by a policy. What is left is the
-airline's own rule: a request has a seat if the flight has room in the history that its office had seen.
+airline's own rule: a request has a seat if the flight has room in the history that its office had seen. Sides that met have told
+each other what they sold before they sold anything else.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def sales(spark: SparkSession, archive: str, group: str, policy: Policy) -> Data
     lineage = lineage_of(configurations(stream))
     once = messages(stream, known)
     history = merged(stream, known, once, lineage, policy)
-    rows = with_keys(history, KEYS).join(F.broadcast(_side_names(spark, lineage)), ["parting", "side"], "left")
+    asked = with_keys(history, KEYS).where("request is not null")  # Not what sides told each other.
+    rows = asked.join(F.broadcast(_side_names(spark, lineage)), ["parting", "side"], "left")
     seen_by = F.coalesce("seen_by", F.lit(TOGETHER)).alias("seen_by")
     named = rows.select("merged_position", *MESSAGE_ID, seen_by, *KEYS).withColumn("fare", F.col("fare").cast("int"))
     sold = with_seats(named, only_one_side(stream, known, once, lineage), flights_table(spark))
@@ -73,7 +75,7 @@ def _unseen(rows: DataFrame, apart: DataFrame) -> DataFrame:
 
 def sold_together(sold: DataFrame) -> DataFrame:
     shown = sold.where(F.col("seen_by") == TOGETHER).orderBy("merged_position")
-    return shown.select("flight", "passenger", "fare", "office")
+    return shown.select("flight", "passenger", "fare", "office", _word("has_seat", "sold", "full").alias("answer"))
 
 
 def sold_apart(sold: DataFrame) -> DataFrame:

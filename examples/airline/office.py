@@ -3,36 +3,50 @@
 All offices of one side see the same requests in the same order, so each of them knows who has a seat, without asking anybody. An
 office that is cut off does the same with its own history, and sells what others sell, too. That is the choice of this airline:
 it had rather rebook a passenger now and then than close its counters.
+
+When sides meet, each tells what it sold, and requests wait until all sides have: from there on all offices know the same again,
+and decide alike. An office that opens later would have to be given what was sold (docs/client.md, state transfer).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+from collections import deque
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from examples.airline.script import FLIGHTS, Request
-from transis import Batch, Service, View
+from transis import Batch, ProcessId, Service, View
 from transis.client import Session
 from transis.client.group import Group
 
 GROUP: Final = "seats"
+STAFF: Final = "offices"
+"""Of the offices alone: in the other group there are archivers, too, who sell nothing and have nothing to tell."""
 SEATS: Final = {one.flight: one.seats for one in FLIGHTS}
 
 
+async def open_office(name: str, session: Session[bytes], news: Callable[[], None] = lambda: None) -> Office:
+    """Both groups are one stream, in one order; what is sent goes to both."""
+    return Office(name, session, await session.join(GROUP, STAFF).open(), news)
+
+
 class Office:
-    """`sold` has the requests that got a seat here, in order; `heard` all of them."""
+    """`sold` has the flights of all requests that have a seat, by their numbers, as far as this office knows; `heard` has those
+    that it decided on."""
 
     def __init__(self, name: str, session: Session[bytes], group: Group[bytes], news: Callable[[], None]) -> None:
         self.name = name
-        self.sold: list[str] = []
+        self.sold: dict[str, str] = {}
         self.heard: set[str] = set()
         self.company: tuple[str, ...] = ()
         self.members = 0
-        self._taken: Counter[str] = Counter()
+        self._asked: deque[dict[str, str]] = deque()
+        self._silent: list[set[ProcessId]] = []
+        """Sides that came to the last merge and did not tell yet what they sold."""
+        self._merge = ""
         self._numbers = count(1)
         self._session, self._group, self._news = session, group, news
         self._task = asyncio.create_task(self._listen())
@@ -41,30 +55,57 @@ class Office:
         """Put a request into the order; its id. Whether there is a seat, everybody sees when it comes."""
         number = f"{self.name}-{next(self._numbers)}"
         words = {"request": number, "flight": request.flight, "passenger": request.passenger, "fare": request.fare}
-        await self._group.send(json.dumps({**words, "office": self.name}).encode(), Service.SAFE)
+        await self._send({**words, "office": self.name})
         return number
+
+    async def _send(self, words: dict[str, Any]) -> None:
+        await self._group.send(json.dumps(words).encode(), Service.SAFE)
 
     async def _listen(self) -> None:
         async for event in self._group.batches():
             if isinstance(event, Batch):
                 for message in event:
-                    self._sell(json.loads(message.data))
-            elif isinstance(event, View):
-                self._look(event)
+                    self._hear(message.sender, json.loads(message.data))
+            elif isinstance(event, View) and event.id.configuration.is_regular:
+                await self._look(event)
             self._news()
 
-    def _sell(self, request: dict[str, str]) -> None:
-        flight = request["flight"]
-        if self._taken[flight] < SEATS[flight]:
-            self._taken[flight] += 1
-            self.sold.append(request["request"])
-        self.heard.add(request["request"])
+    def _hear(self, sender: ProcessId, words: dict[str, Any]) -> None:
+        if "request" in words:
+            self._asked.append(words)
+        elif words["merge"] == self._merge:
+            self.sold |= words["sold"]
+            self._silent = [side for side in self._silent if sender not in side]
+        self._decide()
 
-    def _look(self, view: View) -> None:
-        """Who else is there, once a view is regular."""
-        if view.id.configuration.is_regular:
+    async def _look(self, view: View) -> None:
+        """Who else is there; and of the offices, who comes from where."""
+        if view.name == GROUP:
             self.company = tuple(sorted({member.node.name for member in view.members}))
             self.members = len(view.members)
+        elif len(view.merged_from) > 1:
+            await self._meet(view)
+        else:
+            self._silent = [left for side in self._silent if (left := side.intersection(view.members))]
+            self._decide()
+
+    async def _meet(self, view: View) -> None:
+        """Those of one side know the same, so the first of them to speak has told for all."""
+        self._silent = []
+        self._decide()  # What still waited for an earlier merge, by what this side knows.
+        self._silent = [set(origin.members) for origin in view.merged_from]
+        self._merge = str(view.id)
+        await self._send({"merge": self._merge, "sold": self.sold, "office": self.name})
+
+    def _decide(self) -> None:
+        while self._asked and not self._silent:
+            self._sell(self._asked.popleft())
+
+    def _sell(self, request: dict[str, str]) -> None:
+        number, flight = request["request"], request["flight"]
+        if list(self.sold.values()).count(flight) < SEATS[flight]:
+            self.sold[number] = flight
+        self.heard.add(number)
 
     async def close(self) -> None:
         self._task.cancel()

@@ -71,4 +71,5 @@ AGAIN: Final = (
     Request("rome", "TR204", "Vik", 75),
     Request("lisbon", "TR105", "Wolff", 95),
     Request("oslo", "TR103", "Xavier", 100),
+    Request("lisbon", "TR105", "Yde", 99),  # Full: Lisbon has heard by now that Tangen has a seat.
 )

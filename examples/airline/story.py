@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from examples.airline.office import GROUP, Office
+from examples.airline.office import GROUP, Office, open_office
 from examples.airline.script import AGAIN, ALONE, APART, OFFICES, OTHERS, TOGETHER, Request
 from transis import connect
 from transis.console.asking import AdminConnection
@@ -37,8 +37,8 @@ class StoryError(TransisError):
     """The story could not be told to its end."""
 
 
-def tell_story(directory: Path, say: Callable[[str], None]) -> dict[str, list[str]]:
-    """Run it; the directory has the archive afterwards. Which requests each office sold in the end."""
+def tell_story(directory: Path, say: Callable[[str], None]) -> dict[str, set[str]]:
+    """Run it; the directory has the archive afterwards. Which requests have a seat, as each office knows in the end."""
     directory.mkdir(parents=True, exist_ok=True)
     archivers: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="airline-nodes-") as place:
@@ -62,7 +62,7 @@ class _Story:
         self._offices: dict[str, Office] = {}
         self._news = asyncio.Event()
 
-    async def run(self) -> dict[str, list[str]]:
+    async def run(self) -> dict[str, set[str]]:
         try:
             await self._open()
             self._say(f"{len(OFFICES)} offices sell together.")
@@ -75,7 +75,7 @@ class _Story:
             self._say("They meet again and go on together.")
             await self._sell(AGAIN, OFFICES)
             await asyncio.to_thread(self._close_archive)
-            return {name: office.sold for name, office in self._offices.items()}
+            return {name: set(office.sold) for name, office in self._offices.items()}
         finally:
             await asyncio.gather(*(office.close() for office in self._offices.values()), return_exceptions=True)
 
@@ -94,7 +94,7 @@ class _Story:
                 daemon = self._cluster[name]
                 try:
                     session = await connect(str(daemon.clients), label=f"office {name}").open()
-                    return Office(name, session, await session.join(GROUP).open(), self._news.set)
+                    return await open_office(name, session, self._news.set)
                 except ConnectError:
                     if daemon.crashed:
                         raise StoryError(f"the daemon of {name} did not come up: {daemon.tail()}") from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from examples.airline.__main__ import main
-from examples.airline.script import AGAIN, APART, FLIGHTS, TOGETHER
+from examples.airline.script import AGAIN, APART, FLIGHTS, TOGETHER, Request
 from tests.console.running import environment
 from tests.house.sources import ROOT
 
@@ -54,12 +55,18 @@ def test_without_pyspark_it_says_what_to_install() -> None:
 
 
 def test_the_tables_of_the_readme_follow_from_the_script() -> None:
-    """By a plain replay: each side goes on from what all saw; then the majority's history, the other one, and what followed."""
+    """By a plain replay: each side goes on from what all saw; then the majority's history, the other one, and what followed when
+    they had told each other."""
     seats = {one.flight: one.seats for one in FLIGHTS}
     alone, others = APART.values()
-    sold = {request.passenger: request.flight for request in replay([*TOGETHER], seats)}
-    by_side = [replay([*TOGETHER, *requests], seats)[len(sold) :] for requests in (others, alone)]
-    history = [*replay([*TOGETHER], seats), *by_side[0], *by_side[1], *AGAIN]
+    together = replay([], TOGETHER, seats)
+    by_side = [replay(together, requests, seats)[len(together) :] for requests in (others, alone)]
+    met = [*together, *by_side[0], *by_side[1]]
+    history = replay(met, AGAIN, seats)
+    rows = [line.split("|") for line in tables(README)["Sold together"].splitlines()[2:]]
+    answers = {row[2].strip(): row[5].strip() for row in rows}
+    assert answers == {one.passenger: "sold" if one in history else "full" for one in (*TOGETHER, *AGAIN)}
+    assert "full" in answers.values(), "somebody is refused for what only the other side had sold"
     over = {flight: sum(one.flight == flight for one in history) - room for flight, room in seats.items()}
     rows = [line.split("|") for line in tables(README)["Oversold"].splitlines()[2:]]
     assert {row[1].strip(): int(row[6]) for row in rows} == {flight: count for flight, count in over.items() if count > 0}
@@ -70,12 +77,10 @@ def test_the_tables_of_the_readme_follow_from_the_script() -> None:
     assert proposed == beyond
 
 
-def replay(requests: list, seats: dict[str, int]) -> list:
-    """Those that got a seat."""
-    taken = dict.fromkeys(seats, 0)
-    sold = []
+def replay(sold: list[Request], requests: Sequence[Request], seats: dict[str, int]) -> list[Request]:
+    """What was sold before, and those that got a seat."""
+    found = list(sold)
     for request in requests:
-        if taken[request.flight] < seats[request.flight]:
-            taken[request.flight] += 1
-            sold.append(request)
-    return sold
+        if sum(one.flight == request.flight for one in found) < seats[request.flight]:
+            found.append(request)
+    return found

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 
 from transis.archive.rows import Rows
 from transis.client import Session
-from transis.client.events import Batch, Configuration
+from transis.client.events import Batch, Configuration, View
 from transis.client.group import Group
 from transis.model.groups import group_id
 from transis.model.ids import ViewId
 from transis.model.service import Service
 from transis.testing.cluster import Cluster
 from transis.testing.clusters import Clusters
-from transis.trace.naming import node_name, process_name, view_name
+from transis.trace.naming import group_view_name, node_name, process_name, view_name
 
 NODES = "abcde"
 SEATS = 6
@@ -37,6 +37,7 @@ class Told(NamedTuple):
     place: tuple[int, int]
     conf: str
     service: Service
+    view: str
 
 
 @dataclass
@@ -48,15 +49,18 @@ class Witness:
     group: Group[bytes]
     told: list[Told] = field(default_factory=list)
     ring: ViewId | None = None
+    view: str = ""
 
     async def listen(self) -> None:
         async for event in self.group.everything():
             if isinstance(event, Configuration):
                 self.ring = event.regular
+            elif isinstance(event, View):
+                self.view = group_view_name(event.id)
             elif isinstance(event, Batch):
                 assert self.ring is not None
                 for message in event:
-                    words = (view_name(self.ring), tuple(message.place), view_name(event.view), message.service)
+                    words = (view_name(self.ring), tuple(message.place), view_name(event.view), message.service, self.view)
                     self.told.append(Told(process_name(message.sender), message.counter, *words))
 
 

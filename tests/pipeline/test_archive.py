@@ -18,11 +18,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import schema
-from transis.pipeline.archive.columns import FORMAT, STREAM, history_order
+from transis.pipeline.archive.columns import FORMAT, MESSAGES, SIDE, STREAM, history_order
+from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Parting, Side
 from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
-from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
+from transis.pipeline.archive.reconciling import BLOCK, conflicts, in_blocks, merged, numbered, with_keys
 from transis.pipeline.archive.sides import lineage_of, only_one_side, side_by_side
 from transis.pipeline.audit.settling import kept_together
 
@@ -139,6 +140,16 @@ def test_views_and_configurations_are_there_once_and_messages_know_theirs(archiv
         key = run.group, one.process, one.counter
         if key in nodes and archive.messages[key].conf == one.conf:
             assert node in nodes[key]
+
+
+def test_a_message_has_the_group_view_that_members_had_when_it_came(archive: Archive) -> None:
+    rows = in_views(archive.once, archive.stream, archive.spans).collect()
+    found = {key_of(row): row["view"] for row in rows}
+    assert len(rows) == len(archive.messages) and found.keys() == archive.messages.keys()
+    told = [(run, one, (run.group, one.process, one.counter)) for run, _, one in archive.told() if _is_ordered(run, one)]
+    seen = [(one, found[key]) for _, one, key in told if key in found and archive.messages[key].conf == one.conf]
+    assert len(seen) > 500
+    assert [view for _, view in seen] == [one.view for one, _ in seen]
 
 
 def test_good_archives_do_not_contradict_themselves_and_bad_ones_are_told(archive: Archive, spark: SparkSession) -> None:
@@ -311,6 +322,27 @@ def test_one_history_is_dense_and_keeps_the_order_of_every_node(archive: Archive
     for row in sorted(archive.apart.collect(), key=lambda row: row.parting):
         inner[key_of(row)] = (row.parting, row.side)
     assert {key_of(row): (row.parting, row.side) for row in rows} == inner
+
+
+@pytest.mark.parametrize("step", [1, 1 << 13], ids=["as totem", "as lansis"])
+def test_blocks_are_as_many_as_the_messages_need_however_places_are_counted(spark: SparkSession, step: int) -> None:
+    """On lansis a tick of its clock is 8,192 places: by places each tick or two were a block."""
+    count = 10 * BLOCK
+    ranks = spark.range(count).withColumn("turn", F.when(F.col("id") < BLOCK, 0).otherwise(1))
+    own = {
+        "group": F.lit("g"),
+        "place_seq": F.col("id") * step,
+        "ring_seq": F.col("turn"),
+        "ordered": F.lit(True),
+        "row": F.col("id"),
+    }
+    empty = {name: F.lit(0) for name in (*MESSAGES, *SIDE) if name not in own}
+    blocks = in_blocks(ranks.withColumns(own | empty))
+    sizes = blocks.groupBy("turn", "block").count().collect()
+    assert len(sizes) == 10
+    assert max(row["count"] for row in sizes) <= BLOCK + 1
+    wrong = numbered(ranks.withColumns(own | empty)).where(F.col("merged_position") != F.col("row") + 1)
+    assert wrong.count() == 0
 
 
 def test_keys_that_sides_touched_apart_collide(archive: Archive) -> None:

@@ -10,15 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.archive.events import NODES, START, configuration, group_view
+from tests.archive.events import NODES, PROCESSES, START, configuration, group_view
 from tests.archive.written import tables
 from transis.archive.rows import Rows
+from transis.client.events import View
 from transis.model import ids
-from transis.model.groups import group_id
+from transis.model.groups import GroupViewId, Origin, group_id
 from transis.model.ids import ViewId, ViewKind
+from transis.pipeline.archive import in_force
 from transis.pipeline.archive.once import messages
-from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, OPEN, gaps, read_stream, spans
+from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.telling import gap_sentence
+from transis.trace.naming import group_view_name, view_name
 
 NEXT = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[0])
 
@@ -83,6 +86,24 @@ def test_a_hole_inside_of_a_file_is_one_too(spark: SparkSession, tmp_path: Path)
     assert [(row.kind, row.why) for row in missing if row.kind == ABSENT] == [(ABSENT, "rows 9 to 13 of life 1 are missing")]
 
 
+@pytest.mark.parametrize("lost", [(), (1,)])
+def test_every_message_of_a_long_life_knows_its_view_unless_one_may_be_lost(
+    spark: SparkSession, tmp_path: Path, lost: tuple[int, ...]
+) -> None:
+    """Rows 1 to 3 are the beginning, and each of three files has more rows than a block of views."""
+    size = 2 * in_force.BLOCK
+    write(tmp_path, "ann", without(tables(3, messages=size), *lost))
+    write(tmp_path, "bob", without(tables(1, messages=size, archiver="bob")))
+    stream = read_stream(spark, str(tmp_path), ["g"])
+    known = as_local(spark, spans(stream))
+    told = stream.where("kind = 'message'").drop("view")
+    found = in_force.in_views(told, stream, known).groupBy("archiver", "view").count().collect()
+    shown = view_name(START) + "+1.0"
+    unknown = {("ann", None): size} if lost else {}
+    whole = {("ann", shown): size if lost else 3 * size, ("bob", shown): size}
+    assert {(row.archiver, row["view"]): row["count"] for row in found} == whole | unknown
+
+
 @pytest.mark.parametrize(("lost", "rows"), [((), [(1, 120_003)]), ((1,), [(1, 40_003), (80_004, 120_003)])])
 def test_a_life_is_one_part_however_many_tasks_look_at_it(
     spark: SparkSession, tmp_path: Path, lost: tuple[int, ...], rows: list[tuple[int, int]]
@@ -116,6 +137,60 @@ def test_who_lost_the_change_of_a_ring_has_seen_neither_its_end_nor_the_beginnin
     _, missing = read(spark, tmp_path)
     shown = [(row.kind, row.ring_seq, row.after and row.after.place_seq, row.before and row.before.place_seq) for row in missing]
     assert shown == [(ABSENT, 8, None, 5), (ABSENT, 4, 0, None), (OPEN, 8, 5, None)]
+
+
+def test_an_end_that_was_lost_says_which_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """As a hole between two places does; and no merge is told that never was: each view names the one before it."""
+    write(tmp_path, "ann", without(two_rings("ann"), 1))
+    _, missing = read(spark, tmp_path)
+    assert [gap_sentence(row) for row in missing if row.kind in MISSING] == [
+        "nobody archived R8@ann/1 between its beginning and 5.0; ann: rows 4 to 6 of life 1 are missing",
+        "nobody archived R4@ann/1 between 0.0 and its end; ann: rows 4 to 6 of life 1 are missing",
+    ]
+
+
+ALONE = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[1])
+AGAIN = ViewId(ViewKind.REGULAR, START.seq + 8, NODES[0])
+
+
+def merging(archiver: str, own: ViewId) -> list[pa.Table]:
+    """Three files: the ring that parted, the archiver's own behind it, and where both met."""
+    rows = Rows("g", archiver, 1, "totem", "evs")
+    rows.begin("started", 0)
+    rows.configuration(configuration(START, START, None), 0)
+    rows.view(view_from(START), 0)
+    made = [rows.take().table()]
+    rows.configuration(configuration(own, own, START), 0)
+    rows.view(view_from(own, START), 0)
+    made.append(rows.take().table())
+    rows.configuration(configuration(AGAIN, AGAIN, own), 0)
+    rows.view(view_from(AGAIN, NEXT, ALONE), 0)
+    return [*made, rows.take().table()]
+
+
+def view_from(view: ViewId, *before: ViewId) -> View:
+    """Of one member more than it came from; each view says where its members come from, whether several came together or not."""
+    origins = tuple(Origin(GroupViewId(one, ids.Place(0, 0)), PROCESSES[rank : rank + 1]) for rank, one in enumerate(before))
+    return group_view(view, ids.Place(0, 0))._replace(merged_from=origins)
+
+
+@pytest.mark.parametrize(
+    ("lost_by_ann", "lost_by_bob", "unseen"),
+    [
+        ((), (), []),
+        ((), (0, 1, 2), [ALONE]),  # bob was there, and nothing is left of it.
+        ((1,), (0, 1, 2), []),  # One of the two was ann's own, and nobody knows which: her rows are missing, and that is said.
+        ((1,), (), [NEXT]),  # ann archived it, and bob can tell that it is gone.
+    ],
+)
+def test_a_component_is_unseen_if_a_merge_says_so(
+    spark: SparkSession, tmp_path: Path, lost_by_ann: tuple[int, ...], lost_by_bob: tuple[int, ...], unseen: list[ViewId]
+) -> None:
+    write(tmp_path, "ann", without(merging("ann", NEXT), *lost_by_ann))
+    write(tmp_path, "bob", without(merging("bob", ALONE), *lost_by_bob))
+    _, missing = read(spark, tmp_path)
+    found = [row["view"] for row in missing if row.kind == UNSEEN]
+    assert found == [group_view_name(GroupViewId(one, ids.Place(0, 0))) for one in unseen]
 
 
 def test_who_joins_while_a_ring_comes_about_has_seen_its_beginning(spark: SparkSession, tmp_path: Path) -> None:

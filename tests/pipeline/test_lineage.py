@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from typing import Any
@@ -11,38 +12,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.pipeline.archive.lineage import POLICIES, Configuration, Lineage, Parting, Policy, Ring, Side, ring_of
+from transis.pipeline.archive.lineage import POLICIES, Lineage, Parting, Policy, Side
+from transis.pipeline.archive.rings import Configuration, Life, Ring, life_of, ring_of
 
 
 class Story:
     """Nodes, one letter each, that form rings; each remembers where it was last."""
 
-    def __init__(self) -> None:
+    def __init__(self, members: str | None = None) -> None:
+        """`members` are the nodes that have a member of the group all the time, as its views say; without, nobody knows."""
         self.at: dict[str, Ring] = {}
         self.configurations: list[Configuration] = []
+        self._members = members
+        self._lives: Counter[str] = Counter()
         self._clock = count(1)
 
-    def form(self, nodes: str, primary: bool | None = None, archived: bool = True, seen_us: int | None = None) -> Ring:
+    def form(
+        self, nodes: str, primary: bool | None = None, archived: bool = True, seen_us: int | None = None, brought: str = ""
+    ) -> Ring:
         previous = tuple(self.at.get(node) for node in nodes)
-        ring = Ring(max((one.seq for one in previous if one is not None), default=0) + 4, f"{nodes[0]}/1/0")
+        ring = Ring(max((one.seq for one in previous if one is not None), default=0) + 4, self.word(nodes[0]))
         self.at.update(dict.fromkeys(nodes, ring))
         now = next(self._clock)
         if archived:
             seen = now if seen_us is None else seen_us
-            self.configurations.append(Configuration(ring, tuple(nodes), previous, primary, seen))
+            hosts = None if self._members is None else frozenset(map(self.word, self._members))
+            words = tuple(map(self.word, nodes))
+            self.configurations.append(
+                Configuration(ring, words, previous, primary, seen, hosts, frozenset(map(self.word, brought)))
+            )
         return ring
 
     def forget(self, node: str) -> None:
         """It crashed: its next life comes from nowhere."""
         self.at.pop(node, None)
+        self._lives[node] += 1
+
+    def word(self, node: str) -> str:
+        return f"{node}/{self._lives[node] + 1}/0"
 
     @property
     def lineage(self) -> Lineage:
         return Lineage(reversed(self.configurations))
 
 
+def letters(nodes: Iterable[str]) -> str:
+    return "".join(life_of(node).name for node in nodes)
+
+
 def sides(parting: Parting) -> list[str]:
-    return ["".join(side.nodes) for side in parting.sides]
+    return [letters(side.nodes) for side in parting.sides]
 
 
 def test_two_sides_part_and_meet() -> None:
@@ -74,6 +93,60 @@ def test_sides_that_never_meet_stay_apart_for_ever() -> None:
     [parting] = story.lineage.partings
     assert parting.merged is None
     assert dict(parting.between) == dict(zip(rings, "1212", strict=True))
+
+
+def test_a_side_is_over_when_a_later_life_shows_that_nobody_of_it_is_left() -> None:
+    story = Story()
+    whole, ab, alone = story.form("abc"), story.form("ab"), story.form("c")
+    story.forget("c")
+    newcomer = story.form("c")
+    again, later = story.form("abc"), story.form("abcd")
+    [parting] = story.lineage.partings
+    assert (parting.ring, parting.merged, parting.rest) == (whole, None, again)
+    assert dict(parting.between) == {ab: "1", alone: "2"}
+    assert story.lineage.origins().keys().isdisjoint({newcomer, again, later})
+
+
+def test_a_side_goes_on_while_one_of_its_lives_may_come_back() -> None:
+    """d left with c, and nothing was heard of it when c came back with another life."""
+    story = Story()
+    story.form("abcd")
+    ab, cd = story.form("ab"), story.form("cd")
+    story.forget("c")
+    story.form("c")
+    abc = story.form("abc")
+    [parting] = story.lineage.partings
+    assert (parting.merged, parting.rest, dict(parting.between)) == (None, None, {ab: "1", cd: "2", abc: "1"})
+    story.form("d", archived=False)
+    again = story.form("abcd")
+    assert [(one.merged, one.rest) for one in story.lineage.partings] == [(again, None)]
+
+
+def test_of_three_sides_those_that_are_left_go_on_apart() -> None:
+    story = Story()
+    for nodes in ("abc", "a", "b", "c"):
+        story.form(nodes)
+    story.forget("c")
+    story.form("c")
+    ac, ab = story.form("ac"), story.form("abc")
+    outer = story.lineage.partings[0]
+    assert (sides(outer), outer.merged, outer.rest) == (["a", "b", "c"], None, ab)
+    assert dict(outer.between)[ac] == "1"
+
+
+def test_sides_that_died_cost_no_more_than_what_they_did() -> None:
+    """Eight hundred times a node is cut off alone, crashes, and comes back with its next life."""
+    story = Story()
+    for _ in range(800):
+        for nodes in ("abc", "ab", "c"):
+            story.form(nodes)
+        story.forget("c")
+        story.form("c")
+    story.form("abc")
+    lineage = story.lineage
+    assert len(lineage.partings) == 800
+    assert sum(len(parting.between) for parting in lineage.partings) == 2 * 800
+    assert len(lineage.linear("larger")) == len(story.configurations)
 
 
 def test_two_of_three_that_meet_first_are_one_side_with_a_parting_of_their_own() -> None:
@@ -134,6 +207,41 @@ def test_a_side_that_nobody_archived_is_known_by_who_came_from_it() -> None:
     assert dict(parting.between) == {ab: "1", cd: "2"}
 
 
+# -- of a group ------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_without_a_member_are_no_side_of_the_groups_history() -> None:
+    story = Story(members="ab")
+    story.form("abc")
+    story.form("ab")
+    story.form("c", archived=False)
+    story.form("abc")
+    assert story.lineage.partings == []
+
+
+def test_who_waited_without_a_member_is_no_side_either() -> None:
+    story = Story(members="ab")
+    for nodes in ("abc", "ab", "abc"):
+        story.form(nodes)
+    assert story.lineage.partings == []
+
+
+def test_who_got_a_member_while_apart_is_a_side_once_it_brings_it() -> None:
+    story = Story(members="ab")
+    story.form("abc")
+    story.form("ab")
+    story.form("c", archived=False)
+    story.form("abc", brought="abc")
+    assert [sides(parting) for parting in story.lineage.partings] == [["ab", "c"]]
+
+
+def test_a_side_that_was_archived_had_a_member_whatever_was_known_before() -> None:
+    story = Story(members="ab")
+    for nodes in ("abc", "ab", "c", "abc"):
+        story.form(nodes)
+    assert [sides(parting) for parting in story.lineage.partings] == [["ab", "c"]]
+
+
 @pytest.mark.parametrize(("policy", "first"), [("primary", "cd"), ("larger", "ab"), ("earlier", "e")])
 def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_merge(policy: Policy, first: str) -> None:
     story = Story()
@@ -152,10 +260,19 @@ def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_me
     assert rings[-1] == again
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ties_go_to_the_lower_representative(policy: Policy) -> None:
+    """Also if its side tried more often until it had a ring."""
+    whole, low, high = Ring(4, "a/1/0"), Ring(44, "a/1/0"), Ring(8, "c/1/0")
+    made = [(whole, ("a/1/0", "c/1/0"), (None, None)), (low, ("a/1/0",), (whole,)), (high, ("c/1/0",), (whole,))]
+    order = Lineage(Configuration(*one) for one in made).linear(policy)
+    assert sorted(order, key=order.__getitem__) == [whole, low, high]
+
+
 def in_order(story: Story, policy: Policy) -> list[str]:
     """The nodes of each ring."""
     order = story.lineage.linear(policy)
-    return ["".join(story.lineage.nodes_of(ring)) for ring in sorted(order, key=order.__getitem__)]
+    return [letters(story.lineage.nodes_of(ring)) for ring in sorted(order, key=order.__getitem__)]
 
 
 @pytest.mark.parametrize("policy", ["primary", "larger"])
@@ -199,15 +316,16 @@ def test_a_ring_is_read_from_its_word() -> None:
 
 # -- against the definitions -----------------------------------------------------------------------------------------
 
-RINGS = st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.booleans(), st.booleans())
+RINGS = st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.booleans(), st.booleans(), st.sampled_from("abc......"))
 FORMED = st.lists(RINGS, min_size=5, max_size=14)
-"""Of fewer there is hardly a policy to hold to."""
+"""Of fewer there is hardly a policy to hold to. Who is a letter in the last place crashes before."""
 
 
 @given(FORMED)
-def test_any_history(formed: list[tuple[set[str], bool, bool]]) -> None:
+def test_any_history(formed: list[tuple[set[str], bool, bool, str]]) -> None:
     story = Story()
-    for nodes, primary, archived in formed:
+    for nodes, primary, archived, crashed in formed:
+        story.forget(crashed)
         story.form("".join(sorted(nodes)), primary, archived)
     lineage = story.lineage
     below = {ring: _descendants(lineage, ring) for ring in lineage.children}
@@ -217,14 +335,19 @@ def test_any_history(formed: list[tuple[set[str], bool, bool]]) -> None:
         assert all(order[parent] < order[ring] for ring, parents in lineage.parents.items() for parent in parents)
         _hold_to_the_policy(lineage, order, PREFERRED[policy])
     for parting in lineage.partings:
-        _hold_to_the_definition(parting, below)
+        _hold_to_the_definition(lineage, parting, below)
     assert {one.ring for one in lineage.partings} == {ring for ring, found in lineage.children.items() if len(found) > 1}
 
 
+def tie(side: Side) -> tuple[Any, ...]:
+    """The lower representative."""
+    return (min(ring.rep for ring in side.firsts), side.firsts)
+
+
 PREFERRED: dict[Policy, Callable[[Side], tuple[Any, ...]]] = {
-    "primary": lambda side: (side.primary is not True, -side.size, side.firsts),
-    "larger": lambda side: (-side.size, side.firsts),
-    "earlier": lambda side: (side.seen_us, -side.size, side.firsts),
+    "primary": lambda side: (side.primary is not True, -side.size, *tie(side)),
+    "larger": lambda side: (-side.size, *tie(side)),
+    "earlier": lambda side: (side.seen_us, -side.size, *tie(side)),
 }
 
 
@@ -249,14 +372,25 @@ def _descendants(lineage: Lineage, ring: Ring) -> set[Ring]:
     return {ring}.union(*(_descendants(lineage, child) for child in lineage.children[ring]))
 
 
-def _hold_to_the_definition(parting: Parting, below: dict[Ring, set[Ring]]) -> None:
+def _hold_to_the_definition(lineage: Lineage, parting: Parting, below: dict[Ring, set[Ring]]) -> None:
     firsts = [first for side in parting.sides for first in side.firsts]
-    by_all = set.intersection(*(below[first] for first in firsts))
-    some = set.union(*(below[first] for first in firsts)) - by_all
-    assert parting.merged == min(by_all, default=None)
-    assert {ring for ring, _ in parting.between} == some
+    reached = {ring: {first for first in firsts if ring in below[first]} for ring in set.union(*map(below.__getitem__, firsts))}
+    apart = {ring for ring, by in reached.items() if not by >= _left(lineage, ring, reached)}
+    assert parting.merged == min((ring for ring, by in reached.items() if by == set(firsts)), default=None)
+    assert {ring for ring, _ in parting.between} == apart
+    assert parting.rest == (min(reached.keys() - apart, default=None) if parting.merged is None else None)
     for ring, label in parting.between:
-        reaching = {side.number for side in parting.sides if any(ring in below[first] for first in side.firsts)}
+        reaching = {side.number for side in parting.sides if reached[ring].intersection(side.firsts)}
         assert label == "+".join(map(str, sorted(reaching)))
     for side in parting.sides:
         assert side.rings == tuple(ring for ring, label in parting.between if label == str(side.number))
+
+
+def _left(lineage: Lineage, now: Ring, reached: dict[Ring, set[Ring]]) -> set[Ring]:
+    """What has rings ahead, or lives that no later one has taken the place of, as of a ring."""
+    lives: dict[Life, set[Ring]] = {}
+    for ring in sorted(one for one in reached if one <= now):
+        for node in lineage.nodes_of(ring):
+            lives.setdefault(life_of(node), set()).update(reached[ring])
+    last = [by for life, by in lives.items() if life == max(other for other in lives if other.name == life.name)]
+    return set().union(reached[now], *last, *(by for ring, by in reached.items() if ring > now))

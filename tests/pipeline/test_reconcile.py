@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -24,9 +25,10 @@ from transis.model.errors import UsageError
 from transis.model.groups import group_id
 from transis.pipeline.archive.columns import PLACE, RING
 from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of
-from transis.pipeline.archive.lineage import Configuration, Lineage, Ring
+from transis.pipeline.archive.lineage import Lineage
 from transis.pipeline.archive.reading import MISSING
 from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
+from transis.pipeline.archive.rings import Configuration, Ring
 from transis.pipeline.archive.telling import as_dict
 from transis.pipeline.schemas import INT, TEXT, columns
 
@@ -87,6 +89,21 @@ def test_a_table_of_somebody_else_is_named(archive: Path, tmp_path: Path) -> Non
         wrong.unlink()
 
 
+def test_a_file_that_the_disk_damaged_is_named(archive: Path, tmp_path: Path) -> None:
+    """Its end, which says what is where, is whole; a page in the middle is not."""
+    shutil.copytree(archive / "stream", tmp_path / "stream")
+    wrong = min((tmp_path / "stream").iterdir())
+    metadata = pq.read_metadata(wrong)
+    group = metadata.row_group(0)
+    [page] = [group.column(at) for at in range(metadata.num_columns) if group.column(at).path_in_schema == "place_seq"]
+    content = bytearray(wrong.read_bytes())
+    for at in range(page.dictionary_page_offset, page.dictionary_page_offset + page.total_compressed_size):
+        content[at] ^= 0xFF
+    wrong.write_bytes(content)
+    said = f"transis reconcile: {wrong} is damaged: put a good copy in its place, or move it away"
+    assert refused(tmp_path).startswith(said)
+
+
 @pytest.mark.parametrize(
     ("description", "said"),
     [
@@ -110,7 +127,9 @@ def test_a_wrong_policy_and_tables_that_are_there_are_refused(archive: Path, tmp
     assert refused(archive, "--out", tmp_path).endswith(f"'{tmp_path}' exists: name a directory that is new")
 
 
-@pytest.mark.parametrize("key", ["flight", "flight=", "flight=flight", "=$.flight", "a b=$.x", "x=$.a b", "x=$.a'"])
+@pytest.mark.parametrize(
+    "key", ["flight", "flight=", "flight=flight", "=$.flight", "a b=$.x", "x=$.a b", "x=$.a'", "x=$[99999999999]"]
+)
 def test_a_key_that_is_none_is_refused(archive: Path, key: str) -> None:
     assert refused(archive, "--key", key) == f"transis reconcile: --key {key!r}: write NAME=$.path, for instance seat=$.seat"
 
@@ -145,7 +164,7 @@ def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: P
     assert told.exit_code == 1
     found = json.loads(told.stdout)
     tables = {path.name: pq.read_table(path) for path in out.iterdir()}
-    assert sorted(tables) == ["conflicts", "gaps", "merged", "messages", "only_one_side", "views"]
+    assert sorted(tables) == ["conflicts", "gaps", "merged", "messages", "only_one_side", "side_by_side", "views"]
     assert (found["group"], found["archivers"], found["policy"]) == (GROUP, ["first", "second"], "larger")
     assert found["waiting"] == {"first": 1}
     assert found["messages"] == tables["messages"].num_rows == tables["merged"].num_rows > 0
@@ -154,6 +173,8 @@ def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: P
     assert len(found["conflicts"]) == found["conflicts_total"] == tables["conflicts"].num_rows > 0
     by_side = sum(count for parting in found["partings"] for count in parting["messages"].values())
     assert by_side == tables["only_one_side"].num_rows > 0
+    assert set(tables["side_by_side"].column("kind").to_pylist()) == {"message", "view"}
+    assert set(tables["messages"].column("view").to_pylist()) <= set(tables["views"].column("view").to_pylist())
     is_missing = [row["kind"] in MISSING for row in found["gaps"]]
     assert is_missing == sorted(is_missing, reverse=True), "what matters is told first"
     assert (found["contradictions"], found["contradictions_total"], found["not_json"]) == ([], 0, 0)

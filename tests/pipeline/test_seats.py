@@ -1,5 +1,5 @@
 """Seats of the airline's example: a request comes behind those that its office had seen, through partings one after the other and
-inside of each other."""
+inside of each other. Sides that met have told each other what they sold (tests/examples/test_offices.py)."""
 
 from __future__ import annotations
 

@@ -49,6 +49,10 @@ WHAT_TO_DO: Final[tuple[tuple[str, str], ...]] = (
         "{what} is not a Parquet file, or only a part of one",
     ),
     (r"Connection refused", "the connection was refused: is the address right, and does anybody listen there?"),
+    (
+        r"\[FAILED_READ_FILE\.NO_HINT\] Encountered error while reading file (?:file://)?(?P<what>\S+?)\.\s",
+        "{what} is damaged: put a good copy in its place, or move it away",
+    ),
 )
 """What is looked for in the text of a failure, the first that is found counts, and its sentence."""
 

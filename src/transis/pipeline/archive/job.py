@@ -21,11 +21,12 @@ from transis.archive.files import waiting_journals
 from transis.model.errors import PipelineError, UsageError
 from transis.model.groups import group_id
 from transis.pipeline.archive.columns import RING, SIDE, VIEW
+from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.once import configurations, conflicting_keys, messages, views
 from transis.pipeline.archive.reading import MISSING, find_files, gaps, group_names, plain_size, read_stream, spans
 from transis.pipeline.archive.reconciling import conflicts, merged, with_keys
-from transis.pipeline.archive.sides import lineage_of, only_one_side
+from transis.pipeline.archive.sides import lineage_of, only_one_side, side_by_side
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.ingest import is_local, local_path
 from transis.pipeline.session import spark_session, ui_address
@@ -160,7 +161,7 @@ class _Job:
     ) -> None:
         keys = dict(self._wish.keys or {})
         tables = {
-            "messages": once,
+            "messages": in_views(once, self._stream, known),
             "views": views(self._stream),
             "gaps": gaps(self._stream, known),
             "merged": merged(self._stream, known, once, lineage, self._wish.policy),
@@ -169,6 +170,7 @@ class _Job:
             tables["contradictions"] = conflicting_keys(self._stream)
         if apart is not None:
             tables["only_one_side"] = with_keys(apart, keys) if keys else apart
+            tables["side_by_side"] = side_by_side(self._stream, known, once, views(self._stream), lineage)
         if apart is not None and keys:
             tables["conflicts"] = conflicts(with_keys(apart, keys), list(keys))
         with self._steps("writing tables"):

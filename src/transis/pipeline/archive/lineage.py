@@ -5,16 +5,18 @@
 2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side; two of them that met
    before all did are one side to the others, and their own parting is told apart, as one more of the same ring.
 3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these.
+4. It is a group's history: where nodes were apart that had no member of it, nothing of it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from transis.model.errors import UsageError
+from transis.pipeline.archive.rings import Configuration, Ring
+from transis.pipeline.archive.walking import Walk, met_before_all, walk
 
 Policy = Literal["primary", "larger", "earlier"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
@@ -26,33 +28,6 @@ def policy_of(word: str) -> Policy:
         if policy == word:
             return policy
     raise UsageError(f"policy = {word!r}: possible are {', '.join(POLICIES)}")
-
-
-class Ring(NamedTuple):
-    """A regular configuration: its sequence, and its representative as a word."""
-
-    seq: int
-    rep: str
-
-    def __str__(self) -> str:
-        return f"R{self.seq}@{self.rep}"
-
-
-def ring_of(configuration: str) -> Ring:
-    """Of the word for a regular configuration."""
-    seq, _, rep = configuration.removeprefix("R").partition("@")
-    return Ring(int(seq), rep)
-
-
-class Configuration(NamedTuple):
-    """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
-
-    ring: Ring
-    nodes: tuple[str, ...]
-    previous: tuple[Ring | None, ...]
-    primary: bool | None = None
-    seen_us: int = 0
-    """When an archiver first saw it, by its own clock."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +49,20 @@ class Side:
 @dataclass(frozen=True)
 class Parting:
     """`between` has every ring that some of the sides saw and not all of them, with their numbers in a word: `2`, or `1+2` for a
-    ring in which two of three met crosswise. `merged` is the first ring that all came to, if they did."""
+    ring in which two of three met crosswise. `merged` is the first ring that all came to, if they did; `rest` the first that all
+    came to that were left, if no life is left of some."""
 
     number: int
     ring: Ring
     sides: tuple[Side, ...]
     between: tuple[tuple[Ring, str], ...]
     merged: Ring | None
+    rest: Ring | None
 
 
 class Lineage:
     def __init__(self, configurations: Iterable[Configuration]) -> None:
-        self.known = {one.ring: one for one in sorted(configurations)}
+        self.known = {one.ring: one for one in sorted(configurations, key=lambda one: one.ring)}
         self._nodes = {ring: one.nodes for ring, one in self.known.items()} | self._nodes_of_unseen()
         self.parents = self._parents()
         self.children: dict[Ring, list[Ring]] = {ring: [] for ring in self.parents}
@@ -99,13 +76,17 @@ class Lineage:
     # --- the graph --------------------------------------------------------------------------------------------------
 
     def _nodes_of_unseen(self) -> dict[Ring, tuple[str, ...]]:
-        """Rings that are only known by who came from them."""
+        """Rings that are only known by who came from them, and from which members of the group did."""
         found: dict[Ring, set[str]] = {}
+        brought: set[Ring] = set()
+        last: dict[str, Configuration] = {}
         for one in self.known.values():
             for node, ring in zip(one.nodes, one.previous, strict=True):
                 if ring is not None and ring not in self.known:
                     found.setdefault(ring, set()).add(node)
-        return {ring: tuple(sorted(nodes)) for ring, nodes in sorted(found.items())}
+                    brought.update([ring] if one.brings(node, last.get(node)) else [])
+            last.update(dict.fromkeys(one.nodes, one))
+        return {ring: tuple(sorted(nodes)) for ring, nodes in sorted(found.items()) if ring in brought}
 
     def _parents(self) -> dict[Ring, tuple[Ring, ...]]:
         last: dict[str, Ring] = {}  # The last known ring of each node, as rings are gone through in the order of their sequences.
@@ -115,10 +96,19 @@ class Lineage:
             if configuration is None:
                 found = {last[node] for node in self._nodes[ring] if node in last}
             else:
-                found = {one for one in configuration.previous if one is not None}
+                found = self._followed_by(configuration, parents)
                 last.update(dict.fromkeys(configuration.nodes, ring))
             parents[ring] = tuple(sorted(one for one in found if one.seq < ring.seq))
         return parents
+
+    def _followed_by(self, one: Configuration, parents: dict[Ring, tuple[Ring, ...]]) -> set[Ring]:
+        """Where its nodes come from. Who waited in a ring without a member, while others went on from it, is no side of it."""
+        came = {
+            (node, ring) for node, ring in zip(one.nodes, one.previous, strict=True) if ring in self._nodes and ring is not None
+        }
+        brought = {ring for node, ring in came if one.brings(node, self.known.get(ring))}
+        waited = {ring for _, ring in came} - brought
+        return brought | {ring for ring in waited if not any(_descends(other, ring, parents) for other in brought)}
 
     def nodes_of(self, ring: Ring) -> tuple[str, ...]:
         """Its members; of a ring that nobody archived those who are known to have come from it."""
@@ -131,39 +121,20 @@ class Lineage:
         found = [(ring, *one) for ring in parted for one in self._apart(self.children[ring])]
         return [self._parting(number, *one) for number, one in enumerate(found, 1)]
 
-    def _apart(self, followers: list[Ring]) -> Iterator[tuple[list[list[Ring]], _Walk]]:
+    def _apart(self, followers: list[Ring]) -> Iterator[tuple[list[list[Ring]], Walk]]:
         """How these followers went apart: the sides, by what each begins with; then the same inside of each side."""
-        walk = self._walk(followers)
-        sides = _met_before_all(followers, [by for _, by in walk.between])
-        yield sides, walk
+        walked = walk(followers, self.children, self._nodes)
+        sides = met_before_all(followers, walked)
+        yield sides, walked
         for side in sides:
             if len(side) > 1:
                 yield from self._apart(side)
 
-    def _walk(self, followers: list[Ring]) -> _Walk:
-        """All rings that descend from some of the followers and not from all of them, in the order of their sequences. It goes on
-        until only descendants of all are ahead."""
-        everybody = frozenset(followers)
-        reached = {ring: frozenset({ring}) for ring in followers}
-        waiting, between, merged = sorted(followers), list[tuple[Ring, frozenset[Ring]]](), list[Ring]()
-        while any(reached[ring] != everybody for ring in waiting):
-            ring = heappop(waiting)
-            by = reached[ring]
-            if by == everybody:
-                merged.append(ring)
-            else:
-                between.append((ring, by))
-            for child in self.children[ring]:
-                if child not in reached:
-                    heappush(waiting, child)
-                reached[child] = reached.get(child, frozenset()) | by
-        return _Walk(between, min([*merged, *waiting], default=None))
-
-    def _parting(self, number: int, ring: Ring, firsts: list[list[Ring]], walk: _Walk) -> Parting:
+    def _parting(self, number: int, ring: Ring, firsts: list[list[Ring]], walked: Walk) -> Parting:
         number_of = {first: side for side, group in enumerate(firsts, 1) for first in group}
-        between = tuple((one, "+".join(map(str, sorted({number_of[first] for first in by})))) for one, by in walk.between)
+        between = tuple((one, "+".join(map(str, sorted({number_of[first] for first in by})))) for one, by in walked.between)
         sides = tuple(self._side(side, ring, group, between) for side, group in enumerate(firsts, 1))
-        return Parting(number, ring, sides, between, walk.merged)
+        return Parting(number, ring, sides, between, walked.merged, walked.rest)
 
     def _side(self, number: int, parted: Ring, firsts: list[Ring], between: Iterable[tuple[Ring, str]]) -> Side:
         rings = tuple(ring for ring, side in between if side == str(number))
@@ -268,26 +239,20 @@ class _OneOrder:
         return left
 
 
-class _Walk(NamedTuple):
-    """Rings with the followers that they descend from, and the first that descends from all."""
-
-    between: list[tuple[Ring, frozenset[Ring]]]
-    merged: Ring | None
+def _descends(ring: Ring, ancestor: Ring, parents: dict[Ring, tuple[Ring, ...]]) -> bool:
+    ahead, seen = [ring], {ring}
+    while ahead:
+        found = {one for one in parents.get(ahead.pop(), ()) if one.seq >= ancestor.seq and one not in seen}
+        if ancestor in found:
+            return True
+        ahead += found
+        seen |= found
+    return False
 
 
 def _preference(policy: Policy, side: Side) -> tuple[Any, ...]:
+    """Ties go to the lower representative: the sequence of a ring says only how often somebody tried."""
+    tie = (min(ring.rep for ring in side.firsts), side.firsts)
     if policy == "earlier":
-        return (side.seen_us, -side.size, side.firsts)
-    return (side.primary is not True, -side.size, side.firsts) if policy == "primary" else (-side.size, side.firsts)
-
-
-def _met_before_all(followers: list[Ring], reached: Iterable[frozenset[Ring]]) -> list[list[Ring]]:
-    """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
-    side_of = {ring: ring for ring in followers}
-    for together in reached:
-        merged = {side_of[ring] for ring in together}
-        side_of = {ring: min(merged) if side in merged else side for ring, side in side_of.items()}
-    sides: dict[Ring, list[Ring]] = {}
-    for ring, side in side_of.items():
-        sides.setdefault(side, []).append(ring)
-    return list(sides.values()) if len(sides) > 1 else [[ring] for ring in followers]
+        return (side.seen_us, -side.size, *tie)
+    return (side.primary is not True, -side.size, *tie) if policy == "primary" else (-side.size, *tie)

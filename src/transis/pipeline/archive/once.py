@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.archive.columns import (
     CONFIGURATION,
+    LIFE,
     MESSAGE_ID,
     MESSAGES,
     PLACE,
@@ -64,19 +65,29 @@ def views(stream: DataFrame) -> DataFrame:
 
 def configurations(stream: DataFrame) -> DataFrame:
     """Every configuration once, regular and transitional: its ring, its nodes, where each comes from, why it came about, when it
-    was first seen by an archiver's clock, and whether a group view in it says that it is primary."""
+    was first seen by an archiver's clock, whether a group view in it says that it is primary, which nodes had members of the
+    group (`hosts`, null if nobody knows), and which brought some out of another view to a merge (`brought`)."""
     told = stream.where(F.col("kind").isin(CONFIGURATION, VIEW))
     is_itself = F.col("kind") == CONFIGURATION
+    members = F.last(F.when(~is_itself, F.col("members")), ignorenulls=True).over(Window.partitionBy(*LIFE).orderBy("row"))
+    merging = F.when(F.size("merged_from") > 1, F.flatten("merged_from.members"))
+    told = told.withColumns({"hosts": _nodes_of(members), "brought": _nodes_of(merging)})
     own = {"members": "nodes", "previous": "previous", "cause": "cause"}
     found = told.groupBy("conf", "transitional").agg(
         *(F.max(F.when(is_itself, F.col(name))).alias(alias) for name, alias in own.items()),
         F.max("primary").alias("primary"),
         F.min("received_at").alias("seen_at"),
         F.max(is_itself).alias("is_told"),
+        *(F.array_distinct(F.flatten(F.collect_set(name))).alias(name) for name in ("hosts", "brought")),
     )
+    found = found.withColumn("hosts", F.when(F.size("hosts") > 0, F.col("hosts")))
     # A transitional one follows its ring; all of its nodes come from there.
     ring = F.when(F.col("transitional"), F.element_at("previous", 1)).otherwise(F.col("conf"))
     return found.where("is_told").drop("is_told").withColumns(ring_in(ring))
+
+
+def _nodes_of(processes: Column) -> Column:
+    return F.array_distinct(F.transform(processes, lambda one: F.regexp_extract(one, "(.*)#", 1)))
 
 
 def delivered_in(messages: DataFrame, configurations: DataFrame) -> DataFrame:

@@ -153,7 +153,8 @@ def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -
 
 def spans(stream: DataFrame) -> DataFrame:
     """A row for each life and ring, and for each part of it where rows are missing: `lo` and `hi` are the ends of its interval,
-    `next_*` the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before."""
+    `next_*` the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before;
+    `lost` is how many are."""
     onward = Window.partitionBy(*LIFE).orderBy("first_row")
     expected = F.coalesce(F.lag("last_row").over(onward), F.lit(0)) + 1
     is_torn = F.col("first_row") > F.col("expected")
@@ -162,7 +163,11 @@ def spans(stream: DataFrame) -> DataFrame:
     is_next = F.lead("first_row").over(onward) == F.col("last_row") + 1
     following = [F.when(is_next, F.lead(name).over(onward)).alias(f"next_{name}") for name in RING]
     lost = F.format_string("rows %d to %d of life %d are missing", F.col("expected"), F.col("first_row") - 1, F.col("life"))
-    told = {"why": F.when(is_torn, lost).otherwise(F.col("why")), "from_start": F.col("lo") == F.expr(BEGINNING)}
+    told = {
+        "why": F.when(is_torn, lost).otherwise(F.col("why")),
+        "lost": F.col("first_row") - F.col("expected"),
+        "from_start": F.col("lo") == F.expr(BEGINNING),
+    }
     return found.withColumns(told).select("*", *following).drop("expected", "part")
 
 
@@ -188,8 +193,8 @@ def _pieces(stream: DataFrame) -> DataFrame:
 def gaps(stream: DataFrame, spans: DataFrame) -> DataFrame:
     """What is missing, between `after` and `before`, which are null at an end of a ring; a row `unseen` has the group view that
     its component was in."""
-    line = spans.where("lo is not null")
-    return _holes(line).unionByName(_ends(line, _followed(stream))).unionByName(_unseen(stream))
+    holes = _holes(spans.where("lo is not null"))
+    return holes.unionByName(_ends(spans, _followed(stream))).unionByName(_unseen(stream, spans))
 
 
 def _holes(line: DataFrame) -> DataFrame:
@@ -202,16 +207,19 @@ def _holes(line: DataFrame) -> DataFrame:
     return missing.select(*_gap(F.when(is_first, BEFORE).otherwise(ABSENT), F.col("reach"), F.col("lo")))
 
 
-def _ends(line: DataFrame, followed: DataFrame) -> DataFrame:
+def _ends(spans: DataFrame, followed: DataFrame) -> DataFrame:
     """Behind the last interval of a ring. It is certain that something is missing if another ring followed this one, or if one of
-    its archivers was seen elsewhere later."""
+    its archivers was seen elsewhere later: there it said why."""
     later = Window.partitionBy("group", "archiver").orderBy("life", "first_row")
     is_elsewhere = F.struct(*RING) != F.lead(F.struct(*RING)).over(later)
-    rings = line.withColumn("elsewhere", F.coalesce(is_elsewhere, F.lit(False))).groupBy("group", *RING)
-    ends = rings.agg(F.max(_end()).alias("reach"), F.max("elsewhere").alias("elsewhere"), F.max("archiver").alias("archiver"))
-    ends = ends.where(F.col("reach") != F.expr(BEHIND_ALL)).join(F.broadcast(followed), list(RING), "left")
+    onward = {"elsewhere": F.coalesce(is_elsewhere, F.lit(False)), "why": F.lead("why").over(later)}
+    line = spans.withColumns(onward).where("lo is not null")
+    last = F.max(F.struct(_end().alias("reach"), "why", "archiver"))
+    ends = line.groupBy("group", *RING).agg(last.alias("last"), F.max("elsewhere").alias("elsewhere"))
+    ends = ends.select("group", *RING, "last.*", "elsewhere").where(F.col("reach") != F.expr(BEHIND_ALL))
     kind = F.when(F.col("elsewhere") | F.col("followed"), ABSENT).otherwise(OPEN)
-    return ends.withColumn("why", F.lit(None).cast("string")).select(*_gap(kind, F.col("reach"), F.lit(None).cast(_PLACE_TYPE)))
+    nothing = F.lit(None).cast(_PLACE_TYPE)
+    return ends.join(F.broadcast(followed), list(RING), "left").select(*_gap(kind, F.col("reach"), nothing))
 
 
 def _followed(stream: DataFrame) -> DataFrame:
@@ -221,14 +229,23 @@ def _followed(stream: DataFrame) -> DataFrame:
     return split.distinct().withColumn("followed", F.lit(True))
 
 
-def _unseen(stream: DataFrame) -> DataFrame:
-    """Of views that came together, those that are in nobody's stream. The first view of a life names what was before it came."""
+def _unseen(stream: DataFrame, spans: DataFrame) -> DataFrame:
+    """Of views that came together, those of configurations of which nobody has a row. Every view names where its members come
+    from; it is a merge if they come from several. The first view of a life names what was before it, and the first one behind
+    lost rows may name what was in them."""
     shown = stream.where(F.col("kind") == VIEW)
-    rank = F.row_number().over(Window.partitionBy(*LIFE).orderBy("row"))
-    later = shown.withColumn("rank", rank).where("rank > 1")
-    told = later.select("group", "archiver", F.explode("merged_from.view").alias("view"))
+    later = shown.withColumn("before", F.lag("row").over(Window.partitionBy(*LIFE).orderBy("row"))).where("before is not null")
+    of_life = {name: f"torn_{name}" for name in LIFE}
+    torn = spans.where("lost > 0").select(*LIFE, "first_row").withColumnsRenamed(of_life)
+    is_torn = [
+        *(F.col(name) == F.col(other) for name, other in of_life.items()),
+        F.col("first_row").between(F.col("before"), F.col("row")),
+    ]
+    merges = later.where(F.size("merged_from") > 1).join(F.broadcast(torn), is_torn, "left_anti")
+    told = merges.select("group", "archiver", F.explode("merged_from.view").alias("view"))
     told = told.groupBy("group", "view").agg(F.min("archiver").alias("archiver"))
-    nowhere = told.join(shown.select("group", "view"), ["group", "view"], "left_anti")
+    told = told.withColumn("conf", F.regexp_extract("view", r"(.*)\+", 1))
+    nowhere = told.join(stream.select("group", "conf").distinct(), ["group", "conf"], "left_anti")
     empty = {name: F.lit(None).cast(STREAM[name].dataType) for name in (*RING, "why")}
     nothing = F.lit(None).cast(_PLACE_TYPE)
     return nowhere.withColumns(empty).select(*_gap(F.lit(UNSEEN), nothing, nothing, F.col("view")))

@@ -15,10 +15,10 @@ from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.sides import ends_apart, rings_apart
 from transis.pipeline.schemas import INT, LONG, TEXT, columns
 
-PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d+\]|\['[^']*'\])+"
+PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d{1,9}\]|\['[^']*'\])+"
 NAME: Final = r"[A-Za-z_]\w*"
-BLOCK: Final = 1 << 16
-"""Places of one ring that are numbered by one task."""
+BLOCK: Final = 1 << 12
+"""Messages of one ring that are numbered together, if they are spread evenly over its places."""
 
 RESERVED: Final = frozenset({*MESSAGES, *SIDE, "merged_position", "sides", "touched", "messages", "first", "is_json", "parsed"})
 """Columns of the tables that keys are in, and of the jobs that make them. Spark takes capitals for the same name."""
@@ -78,7 +78,7 @@ def merged(stream: DataFrame, spans: DataFrame, messages: DataFrame, lineage: Li
     turns = [(*ring, turn) for ring, turn in lineage.linear(policy).items()]
     placed = messages.join(F.broadcast(spark.createDataFrame(turns, _ORDER)), list(RING), "left")
     placed = placed.withColumn("turn", F.coalesce("turn", F.lit(len(turns))))  # Of a ring that the lineage lacks nothing is lost.
-    return _numbered(_with_origin(placed, ends_apart(stream, spans, lineage), _origins(spark, lineage)))
+    return numbered(_with_origin(placed, ends_apart(stream, spans, lineage), _origins(spark, lineage)))
 
 
 def _origins(spark: SparkSession, lineage: Lineage) -> DataFrame:
@@ -92,13 +92,23 @@ def _with_origin(placed: DataFrame, ends: DataFrame, origins: DataFrame) -> Data
     return found.withColumns({name: F.coalesce(f"end.{name}", name) for name in SIDE}).drop("end")
 
 
-def _numbered(rows: DataFrame) -> DataFrame:
+def numbered(rows: DataFrame) -> DataFrame:
     """Dense numbers without one task that sees all: blocks of places are counted, then each is numbered from where it begins."""
     block = ("turn", "block")
-    blocks = rows.withColumn("block", F.floor(F.col("place_seq") / BLOCK))
+    blocks = in_blocks(rows)
     sizes = blocks.groupBy("group", *block).agg(F.count("*").alias("size"))
     before = Window.partitionBy("group").orderBy(*block).rowsBetween(Window.unboundedPreceding, -1)
     starts = sizes.select("group", *block, F.coalesce(F.sum("size").over(before), F.lit(0)).alias("start"))
     rank = F.row_number().over(Window.partitionBy("group", *block).orderBy(*history_order()))
-    numbered = blocks.join(F.broadcast(starts), ["group", *block]).withColumn("merged_position", F.col("start") + rank)
-    return numbered.select("merged_position", *SIDE, *MESSAGES)
+    counted = blocks.join(F.broadcast(starts), ["group", *block]).withColumn("merged_position", F.col("start") + rank)
+    return counted.select("merged_position", *SIDE, *MESSAGES)
+
+
+def in_blocks(rows: DataFrame) -> DataFrame:
+    """With the `block` of each in its ring, as many of equal width as it has messages for. A place is one datagram on the engine
+    `totem`, and every 8,192th number at most on `lansis`: only the messages themselves say how many blocks are worth it."""
+    first, last = F.min("place_seq"), F.max("place_seq")
+    width = (last - first + 1) / F.ceil(F.count("*") / BLOCK)
+    rings = rows.groupBy("group", "turn").agg(first.alias("first"), width.alias("width"))
+    block = F.floor((F.col("place_seq") - F.col("first")) / F.col("width"))
+    return rows.join(F.broadcast(rings), ["group", "turn"]).withColumn("block", block).drop("first", "width")

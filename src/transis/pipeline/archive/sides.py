@@ -29,7 +29,8 @@ from transis.pipeline.archive.columns import (
     is_message,
     place,
 )
-from transis.pipeline.archive.lineage import Configuration, Lineage, Ring, ring_of
+from transis.pipeline.archive.lineage import Lineage
+from transis.pipeline.archive.rings import Configuration, Ring, ring_of
 from transis.pipeline.schemas import INT, LONG, TEXT, columns
 
 LINEAGE_MAX: Final = 100_000
@@ -44,7 +45,7 @@ HISTORY: Final = tuple(dict.fromkeys(("kind", *MESSAGES, *VIEWS)))
 def lineage_of(configurations: DataFrame) -> Lineage:
     """Collects the regular configurations, which are few."""
     wanted = configurations.where("not transitional").select(
-        *RING, "nodes", "previous", "primary", F.unix_micros("seen_at").alias("seen_us")
+        *RING, "nodes", "previous", "primary", F.unix_micros("seen_at").alias("seen_us"), "hosts", "brought"
     )
     rows = wanted.limit(LINEAGE_MAX + 1).collect()
     if len(rows) > LINEAGE_MAX:
@@ -56,6 +57,8 @@ def lineage_of(configurations: DataFrame) -> Lineage:
             tuple(None if one is None else ring_of(one) for one in row.previous),
             row.primary,
             row.seen_us,
+            None if row.hosts is None else frozenset(row.hosts),
+            frozenset(row.brought),
         )
         for row in rows
     )

@@ -9,8 +9,9 @@ from typing import Any
 from pyspark.sql import Row
 
 from transis.pipeline.archive.job import Reconciled, plain
-from transis.pipeline.archive.lineage import Parting, Ring, Side
+from transis.pipeline.archive.lineage import Parting, Side
 from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN
+from transis.pipeline.archive.rings import Ring
 
 
 def short(node: str) -> str:
@@ -57,7 +58,8 @@ def side_word(side: Side) -> str:
 def parting_sentence(parting: Parting) -> str:
     sides = " | ".join(side_word(side) for side in parting.sides)
     met = "and did not meet again" if parting.merged is None else f"and met in {ring_word(parting.merged)}"
-    return f"{ring_word(parting.ring)} parted into {sides} {met}"
+    rest = "" if parting.rest is None else f"; all that was left of them is in {ring_word(parting.rest)}"
+    return f"{ring_word(parting.ring)} parted into {sides} {met}{rest}"
 
 
 def apart_sentence(parting: Parting, label: str, messages: str) -> str:
@@ -108,6 +110,7 @@ def _parting(parting: Parting, found: Reconciled) -> dict[str, Any]:
         "number": parting.number,
         "ring": str(parting.ring),
         "merged": None if parting.merged is None else str(parting.merged),
+        "rest": None if parting.rest is None else str(parting.rest),
         "sides": [_side(side) for side in parting.sides],
         "messages": {side: count for (number, side), count in sorted(found.apart.items()) if number == parting.number},
     }
