@@ -137,7 +137,7 @@ class Daemon:
         opened.callback(self._close_node)
         self.host = SessionHost(self.driver.node, plan.config.cluster, plan.policy, self._figures_now)
         self.server = SessionServer(self.driver, self.host)
-        self._reports = Reports(plan, self.driver, self.host, self._cut_off)
+        self._reports = Reports(plan, self.driver, self.host, self._cut_off, self._log.strangers)
         sources = [self.driver.statistics, self._reports.own_figures]
         if self._retention is not None:
             sources.append(self._retention.statistics)
