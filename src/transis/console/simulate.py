@@ -10,8 +10,10 @@ from rich.console import Console
 
 from transis.console import arguments
 from transis.console.as_json import written
+from transis.console.asking import INTERRUPTED, unable
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
+from transis.console.printing import complain
 from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
@@ -53,8 +55,6 @@ TOLD_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
 
 VIOLATED: Final = 1
-UNABLE: Final = 2
-
 
 Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=arguments.complete_engine)]
 Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=arguments.complete_order)]
@@ -122,21 +122,24 @@ def simulate(
     try:
         failed = _carry_out(wish, file, json, shrink)
     except (OSError, TransisError) as error:
-        Console(stderr=True).print(f"transis simulate: {error}", style="red", markup=False, highlight=False)
-        raise typer.Exit(UNABLE) from error
+        raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
 def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
     """Run, tell, draw; True if a guarantee was broken."""
     tally = run(wish)
-    small = _shrunk(wish, tally) if want_small else None
+    was_interrupted = tally.summary.runs < len(wish.seeds)
+    small = _shrunk(wish, tally) if want_small and not was_interrupted else None
     if file is not None:
         write_diagram(file, _picture(wish, tally, small))
     if json:
         print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
         _tell(stdout(), wish, tally, small, file)
+    if was_interrupted:
+        complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(wish.seeds):,} seeds showed")
+        raise typer.Exit(INTERRUPTED)
     return bool(tally.failures)
 
 
