@@ -1,7 +1,7 @@
 """Asking a daemon over its admin socket, and saying in one sentence that there is none.
 
-A daemon that is named is asked; otherwise the one that clients find, by the same rule (model/places.py). If it left its socket behind and does not
-answer, no other is asked in its place: somebody would stop a daemon that was not meant.
+A daemon that is named is asked; otherwise the one that clients find, by the same rule (model/places.py). If it left its socket
+behind and does not answer, no other is asked in its place: somebody would stop a daemon that was not meant.
 """
 
 from __future__ import annotations

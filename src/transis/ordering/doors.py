@@ -91,7 +91,9 @@ class Doors(ABC, Generic[C]):
         """What its operator has to change; nothing if it may be a member. Its digest does not say which setting is another."""
         low, high = packet.versions
         if not low <= WIRE_VERSION or not high >= WIRE_VERSION_MIN:
-            return f"it speaks wire version {low} to {high} and this node {WIRE_VERSION}; install one version of transis everywhere"
+            return (
+                f"it speaks wire version {low} to {high} and this node {WIRE_VERSION}; install one version of transis everywhere"
+            )
         if packet.digest != self._core.digest:
             here = ", ".join(f"{name} {value}" for name, value in self._core.config.shared().items())
             return f"its engine, order, mode or datagram is not that of this node ({here}); make them equal on all nodes"
