@@ -311,6 +311,17 @@ def test_a_port_in_use_is_refused(site: Site) -> None:
     assert said.strip().count("\n") == 0
 
 
+def test_a_port_of_the_group_that_somebody_keeps_for_himself_is_told_by_its_name(site: Site) -> None:
+    settings = site.settings("ann")
+    group, port = (re.search(pattern, settings) for pattern in ('group = "(.*)"', "data_port = (.*)"))
+    assert group is not None
+    assert port is not None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((group[1], int(port[1])))
+        said = refusal(site.start("ann", settings))
+    assert f"network.data_port = {port[1]}: cannot be opened (Address already in use)" in said
+
+
 def test_a_wrong_setting_is_one_sentence(site: Site) -> None:
     said = refusal(site.start("ann", log='level = "loud"\n'))
     assert (
