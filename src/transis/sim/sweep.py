@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from time import perf_counter
 from typing import Final, NamedTuple, TypeVar
@@ -24,6 +24,7 @@ EXPLANATIONS_MAX: Final = 20
 """Failing seeds that a summary explains in full."""
 
 J = TypeVar("J")
+R = TypeVar("R")
 
 
 class Job(NamedTuple):
@@ -158,11 +159,12 @@ def sweep(
     return summary
 
 
-def in_workers(run: Callable[[J], Result], work: Iterable[J], jobs: int) -> Iterator[Result]:
+def in_workers(run: Callable[[J], R], work: Iterable[J], jobs: int) -> Iterator[R]:
     """Results in the order of the work. Ctrl-C is for this process: workers are born with it blocked, and end with the pool."""
     if jobs <= 1:
         yield from map(run, work)
         return
+    resource_tracker.ensure_running()  # Whoever starts it lets signals through again; so it must run before they are blocked.
     before = pthread_sigmask(SIG_BLOCK, {SIGINT})
     try:
         with get_context("spawn").Pool(jobs) as pool:
