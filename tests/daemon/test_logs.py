@@ -76,6 +76,10 @@ def test_the_first_view_has_nothing_before_it() -> None:
         (Cause("failed to receive", ANN, (DAN,)), "dan did not receive for too long, said ann"),
         (Cause("member gathers", BOB), "bob began the change"),
         (Cause("blamed for failed attempts", ANN, (CID, DAN)), "rings with cid dan did not come about, said ann"),
+        (Cause("foreign view", BOB), "the view of bob was heard"),
+        (Cause("silent", ANN, (DAN,), "watch timer"), "dan was silent for too long, said ann"),
+        (Cause("does not keep up", ANN, (DAN,)), "dan acknowledged nothing for too long, said ann"),
+        (Cause("did not agree", ANN, (CID, DAN)), "cid dan did not agree on the next view, said ann"),
         (Cause("something new", ANN), "something new, noticed by ann/1"),
     ],
 )

@@ -111,6 +111,15 @@ def cause_in_words(cause: Cause) -> str:
         "join while forming": f"{who} asked to join while a ring was being formed",
         "member gathers": f"{who} began the change",
         "failed to receive": f"{accused} did not receive for too long, said {who}",
+        "foreign view": f"the view of {who} was heard",
+        "silent": f"{accused} was silent for too long, said {who}",
+        "does not keep up": f"{accused} acknowledged nothing for too long, said {who}",
+        "did not agree": f"{accused} did not agree on the next view, said {who}",
+        "did not flush": f"{accused} did not flush the old view, said {who}",
+        "accused": f"{accused} accused {who}",
+        "born again": f"{who} was born again",
+        "member in another view": f"{accused} is in another view, said {who}",
+        "renewed": f"{who} began the change again",
         "blamed for failed attempts": f"rings with {accused} did not come about, said {who}",
     }
     return sayings.get(cause.what, str(cause))
