@@ -59,6 +59,8 @@ def _scenes_are_told(scenes: str) -> None:
         assert words in scenes
     for view in ("{a,b}", "{d,e}", "{a,b,c/2,d,e}"):
         assert view in scenes
+    assert "; (a1) is a basic, <a1> a causal one):" in scenes
+    assert re.search(r" \(b\d+\)", scenes), "b sends a basic message"
     assert "session lost" in scenes
     assert "Every guarantee that was exercised held." in scenes
     assert "broken" not in scenes

@@ -15,10 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.running import environment
+from tests.console.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
 from transis.console.main import app
+from transis.console.tables import coverage_tables
 from transis.model.guarantees import MEANINGS
+from transis.sim.coverage import Coverage
 from transis.trace.digest import digest
 from transis.trace.reader import read_trace
 
@@ -225,3 +228,18 @@ def test_show_draws_the_run(tmp_path: Path, name: str) -> None:
     assert outcome.exit_code == 0, outcome.output
     assert "<svg" in (tmp_path / name).read_text()
     assert f"Drawn: {tmp_path / name}\n" in outcome.stdout
+
+
+def test_traps_are_named_so_that_their_numbers_are_no_counts() -> None:
+    coverage = Coverage()
+    coverage.traps.update({"10 more to recover than a window": 3, "a sender waited for the window": 2})
+    told = printed(coverage_tables(coverage, runs=2))
+    assert "Traps whose trigger fired: a sender waited for the window: 2; trap 10, more to recover than a window: 3" in told
+    missing = told.partition("Never reached, of traps: ")[2]
+    assert missing.startswith("trap 1/28, a message was half sent")
+    assert "×" not in missing
+
+
+def test_runs_without_partitions_are_summed_up_with_what_parts_them_all_the_same() -> None:
+    outcome = RUNNER.invoke(app, [*SMALL, "--engine", "lansis", "--order", "toto", "--no-partitions", "--seeds", "0:2"])
+    assert "parted without a partition: 0, died ahead of the others: 0" in outcome.stdout

@@ -202,6 +202,9 @@ def _totals(wish: Wish, tally: Tally) -> str:
         sums(tally),
         f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
     ]
+    if not wish.tried.partitions:
+        notes = summary.coverage.notes
+        lines.append(", ".join(f"{what}: {notes[what]:,}" for what in ("parted without a partition", "died ahead of the others")))
     if wish.broken:
         lines.append(f"The engine was broken on purpose: {wish.broken}")
     return "\n".join(lines)
