@@ -25,8 +25,18 @@ PROFILES: Final = ("auto", "local", "lan", "wan")
 NODES_MAX: Final = 64
 LOST: Final = 1
 
+BENCH_EXAMPLES = """Examples:
+
+transis bench throughput --nodes 4 --size 64
+
+transis bench failover --engine lansis
+
+transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
+"""
+
 bench = typer.Typer(
     no_args_is_help=True,
+    epilog=BENCH_EXAMPLES,
     rich_markup_mode="rich",
     help="Measure throughput, failover, idle costs, the flight recorder and both engines side by side on this machine.",
 )

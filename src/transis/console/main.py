@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
@@ -92,6 +94,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _write_what_there_is() -> None:
+    """A terminal or a log that knows ASCII only gets arrows and names in another spelling, no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 @app.callback()
 def root(
     version: Annotated[
@@ -104,3 +113,4 @@ def root(
     second and [bold]transis send orders hello[/bold] in a third. Exit codes: 0 fine, 1 found a problem, 2 could not run,
     130 interrupted before there was a result.
     """
+    _write_what_there_is()

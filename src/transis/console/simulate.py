@@ -13,7 +13,7 @@ from transis.console.as_json import written
 from transis.console.asking import INTERRUPTED, unable
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
-from transis.console.printing import complain
+from transis.console.printing import complain, counted
 from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
@@ -60,7 +60,10 @@ Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", a
 Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=arguments.complete_order)]
 Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=arguments.complete_mode)]
 Partitions = Annotated[
-    bool, typer.Option(" /--no-partitions", help="Let nodes crash, but cut no living node off: toto then promises one order.")
+    bool,
+    typer.Option(
+        " /--no-partitions", show_default=False, help="Let nodes crash, but cut no living node off: toto then promises one order."
+    ),
 ]
 
 Judge = Annotated[
@@ -91,7 +94,10 @@ def simulate(
         Path | None, typer.Option(metavar="FILE", help="Draw a single run as a space-time diagram: FILE.html or FILE.svg.")
     ] = None,
     broken: Annotated[
-        str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=arguments.complete_broken)
+        str,
+        typer.Option(
+            help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=arguments.complete_broken
+        ),
     ] = "",
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
@@ -212,8 +218,9 @@ def _totals(wish: Wish, tally: Tally) -> str:
 
 def sums(tally: Tally) -> str:
     summary = tally.summary
-    runs = f"{summary.runs:,} run{'s' if summary.runs != 1 else ''}"
-    return f"{runs}, {summary.violations:,} violations, {summary.views:,} view installations, {summary.deliveries:,} deliveries"
+    runs, violations = counted(summary.runs, "run"), counted(summary.violations, "violation")
+    views, deliveries = counted(summary.views, "view installation"), counted(summary.deliveries, "delivery", "deliveries")
+    return f"{runs}, {violations}, {views}, {deliveries}"
 
 
 def tell_failures(out: Console, tally: Tally) -> None:
