@@ -107,7 +107,17 @@ def test_a_session_over_tcp_is_sealed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "key", "path"), [("nowhere", KEY, None), ("a:1", None, None), (":7", KEY, None), ("a:1", KEY, "p")]
+    ("host", "key", "path"),
+    [
+        ("nowhere", KEY, None),
+        ("a:1", None, None),
+        (":7", KEY, None),
+        ("a:1", KEY, "p"),
+        ("127.0.0.1:99999", KEY, None),
+        ("127.0.0.1:0", KEY, None),
+        ("a..b:5", KEY, None),
+        ("a:²", KEY, None),
+    ],
 )
 def test_addresses_that_are_none(host: str, key: bytes | None, path: str | None) -> None:
     async def story() -> None:

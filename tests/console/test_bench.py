@@ -12,12 +12,14 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+from typer.testing import CliRunner
 
 from transis.console.bench_contender import LossyTransport
 from transis.console.bench_engines import Engines, fields_of
 from transis.console.bench_lan import BenchLan, why_no_lan
 from transis.console.bench_plot import PANELS, draw_engines
 from transis.console.bench_speaker import Samples
+from transis.console.main import app
 from transis.model.contract import Port
 from transis.model.errors import UsageError
 from transis.net.transport import Transport
@@ -125,6 +127,7 @@ def test_the_picture_has_a_bar_for_each_figure_and_none_for_what_failed() -> Non
     assert drawn.count("<title>totem: 7</title>") == 2 * len(PANELS)
     assert drawn.count("<title>lansis: 9</title>") == 2 * len(PANELS) - along_nodes
     assert "5 % loss" in drawn
+    assert "under loss, all of 4 nodes send" in drawn
 
 
 def test_fields_are_all_sizes_without_loss_and_the_smallest_with_each() -> None:
@@ -158,6 +161,7 @@ def test_loss_is_as_much_as_asked_for_and_the_same_for_a_seed() -> None:
         ("engines", "--nodes", "4,x"),
         ("engines", "--loss", "90"),
         ("engines", "--kills", "1000"),
+        ("engines", "--nodes", "4.5"),
         ("engines", "--out", "picture.png"),
         ("idle", "--engine", "paxos"),
         ("failover", "--engine", "paxos"),
@@ -176,6 +180,15 @@ def test_a_wrong_option_is_named(arguments: tuple[str, ...]) -> None:
     assert done.returncode == 2
     assert arguments[1] in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    place = tmp_path / "directory.svg"
+    place.mkdir()
+    outcome = CliRunner().invoke(app, ["bench", "engines", "--out", str(place)], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert "it is a directory" in outcome.stderr
+    assert "starting" not in outcome.stderr
 
 
 def test_ctrl_c_ends_all_processes() -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from tests.console.running import environment
 from transis.console.main import PANEL_OF, PANELS, app
+from transis.console.printing import counted
 
 RUNNER = CliRunner()
 
@@ -19,7 +20,7 @@ def test_every_command_has_help(command: str) -> None:
     outcome = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "160"})
     assert outcome.exit_code == 0, outcome.output
     assert f"Usage: transis {command}" in outcome.output
-    assert f"transis {command} " in outcome.output.partition("Examples:")[2] or "Commands" in outcome.output
+    assert f"transis {command} " in outcome.output.partition("Examples:")[2]
 
 
 def test_the_help_lists_all_of_them_by_what_they_are_for() -> None:
@@ -56,3 +57,17 @@ def test_completion_can_be_shown_and_offers_commands(shell: str) -> None:
     for name in ("send", "simulate", "status"):
         assert name in found
     assert "groups" not in found
+
+
+def test_a_terminal_that_knows_ascii_only_gets_words_all_the_same() -> None:
+    command = [sys.executable, "-m", "transis", "simulate", "--nodes", "2", "--seed", "1"]
+    env = environment(PYTHONIOENCODING="ascii")
+    found = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "States \\xd7 events reached" in found.stdout
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 runs"), (1, "1 run"), (2000, "2,000 runs")])
+def test_one_is_no_plural(count: int, words: str) -> None:
+    assert counted(count, "run") == words
+    assert counted(count, "delivery", "deliveries").endswith("y" if count == 1 else "ies")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import sys
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.console.running import Command, environment
 from transis.console.main import app
 from transis.console.scenes import SCENES
 from transis.console.story import STEPS
@@ -29,7 +33,14 @@ def test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_
     scenes, _, audit = told.partition("Now the audit on Spark")
     _scenes_are_told(scenes)
     drawing = (tmp_path / "demo.svg").read_text()
-    for words in ("crash c", "partition a b | d e", "heal", "restart c", "every guarantee held"):
+    for words in (
+        "crash c",
+        "partition a b | d e",
+        "heal",
+        "restart c",
+        "every guarantee that was exercised held",
+        "ordered by totem",
+    ):
         assert words in drawing
     assert sorted(path.name for path in (tmp_path / "d" / "trace").glob("c-*.trace"))[0].startswith("c-1-")
     for words in ("no_creation", "total_order_6_1", "group_virtual_synchrony"):
@@ -48,15 +59,18 @@ def _scenes_are_told(scenes: str) -> None:
         assert words in scenes
     for view in ("{a,b}", "{d,e}", "{a,b,c/2,d,e}"):
         assert view in scenes
+    assert "; (a1) is a basic, <a1> a causal one):" in scenes
+    assert re.search(r" \(b\d+\)", scenes), "b sends a basic message"
     assert "session lost" in scenes
-    assert "Every guarantee held." in scenes
+    assert "Every guarantee that was exercised held." in scenes
     assert "broken" not in scenes
 
 
 @pytest.mark.slow
 def test_a_machine_gets_the_verdicts_and_nothing_else_by_the_other_engine_too(tmp_path: Path) -> None:
     found = json.loads(played(tmp_path / "demo.svg", "--json", "--no-audit", "--engine", "lansis"))
-    assert [path.name for path in tmp_path.glob("*.html")] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.svg"]
+    assert found["drawing"] == str(tmp_path / "demo.svg")
     assert found["broken"] == []
     assert found["findings"] == []
     assert [one["what"] for one in found["done"]] == ["crash c", "partition a b | d e", "heal", "restart c"]
@@ -89,11 +103,41 @@ def test_two_demonstrations_are_the_same(tmp_path: Path) -> None:
     assert first.read_text() == second.read_text()
 
 
+def test_a_machine_gets_the_simulated_verdicts_and_a_drawing_only_if_it_asks(tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        outcome = RUNNER.invoke(app, ["demo", "--simulated", "--json"])
+    assert list(tmp_path.iterdir()) == []
+    found = json.loads(outcome.stdout)
+    assert outcome.exit_code == 0
+    assert found["broken"] == []
+    assert found["verdicts"]["total_order_6_1"]["verdict"] == "held"
+    drawing = tmp_path / "demo.svg"
+    drawn = json.loads(played(drawing, "--simulated", "--json"))
+    assert drawn == found | {"drawing": str(drawing)}
+    assert "ordered by totem" in drawing.read_text()
+
+
+def test_ctrl_c_is_no_verdict_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    env = environment(TMPDIR=str(tmp_path))
+    playing = Command([sys.executable, "-m", "transis", "demo", "--no-audit", "--out", str(tmp_path / "demo.svg")], env)
+    try:
+        playing.out.until("five daemons on this machine")
+        playing.signal(signal.SIGINT)
+        code, _, said = playing.ended()
+    finally:
+        playing.clean_up()
+    assert (code, said.strip()) == (130, "transis demo: interrupted")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
     outcome = RUNNER.invoke(app, ["demo", "--out", str(tmp_path / "demo.txt")], env={"COLUMNS": "200"})
     assert outcome.exit_code == 2
     assert ".html or .svg" in outcome.stderr
     assert outcome.stdout == ""
+    outcome = RUNNER.invoke(app, ["demo", "--simulated", "--dir", str(tmp_path / "new")], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert "leave out --simulated" in outcome.stderr
     outcome = RUNNER.invoke(app, ["demo", "--dir", str(Path(__file__).parent)], env={"COLUMNS": "200"})
     assert outcome.exit_code == 2
     assert "new or empty" in outcome.stderr

@@ -10,9 +10,10 @@ from transis.console.diagram.layers import draw_svg
 from transis.console.diagram.layout import Layout
 from transis.console.diagram.page import draw_html
 from transis.console.diagram.picture import Picture, picture_of
-from transis.console.diagram.traffic import LINES_MAX, bundles
+from transis.console.diagram.traffic import LINES_MAX, bundles, kind_of
 from transis.drawing.svg import escaped
 from transis.model.ids import NodeId, ProcessId
+from transis.model.service import Service
 from transis.model.view import Cause
 from transis.sim.abstract import good_history
 from transis.sim.checkers.verdict import Violation
@@ -147,6 +148,14 @@ def test_a_pause_is_drawn_from_its_start_to_its_end() -> None:
     drawn = picture_of(good_history(1), log)
     assert [(rest.start_us, rest.end_us) for rest in drawn.rests] == [(10, 30)]
     assert [strike.kind for strike in drawn.strikes] == ["pause", "resume", "said"]
+
+
+def test_each_service_has_a_line_of_its_own() -> None:
+    """Causal messages, too: two nodes of Lansis may deliver them in different orders, and break nothing."""
+    assert [kind_of(service) for service in Service] == ["basic", "causal", "ordered", "safe"]
+    drawn = draw_svg(picture())
+    assert all(f'class="m {kind_of(service)} ' in drawn for service in Service)
+    assert all(f".{kind} line" in drawn for kind in ("basic", "causal", "safe"))
 
 
 def test_an_empty_history_is_an_empty_drawing() -> None:

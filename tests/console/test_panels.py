@@ -71,8 +71,14 @@ def test_a_silent_daemon_says_so() -> None:
     gone = watched(look("a", "a"))
     gone.silence = "no daemon answers"
     hanging = watched(look("c", "c")._replace(taken_s=monotonic() - 20))
-    page = printed(daemon_table([gone, Watched("b", None, 1.0), hanging], 120)).splitlines()
+    page = printed(daemon_table([gone, Watched("b", None, 1.0), hanging], 120, never_seen="not there yet")).splitlines()
     assert [line.split(maxsplit=1)[1].rstrip() for line in page[1:]] == ["no answer", "not there yet", "hangs 20 s"]
+
+
+def test_before_anybody_answers_no_engine_is_shown() -> None:
+    heading, row = printed(daemon_table([Watched("b", None, 1.0)], 300), 300).splitlines()
+    assert row.split(maxsplit=1)[1].rstrip() == "no answer"
+    assert not any(column.heading in heading for column in COLUMNS if column.engine)
 
 
 def test_two_views_are_two_lines_and_a_minority_stands_out() -> None:

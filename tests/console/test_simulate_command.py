@@ -1,15 +1,27 @@
 """`transis simulate`: exit codes, what is printed, and what a machine reads."""
 
 import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.console.running import environment
+from tests.console.test_panels import printed
+from tests.daemon.running import PATIENCE_S
 from transis import __version__
 from transis.console.main import app
+from transis.console.tables import coverage_tables
 from transis.model.guarantees import MEANINGS
+from transis.sim.coverage import Coverage
 from transis.trace.digest import digest
 from transis.trace.reader import read_trace
 
@@ -68,6 +80,47 @@ def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: list[str], na
     assert named in outcome.stderr
     assert allowed in outcome.stderr
     assert "Traceback" not in outcome.output
+
+
+def test_a_directory_for_a_drawing_is_refused_before_the_run(tmp_path: Path) -> None:
+    place = tmp_path / "run.html"
+    place.mkdir()
+    outcome = RUNNER.invoke(app, [*SMALL, "--show", str(place)], env={"COLUMNS": "200"})
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert "it is a directory" in outcome.stderr
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_ctrl_c_gives_what_there_is_and_no_tracebacks_of_workers(tmp_path: Path, traced: bool) -> None:
+    """As a terminal does it: the signal goes to all processes of the command."""
+    command = [sys.executable, "-m", "transis", "simulate", "--nodes", "2", "--jobs", "2", "--seeds", "0:1000000"]
+    command += ["--trace", str(tmp_path / "traces")] if traced else []
+    terminal, theirs = pty.openpty()
+    pipe = subprocess.PIPE
+    env = environment(TERM="xterm")
+    running = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=theirs, env=env, start_new_session=True)
+    os.close(theirs)
+    try:
+        until(terminal, rb"[1-9]\d*/1000000")
+        os.killpg(running.pid, signal.SIGINT)
+        said = until(terminal, rb"transis simulate: interrupted: this is what \d+ of 1,000,000 seeds showed")
+        out, _ = running.communicate(timeout=PATIENCE_S)
+    finally:
+        running.kill()
+        running.communicate()
+        os.close(terminal)
+    assert running.returncode == 130
+    assert b"Traceback" not in said
+    assert b"Every guarantee that was exercised held" in out
+
+
+def until(terminal: int, pattern: bytes) -> bytes:
+    """What is drawn there up to a pattern."""
+    seen = b""
+    while not re.search(pattern, seen):
+        assert select.select([terminal], [], [], PATIENCE_S)[0], seen
+        seen += os.read(terminal, 65_536)
+    return seen
 
 
 def test_lansis_is_simulated_as_the_ring_is() -> None:
@@ -175,3 +228,18 @@ def test_show_draws_the_run(tmp_path: Path, name: str) -> None:
     assert outcome.exit_code == 0, outcome.output
     assert "<svg" in (tmp_path / name).read_text()
     assert f"Drawn: {tmp_path / name}\n" in outcome.stdout
+
+
+def test_traps_are_named_so_that_their_numbers_are_no_counts() -> None:
+    coverage = Coverage()
+    coverage.traps.update({"10 more to recover than a window": 3, "a sender waited for the window": 2})
+    told = printed(coverage_tables(coverage, runs=2))
+    assert "Traps whose trigger fired: a sender waited for the window: 2; trap 10, more to recover than a window: 3" in told
+    missing = told.partition("Never reached, of traps: ")[2]
+    assert missing.startswith("trap 1/28, a message was half sent")
+    assert "×" not in missing
+
+
+def test_runs_without_partitions_are_summed_up_with_what_parts_them_all_the_same() -> None:
+    outcome = RUNNER.invoke(app, [*SMALL, "--engine", "lansis", "--order", "toto", "--no-partitions", "--seeds", "0:2"])
+    assert "parted without a partition: 0, died ahead of the others: 0" in outcome.stdout

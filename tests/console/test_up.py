@@ -9,13 +9,17 @@ import signal
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.console.running import brought_up
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import ClusterError, LocalCluster, default_place
+from transis.console.main import app
+from transis.console.showing import connecting
 from transis.console.workplace import Workplace
 from transis.daemon.loading import load_settings
 from transis.model.errors import ConfigError
+from transis.net.sessionserver import bind_unix
 
 
 @pytest.mark.slow
@@ -124,3 +128,18 @@ def test_the_usual_place_is_taken_only_if_it_is_free(tmp_path: Path) -> None:
     taken.write_text("not ours")
     assert default_place({"TRANSIS_SOCKET": str(taken)}) is None
     assert taken.read_text() == "not ours"
+
+
+def test_traces_that_would_go_with_the_cluster_are_refused() -> None:
+    outcome = CliRunner().invoke(app, ["up", "--trace"], env={"COLUMNS": "200"})
+    assert outcome.exit_code == 2
+    assert "give --dir DIR too" in outcome.stderr
+
+
+def test_a_cluster_beside_another_says_why_its_socket_must_be_named(tmp_path: Path) -> None:
+    usual = str(tmp_path / "usual.sock")
+    with bind_unix(usual, 0o600) as taken:
+        taken.listen()
+        cluster = LocalCluster(tmp_path, ["n1"], {}, default_place({"TRANSIS_SOCKET": usual}))
+    (line, *_) = connecting(cluster, {"TRANSIS_SOCKET": usual})
+    assert line == f"export TRANSIS_SOCKET={tmp_path}/n1.sock  # {usual}, where clients look, was not free"

@@ -118,6 +118,14 @@ def test_places_follow_what_was_said() -> None:
     assert places(None, None, {"XDG_RUNTIME_DIR": "/r"}) == usual
 
 
+def test_a_daemon_that_was_killed_is_not_taken_for_the_next_one(tmp_path: Path) -> None:
+    """`transis leave` must not stop the machine's daemon because the user's is dead."""
+    left_behind = tmp_path / "transis" / "transis.sock"
+    left_behind.parent.mkdir()
+    left_behind.touch()
+    assert places(None, None, {"XDG_RUNTIME_DIR": str(tmp_path)}) == [left_behind.with_name("transis-admin.sock")]
+
+
 class BrokenReports(Reports):
     def __init__(self) -> None:
         pass  # It looks into no daemon.

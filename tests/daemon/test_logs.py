@@ -12,8 +12,10 @@ import pytest
 
 from transis.daemon.logs import (
     LOGGER,
+    STRANGERS_MAX,
     NodeLog,
     Often,
+    Strangers,
     adopt,
     cause_in_words,
     level_name,
@@ -74,6 +76,11 @@ def test_the_first_view_has_nothing_before_it() -> None:
         (Cause("failed to receive", ANN, (DAN,)), "dan did not receive for too long, said ann"),
         (Cause("member gathers", BOB), "bob began the change"),
         (Cause("blamed for failed attempts", ANN, (CID, DAN)), "rings with cid dan did not come about, said ann"),
+        (Cause("foreign view", BOB), "the view of bob was heard"),
+        (Cause("silent", ANN, (DAN,), "watch timer"), "dan was silent for too long, said ann"),
+        (Cause("does not keep up", ANN, (DAN,)), "dan acknowledged nothing for too long, said ann"),
+        (Cause("broken data", ANN, (DAN,)), "what dan sent made no sense, said ann"),
+        (Cause("did not agree", ANN, (CID, DAN)), "cid dan did not agree on the next view, said ann"),
         (Cause("something new", ANN), "something new, noticed by ann/1"),
     ],
 )
@@ -110,6 +117,36 @@ def test_junk_is_told_at_once_and_then_once_a_minute_with_its_count(lines: io.St
     assert len(told) == 2
     assert "the key is another" in told[0]
     assert "100 more datagrams were rejected (seal)" in told[1]
+
+
+def refused(node: str) -> Note:
+    return Note("refused", (("node", node), ("why", "its engine is another")))
+
+
+def test_a_stranger_that_keeps_trying_is_told_at_once_and_then_once_a_minute_with_its_tries(lines: io.StringIO) -> None:
+    log = NodeLog()
+    for second in range(61):
+        log.note(second * 1_000_000, refused("bob/1"))
+    log.note(61_000_000, refused("cid/1"))
+    told = [line.partition("warning ")[2] for line in lines.getvalue().splitlines()]
+    assert told == [
+        "bob/1 cannot be a member: its engine is another",
+        "bob/1 cannot be a member: its engine is another (tried 60 times since this was told)",
+        "cid/1 cannot be a member: its engine is another",
+    ]
+    assert log.strangers.lately(62_000_000) == ["bob/1", "cid/1"]
+    assert log.strangers.lately(122_000_000) == []
+
+
+def test_of_a_crowd_of_strangers_who_was_silent_longest_is_forgotten() -> None:
+    strangers = Strangers()
+    for number in range(STRANGERS_MAX + 1):
+        strangers.refused(number, "keeps-trying/1")
+        assert strangers.refused(number, f"n{number}/1") == 1
+    lately = strangers.lately(STRANGERS_MAX)
+    assert len(lately) == STRANGERS_MAX
+    assert {"keeps-trying/1", f"n{STRANGERS_MAX}/1"} <= set(lately)
+    assert strangers.refused(STRANGERS_MAX, "n0/1") == 1, "a forgotten one is new"
 
 
 def test_pauses_and_overflows_are_told(lines: io.StringIO) -> None:

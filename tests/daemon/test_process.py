@@ -220,6 +220,15 @@ def test_a_daemon_that_is_killed_is_missed_and_comes_back_as_a_new_life(site: Si
     assert lives == {"ann": 1, "bob": 2}
 
 
+def test_engines_do_not_mix_and_both_sides_are_told_what_to_make_equal(site: Site) -> None:
+    ann, bob = site.start("ann"), site.start("bob", node='engine = "lansis"\n')
+    told = bob.log.until("ann/1 cannot be a member")
+    assert "engine, order, mode or datagram" in told
+    assert "(engine lansis, order all-ack, mode evs, datagram " in told
+    assert "(engine totem, datagram " in ann.log.until("bob/1 cannot be a member")
+    assert any(warning.endswith("version is another: bob/1") for warning in ann.ask("status")["warnings"])
+
+
 def test_links_are_cut_and_healed_between_three(site: Site) -> None:
     daemons = [
         site.start(name, admin="allow_faults = true\n", node='quorum = ["ann", "bob", "cid"]\n') for name in ("ann", "bob", "cid")
@@ -300,6 +309,17 @@ def test_a_port_in_use_is_refused(site: Site) -> None:
         said = refusal(site.start("ann", network=f"port = {taken.getsockname()[1]}\n"))
     assert "cannot be opened" in said
     assert said.strip().count("\n") == 0
+
+
+def test_a_port_of_the_group_that_somebody_keeps_for_himself_is_told_by_its_name(site: Site) -> None:
+    settings = site.settings("ann")
+    group, port = (re.search(pattern, settings) for pattern in ('group = "(.*)"', "data_port = (.*)"))
+    assert group is not None
+    assert port is not None
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((group[1], int(port[1])))
+        said = refusal(site.start("ann", settings))
+    assert f"network.data_port = {port[1]}: cannot be opened (Address already in use)" in said
 
 
 def test_a_wrong_setting_is_one_sentence(site: Site) -> None:

@@ -94,6 +94,8 @@ def test_every_setting_has_a_description_that_ends() -> None:
         ('[log]\njson = "yes"', "log.json", "must be true or false"),
         ("node = 1", "node", "write [node] on a line of its own"),
         ("[node", "text", "must be TOML"),
+        ("[node]\nname = ann # " + "x" * 100, "text", "(at line 2, column 8)"),
+        ("[node]\nname\t" + "x" * 100 + "= 1", "text", "(at line 2, column 6)"),
     ],
 )
 def test_a_mistake_is_told_with_its_field_and_what_is_allowed(text: str, field: str, allowed: str) -> None:
@@ -181,7 +183,10 @@ def test_lansis_is_chosen_with_a_pulse_in_milliseconds_and_told() -> None:
     assert (config.engine, config.order, config.mode) == ("lansis", "all-ack", "evs")
     assert config.pulse.probe_us == 250_500
     assert config.pulse.silence_us == PULSES["wan"].silence_us
-    assert dict(describe(plan))["timing"] == "profile wan: lansis, all-ack, evs: silence is noticed after 2751 ms"
+    told = dict(describe(plan))
+    assert told["engine"] == "lansis, order all-ack, mode evs"
+    assert told["timing"] == "profile wan: silence is noticed after 2751 ms"
+    assert "token" not in told["network"]
     assert dict(describe(plan_of("")))["timing"] == "profile local: a lost token is noticed after 100 ms"
 
 
@@ -224,8 +229,12 @@ def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
         ('[node]\nname = "a\\nb"', "node.name", "printable"),
         ('[node]\nquorum = ["a", "a"]', "node.quorum", "twice"),
         ("[node]\ndatagram = 1", "node.datagram", "from 512"),
-        ("[timing]\ntoken_retransmit_ms = 90", "timing.token_retransmit_ms", "token_loss_us"),
-        ("[pulse]\nalive_ms = 90", "pulse.alive_ms", "silence_us"),
+        (
+            "[timing]\ntoken_retransmit_ms = 90",
+            "timing.token_retransmit_ms",
+            "3 x token_retransmit_ms must be at most token_loss_ms (100)",
+        ),
+        ("[pulse]\nalive_ms = 90", "pulse.alive_ms", "= 90: 4 x alive_ms must be at most silence_ms (120): a few"),
         ('[node]\norder = "toto"', "node.order", "only the engine lansis"),
         ("[window]\nvisit_max = 9999", "window.visit_max", "at most window.window"),
         ('[network]\nseeds = ["192.0.2.1:5405"]', "network.seeds", "only a mesh has seeds"),
@@ -240,6 +249,10 @@ def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
         ("[sessions]\ntotal_mb = 1", "sessions.total_mb", "at least sessions.queue_max"),
         ('[sessions]\nsocket = "/' + "x" * 120 + '"', "sessions.socket", "at most 107 bytes"),
         ('[sessions]\nsocket = "/a"\n[admin]\nsocket = "/a"', "admin.socket", "must differ"),
+        ('[node]\nstate = "/etc/passwd"', "node.state", "/etc/passwd is no directory"),
+        ('[node]\nstate = "/etc/passwd/below/it"', "node.state", "/etc/passwd is no directory"),
+        ('[trace]\ndirectory = "/etc/passwd"', "trace.directory", "/etc/passwd is no directory"),
+        ('[sessions]\nsocket = "/etc/passwd/s"', "sessions.socket", "/etc/passwd is no directory"),
         ("[trace]\nsegment_mb = 9\nkeep_mb = 8", "trace.segment_mb", "at most trace.keep_mb"),
         ('[metrics]\nlisten = "localhost"', "metrics.listen", "numeric address and a port"),
         ('[security]\nkey_file = "/nowhere/key"', "security.key_file", "transis keygen"),

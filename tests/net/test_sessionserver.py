@@ -315,7 +315,7 @@ def test_tcp_needs_a_key_and_a_free_port(tmp_path: Path) -> None:
     async def story() -> None:
         async with House(tmp_path) as house:
             port = await house.listen_tcp()
-            with pytest.raises(ConfigError, match=r"sessions\.tcp.*nobody can listen there"):
+            with pytest.raises(ConfigError, match=r"sessions\.tcp.*nobody can listen there: Address already in use"):
                 await house.server.listen_tcp(configured_endpoint("tcp", f"127.0.0.1:{port}"), KEY)
             with pytest.raises(ConfigError, match="exactly 32 bytes"):
                 await house.server.listen_tcp(configured_endpoint("tcp", "127.0.0.1:1"), b"short")

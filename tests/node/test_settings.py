@@ -41,6 +41,12 @@ KEY = bytes(range(32))
         ({"engine": "spread"}, "engine"),
         ({"order": "toto"}, "order"),
         ({"engine": "lansis", "pulse": Pulse(alive_us=1 << 30)}, "pulse.alive_us"),
+        ({"engine": "lansis", "pulse": "x"}, "pulse"),
+        ({"window": 300}, "window"),
+        ({"policy": None}, "policy"),
+        ({"quorum": "abc"}, "quorum"),
+        ({"quorum": [1, 2]}, "quorum"),
+        ({"seeds": "192.0.2.1:5405", "transport": "mesh"}, "seeds"),
     ],
 )
 def test_a_mistake_names_its_argument(tmp_path: Path, arguments: dict[str, Any], field: str) -> None:

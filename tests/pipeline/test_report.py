@@ -122,6 +122,10 @@ def test_nothing_is_fetched(content: Content) -> None:
     assert "script-src 'unsafe-inline'" not in policy
 
 
+def test_what_a_node_did_in_two_lives_is_not_counted_as_two_nodes() -> None:
+    assert f"{good().runs[0].nodes} lives of nodes" in page_of(good())
+
+
 def test_every_section_is_there_verdicts_first() -> None:
     page = Page(page_of(broken()))
     found = [name for name in page.ids if name in SECTIONS]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from transis.sim.run import describe, simulate
 from transis.sim.scripts import parse_script
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw
-from transis.sim.sweep import sweep
+from transis.sim.sweep import in_workers, sweep
 
 PLAIN = Plan(5, ("a", "b", "c"), traffic=Traffic(messages=60, batch=3), safety_us=600_000)
 BROKEN = "safe_one_rotation_early"
@@ -95,3 +96,13 @@ def test_a_sweep_adds_up_the_same_on_one_processor_and_on_two() -> None:
     assert alone.coverage.as_dict() == together.coverage.as_dict()
     assert (alone.runs, alone.violations) == (4, 0)
     assert {name: found.verdict for name, found in alone.properties.items()}["no_creation"] == "held"
+
+
+def test_workers_are_not_interrupted_and_this_process_is() -> None:
+    """Ctrl-C goes to all processes of a terminal; who waits for the workers ends them."""
+    assert list(in_workers(_hears_interrupts, range(2), jobs=2)) == [False, False]
+    assert _hears_interrupts(0)
+
+
+def _hears_interrupts(_: int) -> bool:
+    return signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

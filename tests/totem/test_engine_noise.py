@@ -197,13 +197,21 @@ def test_beacons_of_members_and_of_their_earlier_lives_are_no_foreign_rings() ->
     assert table["b"].engine.state is State.GATHER
 
 
-@pytest.mark.parametrize("change", [{"digest": b"another!"}, {"versions": (2, 9)}, {"versions": (0, 0)}])
-def test_a_stranger_that_could_not_read_us_is_refused_loudly(change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"digest": b"another!"}, "its engine, order, mode or datagram is not that of this node (engine totem, datagram 1400)"),
+        ({"versions": (2, 9)}, "it speaks wire version 2 to 9 and this node 1"),
+        ({"versions": (0, 0)}, "it speaks wire version 0 to 0 and this node 1"),
+    ],
+)
+def test_a_stranger_that_could_not_read_us_is_refused_loudly(change: dict[str, object], why: str) -> None:
     table = Table("ab")
     ring = table.form("ab")
     (note,) = table.hand("b", _join(node_id("x"), ring, **change))
     assert isinstance(note, Note)
     assert (note.what, dict(note.detail)["node"]) == ("refused", "x/1")
+    assert str(dict(note.detail)["why"]).startswith(why)
     assert table["b"].engine.state is State.OPERATIONAL
 
 

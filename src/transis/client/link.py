@@ -20,6 +20,7 @@ from transis.wire.session import NODE_FRAMES, ClientFrame, FrameReader, NodeFram
 
 CONNECT_SECONDS: Final = 10.0
 """How long a node may take to answer a connection before it counts as not there."""
+PORT_MAX: Final = 65_535
 
 OnFrames = Callable[[list[NodeFrame]], None]
 OnLost = Callable[[str], None]
@@ -155,8 +156,10 @@ async def link_to_unix(path: str | None) -> SocketLink:
 async def link_to_host(host: str, key: bytes | None) -> SocketLink:
     """`host` is "name:port"; a session over a network is always sealed."""
     name, separator, port = host.rpartition(":")
-    if not separator or not name or not port.isdigit():
+    if not separator or not name or not (port.isascii() and port.isdigit()):
         raise UsageError(f"host = {host!r}: give it as name:port")
+    if not 1 <= int(port) <= PORT_MAX:
+        raise UsageError(f"host = {host!r}: a port is 1 to {PORT_MAX}")
     if key is None:
         raise UsageError("a session over TCP needs the cluster's key: connect(host=..., key=...)")
     seal = SealedStream(key, os.urandom(RANDOM_SIZE), is_client=True)
@@ -164,6 +167,8 @@ async def link_to_host(host: str, key: bytes | None) -> SocketLink:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, link = await loop.create_connection(lambda: SocketLink(f"the node at {host}", seal), name.strip("[]"), int(port))
+    except UnicodeError:
+        raise UsageError(f"host = {host!r}: this cannot be the name of a host") from None
     except (OSError, TimeoutError) as error:
         why = _reason(error)
         raise ConnectError(f"no node listens at {host} ({why}); a daemon listens for TCP where its sessions.tcp says") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -110,14 +111,16 @@ def broken_of(name: str, tried: Tried) -> str:
     return one_of("--broken", name, tuple(known)) if name else name
 
 
-def picture_file(path: Path | None, option: str) -> Path | None:
-    """A file that a diagram can be written to."""
+def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFIXES) -> Path | None:
+    """A file that a diagram can be written to; looked at before the run, for afterwards it would be lost."""
     if path is None:
         return None
-    if path.suffix.lower() not in SUFFIXES:
-        raise wrong(option, repr(str(path)), f"the name must end in {' or '.join(SUFFIXES)}")
+    if path.suffix.lower() not in suffixes:
+        raise wrong(option, repr(str(path)), f"the name must end in {' or '.join(suffixes)}")
     if not path.parent.is_dir():
         raise wrong(option, repr(str(path)), f"there is no directory {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise wrong(option, repr(str(path)), "it is a directory" if path.is_dir() else "it may not be written")
     return path
 
 

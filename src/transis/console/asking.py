@@ -1,6 +1,7 @@
 """Asking a daemon over its admin socket, and saying in one sentence that there is none.
 
-A daemon that is named is asked; otherwise the first that answers at the usual places, which are those that clients look at too.
+A daemon that is named is asked; otherwise the one that clients find, by the same rule (model/places.py). If it left its socket
+behind and does not answer, no other is asked in its place: somebody would stop a daemon that was not meant.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from transis.daemon.paths import ADMIN_VARIABLE, admin_beside
 from transis.model.errors import ConnectError
-from transis.model.places import socket_candidates
+from transis.model.places import find_socket, socket_candidates
 
 UNABLE: Final = 2
 INTERRUPTED: Final = 130
@@ -93,7 +94,8 @@ def places(path: Path | None, clients: Path | None, environment: Mapping[str, st
         return [admin_beside(clients)]
     if told := environment.get(ADMIN_VARIABLE):
         return [Path(told)]
-    return [admin_beside(Path(one)) for one in socket_candidates(environment)]
+    found = find_socket(environment, os.path.exists)
+    return [admin_beside(Path(one)) for one in ([found] if found is not None else socket_candidates(environment))]
 
 
 def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:

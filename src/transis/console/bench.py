@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.arguments import complete_engine, one_of, wrong
+from transis.console.arguments import complete_engine, one_of, picture_file, wrong
 from transis.console.asking import INTERRUPTED, JsonOption, unable
 from transis.console.tables import plain_table, stdout
 from transis.model.config import ENGINES
@@ -25,8 +25,18 @@ PROFILES: Final = ("auto", "local", "lan", "wan")
 NODES_MAX: Final = 64
 LOST: Final = 1
 
+BENCH_EXAMPLES = """Examples:
+
+transis bench throughput --nodes 4 --size 64
+
+transis bench failover --engine lansis
+
+transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
+"""
+
 bench = typer.Typer(
     no_args_is_help=True,
+    epilog=BENCH_EXAMPLES,
     rich_markup_mode="rich",
     help="Measure throughput, failover, idle costs, the flight recorder and both engines side by side on this machine.",
 )
@@ -163,7 +173,7 @@ def flight(
     as_json: JsonOption = False,
 ) -> None:
     """What the flight recorder costs: throughput and processor time with it and without, in pairs; what is lost must be 0."""
-    sizes = _numbers("--size", size, 0, 1 << 20)
+    sizes = _whole_numbers("--size", size, 0, 1 << 20)
     one_of("--engine", engine, ENGINES)
     one_of("--path", path, PATHS)
     _check("--nodes", nodes, 2, NODES_MAX)
@@ -173,7 +183,7 @@ def flight(
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.console.bench_flight import FlightCost, measure_flight
 
-        return measure_flight(FlightCost(nodes, tuple(map(int, sizes)), rounds, seconds, engine, path), say)
+        return measure_flight(FlightCost(nodes, sizes, rounds, seconds, engine, path), say)
 
     figures = _carry_out("flight", measure)
     _show(figures, as_json)
@@ -202,34 +212,50 @@ def engines(
 ) -> None:
     """The engines side by side: throughput and latency at low and at full load, of one sender and of all, with and without loss,
     and how long a death and a merge take."""
-    counts, losses = _numbers("--nodes", nodes, 2, NODES_MAX), _numbers("--loss", loss, 0, 50)
+    counts, losses = _whole_numbers("--nodes", nodes, 2, NODES_MAX), _numbers("--loss", loss, 0, 50)
     _check("--size", size, 13, 1 << 16)
     _check("--seconds", seconds, 0.1, 60)
     _check("--kills", kills, 0, 100)
-    if out is not None and (out.suffix.lower() != ".svg" or not out.parent.is_dir()):
-        raise wrong("--out", repr(str(out)), "must be FILE.svg in a directory that exists")
+    picture_file(out, "--out", (".svg",))
     contestants = ("totem", "lansis", "lansis toto") if toto else ("totem", "lansis")
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.console.bench_engines import Engines, measure_engines
 
-        wanted = Engines(tuple(map(int, counts)), tuple(losses), size, seconds, kills, contestants)
+        wanted = Engines(counts, losses, size, seconds, kills, contestants)
         return measure_engines(wanted, say)
 
     figures = _carry_out("engines", measure)
+    if as_json:
+        print(json.dumps(figures))
+    else:
+        _show_engines(figures, contestants)
     if out is not None:
         from transis.console.bench_plot import draw_engines
 
         out.write_text(draw_engines(figures), encoding="utf-8")
-    if as_json:
-        print(json.dumps(figures))
+
+
+def _show_engines(figures: Mapping[str, Any], contestants: Sequence[str]) -> None:
+    console, changes = stdout(), figures["changes"]
+    console.print(_rounds_table(figures["rounds"], contestants))
+    if not changes:
         return
-    stdout().print(_rounds_table(figures["rounds"], contestants))
-    if figures["changes"]:
-        stdout().print(_table(figures["changes"]))
+    table = plain_table("after a kill, and taking it back", *changes)
+    for name in dict.fromkeys(name for found in changes.values() for name in found):
+        table.add_row(name, *(_words(found.get(name, "")) for found in changes.values()))
+    console.print()
+    console.print(table)
 
 
-def _numbers(option: str, given: str, low: float, high: float) -> list[float]:
+def _whole_numbers(option: str, given: str, low: float, high: float) -> tuple[int, ...]:
+    found = _numbers(option, given, low, high)
+    if not all(number.is_integer() for number in found):
+        raise wrong(option, repr(given), "must be whole numbers")
+    return tuple(map(int, found))
+
+
+def _numbers(option: str, given: str, low: float, high: float) -> tuple[float, ...]:
     """At most eight, each once: every one costs time."""
     try:
         found = sorted({float(word) for word in given.split(",")})
@@ -239,7 +265,7 @@ def _numbers(option: str, given: str, low: float, high: float) -> list[float]:
         raise wrong(option, repr(given), "must be eight numbers at most")
     for number in found:
         _check(option, number, low, high)
-    return found
+    return tuple(found)
 
 
 def _rounds_table(rounds: Sequence[Mapping[str, Any]], contestants: Sequence[str]) -> Table:
@@ -260,7 +286,7 @@ def _outcome(figures: Mapping[str, Any]) -> str:
 
 def _check(option: str, given: float, low: float, high: float) -> None:
     if not low <= given <= high:
-        raise wrong(option, given, f"must be {low:.10g} to {high:.10g}")
+        raise wrong(option, f"{given:.10g}", f"must be {low:.10g} to {high:.10g}")
 
 
 def _carry_out(name: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:

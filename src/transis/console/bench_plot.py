@@ -37,9 +37,17 @@ PANELS: Final = (
     Panel(
         "ms to safe delivery (median), all send a little", "nodes", "p50_ms", {"senders": "all", "load": "low", "service": "safe"}
     ),
-    Panel("messages a second under loss, all send", "loss_percent", "msgs_per_s", {"senders": "all", "load": "full"}),
     Panel(
-        "ms to agreed delivery under loss (99 %), all send a little", "loss_percent", "p99_ms", {"senders": "all", "load": "low"}
+        "messages a second under loss, all of {fewest} nodes send",
+        "loss_percent",
+        "msgs_per_s",
+        {"senders": "all", "load": "full"},
+    ),
+    Panel(
+        "ms to agreed delivery under loss (99 %), all of {fewest} nodes send a little",
+        "loss_percent",
+        "p99_ms",
+        {"senders": "all", "load": "low"},
     ),
 )
 
@@ -78,7 +86,7 @@ def _panel(panel: Panel, index: int, rounds: Sequence[Values], names: Sequence[s
     found = {one[panel.along]: one for one in rounds if _is_asked(panel, one, rounds)}
     return group(
         [
-            text(0, 30, panel.heading, class_="lane"),
+            text(0, 30, panel.heading.format(fewest=_fewest(rounds)), class_="lane"),
             *_bars(panel, found, names),
             line(0, BASE, PANEL_W - 40, BASE, class_="grid"),
         ],
@@ -88,9 +96,13 @@ def _panel(panel: Panel, index: int, rounds: Sequence[Values], names: Sequence[s
 
 def _is_asked(panel: Panel, one: Values, rounds: Sequence[Values]) -> bool:
     """Along the number of nodes without loss; along loss with the fewest nodes."""
-    fewest = min(other["nodes"] for other in rounds)
-    apart = {"loss_percent": 0.0} if panel.along == "nodes" else {"nodes": fewest}
+    apart = {"loss_percent": 0.0} if panel.along == "nodes" else {"nodes": _fewest(rounds)}
     return all(one[name] == value for name, value in ({"service": "agreed"} | dict(panel.fixed) | apart).items())
+
+
+def _fewest(rounds: Sequence[Values]) -> int:
+    fewest: int = min(one["nodes"] for one in rounds)
+    return fewest
 
 
 def _bars(panel: Panel, found: Mapping[float, Values], names: Sequence[str]) -> Iterator[str]:

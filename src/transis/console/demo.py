@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -25,6 +25,7 @@ from transis.model.config import ENGINES
 from transis.model.errors import MissingExtra, TransisError
 from transis.sim.checkers.verdict import Verdict
 from transis.trace.events import History
+from transis.trace.reader import Finding
 
 EXAMPLES = """Examples:
 
@@ -47,7 +48,14 @@ UNABLE: Final = 2
 
 
 def demo(
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to draw the run: FILE.html or FILE.svg.")] = DEFAULT_FILE,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to draw the run: FILE.html or FILE.svg; with --json, drawn only if given.",
+            show_default=str(DEFAULT_FILE),
+        ),
+    ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Five simulated nodes instead, in virtual time.")] = False,
     engine: Annotated[
         str, typer.Option(autocompletion=arguments.complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")
@@ -56,9 +64,7 @@ def demo(
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object and nothing else; for real daemons, without the audit.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else, without the audit.")] = False,
     with_audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Audit the traces on Spark, too, and write a report beside the picture.")
     ] = True,
@@ -68,50 +74,67 @@ def demo(
     They run on loopback, without privileges, and record what they do; the verdict is made from those records. Exit code 1 if
     a guarantee was broken.
     """
-    file = arguments.picture_file(out, "--out")
-    assert file is not None
+    file = arguments.picture_file(out if out is not None or as_json else DEFAULT_FILE, "--out")
     arguments.one_of("--engine", engine, ENGINES)
     place = arguments.trace_directory(directory, "--dir")
+    if simulated and place is not None:
+        raise arguments.wrong("--dir", repr(str(place)), "simulated nodes keep no files, so leave out --simulated")
+    console = None if as_json else stdout()
     try:
-        broken = _simulated(file, engine) if simulated else _real(file, engine, place, as_json, with_audit)
+        broken = _simulated(console, file, engine) if simulated else _real(console, file, engine, place, with_audit)
     except (TransisError, OSError) as error:
         complain("demo", error)
         raise typer.Exit(UNABLE) from None
     raise typer.Exit(VIOLATED if broken else 0)
 
 
-def _simulated(file: Path, engine: str) -> bool:
-    console = stdout()
+def _simulated(console: Console | None, file: Path | None, engine: str) -> bool:
     cluster = play_simulated(console, engine)
-    verdicts, history = verdicts_of(cluster), cluster.history()
-    sum_up(console, history, verdicts)
+    verdicts, history, log = verdicts_of(cluster), cluster.history(), cluster.world.log
     facts = f"a crash, a partition, a merge and a restart · {_verdict(verdicts)}"
-    write_diagram(file, picture_of(history, cluster.world.log, "Transis demo: five simulated nodes", (facts,)))
-    return _tell_end(console, file, history, verdicts)
-
-
-def _real(file: Path, engine: str, directory: Path | None, as_json: bool, with_audit: bool) -> bool:
-    console = None if as_json else stdout()
-    place = Workplace(directory)
-    played = _played(console, place, engine)
-    broken = any(verdict.count for verdict in played.verdicts)
+    if file is not None:
+        write_diagram(file, picture_of(history, log, f"Transis demo: five simulated nodes, ordered by {engine}", (facts,)))
     if console is None:
-        place.leave(keep=broken)
-        print(json.dumps(_object(played), indent=2, ensure_ascii=False))
-        return broken
-    sum_up(console, played.history, played.verdicts, [played.clients])
+        print(_written(cluster.world.now / 1e6, verdicts, log, (), file))
+    else:
+        sum_up(console, history, verdicts)
+        _tell_end(console, file, history, verdicts)
+    return _is_broken(verdicts)
+
+
+def _real(console: Console | None, file: Path | None, engine: str, directory: Path | None, with_audit: bool) -> bool:
+    place = Workplace(directory)
+    try:
+        played = _played(console, place, engine)
+        if file is not None:
+            _draw(file, engine, played)
+        broken = _is_broken(played.verdicts)
+        if console is None:
+            print(_written(played.seconds, played.verdicts, played.log, played.findings, file))
+        else:
+            _tell(console, file, played)
+            if with_audit and file is not None:
+                broken = _audited(console, place.path, report_file(file)) or broken
+    except (KeyboardInterrupt, typer.Exit):  # Ctrl-C, or no audit: nobody was told to look into it.
+        place.leave(keep=False)
+        raise
+    place.leave(keep=broken)
+    if console is not None and (broken or directory is not None):
+        say(console, f"Traces, logs and settings: {place.path}")
+    return broken
+
+
+def _draw(file: Path, engine: str, played: Played) -> None:
     facts = f"kill -9, a partition, a heal and a restart on real sockets · {played.seconds:.1f} s · {_verdict(played.verdicts)}"
-    picture = picture_of(drawn(played.history), played.log, "Transis demo: five daemons", (facts,), played.report.violations)
-    write_diagram(file, picture)
+    title = f"Transis demo: five daemons, ordered by {engine}"
+    write_diagram(file, picture_of(drawn(played.history), played.log, title, (facts,), played.report.violations))
+
+
+def _tell(console: Console, file: Path | None, played: Played) -> None:
+    sum_up(console, played.history, played.verdicts, [played.clients])
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
     _tell_end(console, file, played.history, played.verdicts)
-    if with_audit:
-        broken = _audited(console, place.path, report_file(file)) or broken
-    place.leave(keep=broken)
-    if broken or directory is not None:
-        say(console, f"Traces, logs and settings: {place.path}")
-    return broken
 
 
 def report_file(picture: Path) -> Path:
@@ -143,39 +166,44 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
 def _played(console: Console | None, place: Workplace, engine: str) -> Played:
     try:
         return asyncio.run(play_real(console, place.path, engine))
-    except KeyboardInterrupt:
-        place.leave(keep=False)
-        raise typer.Abort from None
     except TransisError as error:
         raise ClusterError(f"{error}; logs and traces stay in {place.path}") from error
 
 
-def _tell_end(console: Console, file: Path, history: History, verdicts: Sequence[Verdict]) -> bool:
-    """The verdict in a sentence, with what shows it if it is bad; True if a guarantee was broken."""
+def _tell_end(console: Console, file: Path | None, history: History, verdicts: Sequence[Verdict]) -> None:
+    """The verdict in a sentence, with what shows it if it is bad."""
     broken = [violation for verdict in verdicts for violation in verdict.violations]
     console.print()
     say(console, _verdict(verdicts).capitalize() + ".", "bold red" if broken else "bold green")
     for line in witness_lines(history, broken):
         say(console, line)
-    say(console, f"The whole run as a space-time diagram: {file} (open it in a browser).")
-    return bool(broken)
+    if file is not None:
+        say(console, f"The whole run as a space-time diagram: {file} (open it in a browser).")
+
+
+def _is_broken(verdicts: Sequence[Verdict]) -> bool:
+    return any(verdict.count for verdict in verdicts)
 
 
 def _verdict(verdicts: Sequence[Verdict]) -> str:
     broken = [verdict.property for verdict in verdicts if verdict.count]
-    return f"broken: {', '.join(broken)}" if broken else "every guarantee held"
+    return f"broken: {', '.join(broken)}" if broken else "every guarantee that was exercised held"
 
 
-def _object(played: Played) -> dict[str, Any]:
-    verdicts = {
-        verdict.property: {"verdict": verdict.verdict, "checked": verdict.checked, "violations": verdict.count}
-        for verdict in played.verdicts
+def _written(
+    seconds: float, verdicts: Sequence[Verdict], log: Sequence[tuple[int, str]], findings: Sequence[Finding], file: Path | None
+) -> str:
+    """The same of a simulated and of a real run, but for the file if there is one."""
+    told = {
+        "seconds": round(seconds, 3),
+        "broken": [verdict.property for verdict in verdicts if verdict.count],
+        "done": [{"at_s": round(time_us / 1e6, 3), "what": what} for time_us, what in log],
+        "verdicts": {
+            verdict.property: {"verdict": verdict.verdict, "checked": verdict.checked, "violations": verdict.count}
+            for verdict in verdicts
+        },
+        "explanations": [f"{one.property}: {one.explanation}" for verdict in verdicts for one in verdict.violations],
+        "findings": [finding._asdict() for finding in findings],
+        **({} if file is None else {"drawing": str(file)}),
     }
-    return {
-        "seconds": round(played.seconds, 3),
-        "broken": [verdict.property for verdict in played.verdicts if verdict.count],
-        "done": [{"at_s": round(time_us / 1e6, 3), "what": what} for time_us, what in played.log],
-        "verdicts": verdicts,
-        "explanations": [f"{one.property}: {one.explanation}" for verdict in played.verdicts for one in verdict.violations],
-        "findings": [finding._asdict() for finding in played.findings],
-    }
+    return json.dumps(told, indent=2, ensure_ascii=False)

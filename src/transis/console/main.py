@@ -1,14 +1,16 @@
 """`transis`: the commands, and how every one of them ends.
 
-1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run. A user's mistake is one sentence on stderr,
-   never a traceback; a traceback is our bug.
+1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run, 130 interrupted. A user's mistake is one
+   sentence on stderr, never a traceback; a traceback is our bug.
 2. A command is a module of this room, in which its name is a function, with EXAMPLES beside it, or a typer application. It is
    imported when it is asked for: `transis send` and a press of the tab key must not wait for the simulator.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
@@ -41,6 +43,17 @@ class Commands(TyperGroup):
         if cmd_name in PANEL_OF and cmd_name not in self.commands:
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Ctrl-C is no verdict: click would end with 1, which is a problem that was found."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            from transis.console.asking import INTERRUPTED
+            from transis.console.printing import complain
+
+            complain(ctx.invoked_subcommand, "interrupted")
+            raise typer.Exit(INTERRUPTED) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A name that does not exist is answered with those that are near, so all must be known then."""
@@ -81,6 +94,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _write_what_there_is() -> None:
+    """A terminal or a log that knows ASCII only gets arrows and names in another spelling, no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 @app.callback()
 def root(
     version: Annotated[
@@ -90,5 +110,7 @@ def root(
     """Group communication for Python: ordered multicast and membership through crashes, partitions and merges.
 
     Start with [bold]transis demo[/bold], then [bold]transis up[/bold] in one terminal, [bold]transis recv orders[/bold] in a
-    second and [bold]transis send orders hello[/bold] in a third. Exit codes: 0 fine, 1 found a problem, 2 could not run.
+    second and [bold]transis send orders hello[/bold] in a third. Exit codes: 0 fine, 1 found a problem, 2 could not run,
+    130 interrupted before there was a result.
     """
+    _write_what_there_is()

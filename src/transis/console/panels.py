@@ -18,7 +18,7 @@ from transis.console.watching import Look, SeenView, Watched
 from transis.model.config import ENGINES
 
 PADDING: Final = 2
-NEVER_SEEN: Final = "not there yet"
+NO_ANSWER: Final = "no answer"
 
 
 class Column(NamedTuple):
@@ -78,16 +78,19 @@ COLUMNS: Final = (
 those that not everybody is known to have, which are also what is `unstable`; `given up`: members left out by others."""
 
 
-def daemon_table(watched: Sequence[Watched], width: int, latencies: Mapping[str, str] | None = None) -> Table:
+def daemon_table(
+    watched: Sequence[Watched], width: int, latencies: Mapping[str, str] | None = None, never_seen: str = NO_ANSWER
+) -> Table:
+    """`never_seen` is said of a daemon that has not answered yet."""
     names = max([4, *(len(one.label) for one in watched)])
     more = [Column("agreed/safe", 15, 1, lambda look: (latencies or {}).get(look.node, ""))] if latencies is not None else []
-    engines = {engine_of(one.latest) for one in watched if one.latest is not None} or {ENGINES[0]}
+    engines = {engine_of(one.latest) for one in watched if one.latest is not None}
     known = [column for column in COLUMNS if not column.engine or column.engine in engines]
     columns = _fitting([*known, *more], width - names - 11 - 2 * PADDING)
     table = plain_table("node", "state", *(column.heading for column in columns))
     table.columns[1].justify = "left"
     for one in watched:
-        table.add_row(*_row(one, columns))
+        table.add_row(*_row(one, columns, never_seen))
     return table
 
 
@@ -106,10 +109,10 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return chosen
 
 
-def _row(watched: Watched, columns: Sequence[Column]) -> list[Text]:
+def _row(watched: Watched, columns: Sequence[Column], never_seen: str) -> list[Text]:
     look = watched.latest
     if look is None or watched.silence:
-        return [Text(watched.label), Text(NEVER_SEEN if look is None else "no answer", style="bold yellow")]
+        return [Text(watched.label), Text(never_seen if look is None else NO_ANSWER, style="bold yellow")]
     if watched.hung_s:
         return [Text(watched.label), Text(f"hangs {watched.hung_s} s", style="bold yellow")]
     state = Text(str(look.status["state"]), style="green" if look.status["state"] == "Operational" else "bold yellow")

@@ -27,6 +27,11 @@ def complain(command: str, words: object) -> None:
     Console(stderr=True, soft_wrap=True).print(f"transis {command}: {words}", style="red", markup=False, highlight=False)
 
 
+def counted(count: int, what: str, several: str = "") -> str:
+    """`1 run`, `2,000 runs`, `2 deliveries`."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
 def plain_table(*columns: str, title: str = "") -> Table:
     """A table without walls; the first column is words, the others are numbers unless told otherwise."""
     table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")

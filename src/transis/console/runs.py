@@ -7,9 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transis.console.run_traces import order_of, write_trace
 from transis.sim.run import Outcome, simulate
-from transis.sim.sweep import Result, Summary, result_of, sweep
+from transis.sim.sweep import Job, Result, Summary, in_workers, result_of, run_job
 from transis.sim.tried import Tried
 
 
@@ -82,34 +81,21 @@ def _one(wish: Wish) -> Tally:
 
 
 def _many(wish: Wish) -> Tally:
+    """Whoever is tired of waiting gets what there is."""
     tally = Tally()
-    with _bar(len(wish.seeds)) as advance:
-
-        def progress(result: Result) -> None:
+    with _bar(len(wish.seeds)) as advance, suppress(KeyboardInterrupt):
+        for result in _results(wish):
+            tally.summary.add(result)
             note_failure(tally, wish, result)
             advance(len(tally.failures))
-
-        tally.summary = _swept(wish, progress)
     return tally
 
 
-def _swept(wish: Wish, progress: Callable[[Result], None]) -> Summary:
+def _results(wish: Wish) -> Iterator[Result]:
     if wish.trace is None:
-        return sweep(wish.seeds, wish.jobs, wish.broken, progress, wish.nodes, groups=wish.groups, tried=wish.tried)
-    summary = Summary()
-    for result in _traced(wish):
-        summary.add(result)
-        progress(result)
-    return summary
-
-
-def _traced(wish: Wish) -> Iterator[Result]:
-    orders = (wish._replace(seeds=range(seed, seed + 1)) for seed in wish.seeds)
-    if wish.jobs == 1:
-        yield from map(_run_traced, orders)
-        return
-    with get_context("spawn").Pool(wish.jobs) as pool:
-        yield from pool.imap(_run_traced, orders, chunksize=4)
+        work = [Job(seed, wish.nodes, wish.broken, groups=wish.groups, tried=wish.tried) for seed in wish.seeds]
+        return in_workers(run_job, work, wish.jobs)
+    return in_workers(_run_traced, [wish._replace(seeds=range(seed, seed + 1)) for seed in wish.seeds], wish.jobs)
 
 
 def _run_traced(order: Wish) -> Result:

@@ -45,7 +45,8 @@ def connecting(cluster: LocalCluster, environment: dict[str, str]) -> list[str]:
     first, *others = cluster.daemons
     lines = ["transis recv orders", 'transis send orders "new order"']
     if str(first.clients) not in socket_candidates(environment):
-        lines.insert(0, f"export TRANSIS_SOCKET={first.clients}")
+        usual = socket_candidates(environment)[0]
+        lines.insert(0, f"export TRANSIS_SOCKET={first.clients}  # {usual}, where clients look, was not free")
     if others:
         lines.append(f'TRANSIS_SOCKET={others[0].clients} transis send orders "by way of {others[0].name}"')
     return [*lines, f"transis monitor --admin {cluster.directory}"]
@@ -70,7 +71,7 @@ class Screen:
 
     def _render(self) -> Group:
         looks = self._watch.looks()
-        table = daemon_table(self._watch.all, self._console.width)
+        table = daemon_table(self._watch.all, self._console.width, never_seen="not there yet")
         foot = Text("Ctrl-C stops the cluster.", style="dim")
         return Group(Text(), table, Text(), *view_lines(looks), *warning_lines(looks), Text(), foot)
 

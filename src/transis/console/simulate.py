@@ -10,8 +10,10 @@ from rich.console import Console
 
 from transis.console import arguments
 from transis.console.as_json import written
+from transis.console.asking import INTERRUPTED, unable
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
+from transis.console.printing import complain, counted
 from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
@@ -53,14 +55,15 @@ TOLD_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
 
 VIOLATED: Final = 1
-UNABLE: Final = 2
-
 
 Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=arguments.complete_engine)]
 Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=arguments.complete_order)]
 Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=arguments.complete_mode)]
 Partitions = Annotated[
-    bool, typer.Option(" /--no-partitions", help="Let nodes crash, but cut no living node off: toto then promises one order.")
+    bool,
+    typer.Option(
+        " /--no-partitions", show_default=False, help="Let nodes crash, but cut no living node off: toto then promises one order."
+    ),
 ]
 
 Judge = Annotated[
@@ -91,7 +94,10 @@ def simulate(
         Path | None, typer.Option(metavar="FILE", help="Draw a single run as a space-time diagram: FILE.html or FILE.svg.")
     ] = None,
     broken: Annotated[
-        str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=arguments.complete_broken)
+        str,
+        typer.Option(
+            help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=arguments.complete_broken
+        ),
     ] = "",
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
@@ -122,21 +128,24 @@ def simulate(
     try:
         failed = _carry_out(wish, file, json, shrink)
     except (OSError, TransisError) as error:
-        Console(stderr=True).print(f"transis simulate: {error}", style="red", markup=False, highlight=False)
-        raise typer.Exit(UNABLE) from error
+        raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
 def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
     """Run, tell, draw; True if a guarantee was broken."""
     tally = run(wish)
-    small = _shrunk(wish, tally) if want_small else None
+    was_interrupted = tally.summary.runs < len(wish.seeds)
+    small = _shrunk(wish, tally) if want_small and not was_interrupted else None
     if file is not None:
         write_diagram(file, _picture(wish, tally, small))
     if json:
         print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
         _tell(stdout(), wish, tally, small, file)
+    if was_interrupted:
+        complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(wish.seeds):,} seeds showed")
+        raise typer.Exit(INTERRUPTED)
     return bool(tally.failures)
 
 
@@ -199,6 +208,9 @@ def _totals(wish: Wish, tally: Tally) -> str:
         sums(tally),
         f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
     ]
+    if not wish.tried.partitions:
+        notes = summary.coverage.notes
+        lines.append(", ".join(f"{what}: {notes[what]:,}" for what in ("parted without a partition", "died ahead of the others")))
     if wish.broken:
         lines.append(f"The engine was broken on purpose: {wish.broken}")
     return "\n".join(lines)
@@ -206,8 +218,9 @@ def _totals(wish: Wish, tally: Tally) -> str:
 
 def sums(tally: Tally) -> str:
     summary = tally.summary
-    runs = f"{summary.runs:,} run{'s' if summary.runs != 1 else ''}"
-    return f"{runs}, {summary.violations:,} violations, {summary.views:,} view installations, {summary.deliveries:,} deliveries"
+    runs, violations = counted(summary.runs, "run"), counted(summary.violations, "violation")
+    views, deliveries = counted(summary.views, "view installation"), counted(summary.deliveries, "delivery", "deliveries")
+    return f"{runs}, {violations}, {views}, {deliveries}"
 
 
 def tell_failures(out: Console, tally: Tally) -> None:

@@ -10,19 +10,22 @@ from transis.sim.checkers.verdict import Findings, Verdict
 from transis.sim.cluster import Cluster
 
 
-def play_simulated(console: Console, engine: str) -> Cluster:
-    console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
+def play_simulated(console: Console | None, engine: str) -> Cluster:
+    """Without a console it is played in silence."""
+    if console is not None:
+        console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
     cluster = Cluster(plan(engine))
     for number, step in enumerate(STEPS, 1):
         _play(console, cluster, number, step)
     return cluster
 
 
-def _play(console: Console, cluster: Cluster, number: int, step: Step) -> None:
+def _play(console: Console | None, cluster: Cluster, number: int, step: Step) -> None:
     since_us = cluster.world.now
     step.act(cluster)
-    tell_step(console, number, step.heading, step.paragraph, (since_us, cluster.world.now))
-    tell_outcome(console, cluster.history(), since_us)
+    if console is not None:
+        tell_step(console, number, step.heading, step.paragraph, (since_us, cluster.world.now))
+        tell_outcome(console, cluster.history(), since_us)
 
 
 def verdicts_of(cluster: Cluster) -> list[Verdict]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.console.asking import AdminConnection, AdminOption, JsonOption, SocketOption, unable
-from transis.console.printing import plain_table, stdout
+from transis.console.printing import counted, plain_table, stdout
 from transis.model.errors import TransisError
 
 EXAMPLES = """Examples:
@@ -78,7 +78,7 @@ def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
     seal = "sealed" if found["sealed"] else "in plain text"
     how = f"{found['transport']} at {found['address']}, {seal}, GSO {figures.get('gso', '?')}"
     facts.append(("network", Text(how)))
-    facts.append(("clients", Text(f"{found['sessions']:,} at {found['socket']}; {found['groups']:,} groups")))
+    facts.append(("clients", Text(f"{found['sessions']:,} at {found['socket']}; {counted(found['groups'], 'group')}")))
     if index := synchrony(figures):
         facts.append(("synchrony", Text(index)))
     facts.append(("rates", Text(_rates(rates, engine))))
@@ -105,10 +105,9 @@ def synchrony(figures: Values) -> str:
 def _trouble(figures: Values) -> str:
     lost = sum(value for name, value in figures.items() if name.startswith("tokens_lost_"))
     given_up = sum(value for name, value in figures.items() if name.startswith("breaks_"))
-    counts = {"given up": given_up} if "breaks_silence" in figures else {"tokens lost": lost}
-    counts |= {"retransmitted": figures.get("retransmitted", 0), "requested": figures.get("requested", 0)}
-    counts |= {"rejected": figures.get("rejected", 0), "pauses": figures.get("pauses", 0)}
-    return ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    first = f"{given_up:,} given up" if "breaks_silence" in figures else counted(lost, "token lost", "tokens lost")
+    others = (f"{figures.get(what, 0):,} {what}" for what in ("retransmitted", "requested", "rejected"))
+    return ", ".join((first, *others, counted(figures.get("pauses", 0), "pause")))
 
 
 def _member_table(members: Sequence[Values]) -> Table:

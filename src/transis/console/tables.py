@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -18,6 +19,7 @@ from transis.sim.sweep import Property
 __all__ = ["coverage_tables", "fault_line", "plain_table", "say", "stdout", "verdict_table"]
 
 COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
+TRAP: Final = re.compile(r"((?:\d+ )*)(.*)", re.DOTALL)
 
 
 def verdict_table(properties: Mapping[str, Property]) -> Table:
@@ -84,8 +86,14 @@ def _cell(count: int, expected: bool) -> Text:
 
 
 def _traps(coverage: Coverage) -> str:
-    fired = ", ".join(f"{trap} ({count:,})" for trap, count in sorted(coverage.traps.items(), key=lambda item: _natural(item[0])))
-    return f"Traps whose trigger fired: {fired or 'none'}"
+    fired = sorted(coverage.traps.items(), key=lambda item: _natural(item[0]))
+    return "Traps whose trigger fired: " + ("; ".join(f"{_trap(name)}: {count:,}" for name, count in fired) or "none")
+
+
+def _trap(name: str) -> str:
+    """`10 more to flush than a window` as `trap 10, more to flush than a window`: its number is no count."""
+    numbers, words = TRAP.fullmatch(name).groups()  # type: ignore[union-attr]  # It takes any text.
+    return f"trap {'/'.join(numbers.split())}, {words}" if numbers else words
 
 
 def _groups(coverage: Coverage) -> str:
@@ -93,8 +101,8 @@ def _groups(coverage: Coverage) -> str:
 
 
 def _natural(name: str) -> tuple[int, str]:
-    digits = "".join(letter for letter in name if letter.isdigit())
-    return (int(digits) if digits else 0, name)
+    first = name.partition(" ")[0]
+    return (int(first) if first.isdigit() else 0, name)
 
 
 def _missing_counts(missing: Mapping[str, list[str]], wanted: Expected) -> Iterator[Text]:
@@ -108,7 +116,7 @@ def _missing_names(missing: Mapping[str, list[str]]) -> Iterator[Text]:
         yield Text("Never reached: nothing that was expected is missing.")
     for table, names in missing.items():
         if names:
-            named = ", ".join(names) if table == "groups" else _grouped(names)
+            named = _grouped(names) if table in ("events", "faults") else "; ".join(map(_trap, sorted(names, key=_natural)))
             yield Text(f"Never reached, of {table}: ", style="bold").append(named, style="not bold")
 
 

@@ -18,7 +18,8 @@ from rich.text import Text
 from transis.console.tables import plain_table, verdict_table
 from transis.drawing.times import clock
 from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.model.ids import NodeId, ViewId
+from transis.model.service import Service
 from transis.model.view import View
 from transis.sim.checkers.verdict import Verdict
 from transis.sim.cluster import grouped, show_node, show_view, show_view_id
@@ -26,6 +27,7 @@ from transis.sim.sweep import Property
 from transis.trace.events import Conf, Delivery, History
 
 PROSE_WIDTH: Final = 100
+MARKS: Final = {Service.BASIC: "({})", Service.CAUSAL: "<{}>"}
 RUN_SHOWN: Final = 3
 """Messages of a run that are named one by one."""
 
@@ -42,7 +44,8 @@ def tell_outcome(console: Console, history: History, since_us: int) -> None:
     console.print(Padding(_installed_table(_installed(history, since_us)), (0, 0, 0, 2)))
     delivered = _deliveries(history, since_us)
     if delivered:
-        console.print(Text("  Delivered, by view (a1 is the first message of a):", style="dim"))
+        marked = "; (a1) is a basic, <a1> a causal one" if "(" in delivered or "<" in delivered else ""
+        console.print(Text(f"  Delivered, by view (a1 is the first message of a{marked}):", style="dim"))
         console.print(Padding(Text(delivered), (0, 0, 0, 4)))
 
 
@@ -122,21 +125,25 @@ def _deliveries(history: History, since_us: int) -> str:
         for event in filter(_told, trace.events):
             assert isinstance(event, Delivery)
             if event.time_us >= since_us:
-                parts.setdefault(event.conf, []).append(_run(event.process, event.first, event.count))
+                parts.setdefault(event.conf, []).append(_run(event))
         if parts:
             words = "; ".join(f"{show_view_id(view)}: {' '.join(runs)}" for view, runs in parts.items())
             lines.append((show_node(trace.node), words))
     return grouped(lines)
 
 
-def _run(process: ProcessId, first: int, count: int) -> str:
-    """A node speaks for its one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life."""
-    node = show_node(process.node)
+def _run(event: Delivery) -> str:
+    """A node speaks for its one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life.
+
+    What need not have the same place everywhere is marked, or two nodes that deliver it differently seem to break a guarantee."""
+    node = show_node(event.process.node)
     name = f"{node}:" if node[-1].isdigit() else node
-    last = first + count - 1
-    if count > RUN_SHOWN:
-        return f"{name}{first}..{name}{last}"
-    return " ".join(f"{name}{counter}" for counter in range(first, last + 1))
+    last = event.first + event.count - 1
+    if event.count > RUN_SHOWN:
+        run = f"{name}{event.first}..{name}{last}"
+    else:
+        run = " ".join(f"{name}{counter}" for counter in range(event.first, last + 1))
+    return MARKS.get(event.service, "{}").format(run)
 
 
 def _delivery_table(history: History) -> Table:

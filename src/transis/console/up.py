@@ -13,7 +13,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from transis.console.arguments import complete_engine, nodes_of, one_of
+from transis.console.arguments import complete_engine, nodes_of, one_of, wrong
 from transis.console.localcluster import ClusterError, LocalCluster, default_place
 from transis.console.printing import complain
 from transis.console.showing import Showing, showing_for
@@ -27,6 +27,10 @@ EXAMPLES = """Examples:
 transis up [dim]# three daemons on loopback; Ctrl-C stops them[/dim]
 
 transis up --nodes 5 --dir ~/cluster [dim]# state, logs and settings stay there[/dim]
+
+transis up --nodes 3 --dir ~/cluster --trace [dim]# for transis audit[/dim]
+
+transis up --engine lansis [dim]# ordered by acknowledgements, without a token[/dim]
 
 transis up --nodes 3 --exit-after 60 --json > up.jsonl &
 
@@ -53,7 +57,7 @@ def up(
     exit_after: Annotated[
         float | None, typer.Option(metavar="S", min=0, help="Stop after so many seconds; otherwise run until Ctrl-C.")
     ] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Record what happens, into DIR/trace.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Record what happens, into DIR/trace; needs --dir.")] = False,
     faults: Annotated[
         bool, typer.Option("--faults", help="Let administrators cut links between the daemons, for tests.")
     ] = False,
@@ -67,6 +71,8 @@ def up(
     count = nodes_of(nodes)
     assert count is not None
     one_of("--engine", engine, ENGINES)
+    if trace and directory is None:
+        raise wrong("--trace", "without --dir", "what is temporary goes when the cluster goes, so give --dir DIR too")
     try:
         place = Workplace(directory)
         cluster = _cluster(place.path, count, engine, trace, faults)

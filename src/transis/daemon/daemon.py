@@ -48,7 +48,9 @@ LOOK_S: Final = 1.0
 LEFT, FAILED, UNABLE = 0, 1, 2
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MINUTE_US: Final = 60 * SECOND
-FIELDS: Final = {"group": "network.group", "port": "network.port", "state directory": "node.state"}
+FIELDS: Final = {"state directory": "node.state"} | {
+    name: f"network.{name}" for name in ("group", "port", "data_port", "control_port")
+}
 """What a node cannot open, and what the settings file calls it."""
 
 
@@ -137,7 +139,7 @@ class Daemon:
         opened.callback(self._close_node)
         self.host = SessionHost(self.driver.node, plan.config.cluster, plan.policy, self._figures_now)
         self.server = SessionServer(self.driver, self.host)
-        self._reports = Reports(plan, self.driver, self.host, self._cut_off)
+        self._reports = Reports(plan, self.driver, self.host, self._cut_off, self._log.strangers)
         sources = [self.driver.statistics, self._reports.own_figures]
         if self._retention is not None:
             sources.append(self._retention.statistics)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -50,10 +50,10 @@ class SettingsError(ConfigError):
         self.field = error.field
 
 
-def renamed(error: ConfigError, name: str, after: str = "") -> ConfigError:
-    """The same complaint about the field as the file calls it."""
+def renamed(error: ConfigError, name: str, in_words: Callable[[str], str] = str) -> ConfigError:
+    """The same complaint about the field as the file calls it, and of the rest what `in_words` makes of it."""
     renamed = ConfigError(name, None, "")
-    renamed.args = (f"{name} = {str(error).partition(' = ')[2]}{after}",)
+    renamed.args = (f"{name} = {in_words(str(error).partition(' = ')[2])}",)
     return renamed
 
 
@@ -83,7 +83,7 @@ def _tables(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ConfigError("text", f"byte {error.start}", "the file must be UTF-8") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError("text", _short(str(error)), "the file must be TOML: compare `transis daemon --example`") from error
+        raise ConfigError("text", str(error), "the file must be TOML: compare `transis daemon --example`") from error
 
 
 def _settings(tables: dict[str, Any]) -> Settings:

@@ -26,9 +26,10 @@ AGAIN_US: Final = 60_000_000
 """How long something that happens often stays untold after it was told."""
 NAMES_MAX: Final = 32
 """Names in one line; the rest is a number."""
+STRANGERS_MAX: Final = 256
+"""Refused nodes that are remembered: more than a cluster has, fewer than somebody could invent."""
 
 SHOWN_NOTES: Final = {
-    "refused": "{node} cannot be a member: {why}; make `datagram` and the version equal on all nodes",
     "failed to receive": "{accused} does not receive what is sent (it has everything up to {aru} of {seq}), and is left out",
     "blamed": "{node} is left out: rings with it did not come about",
     "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
@@ -110,6 +111,16 @@ def cause_in_words(cause: Cause) -> str:
         "join while forming": f"{who} asked to join while a ring was being formed",
         "member gathers": f"{who} began the change",
         "failed to receive": f"{accused} did not receive for too long, said {who}",
+        "foreign view": f"the view of {who} was heard",
+        "silent": f"{accused} was silent for too long, said {who}",
+        "does not keep up": f"{accused} acknowledged nothing for too long, said {who}",
+        "broken data": f"what {accused} sent made no sense, said {who}",
+        "did not agree": f"{accused} did not agree on the next view, said {who}",
+        "did not flush": f"{accused} did not flush the old view, said {who}",
+        "accused": f"{accused} accused {who}",
+        "born again": f"{who} was born again",
+        "member in another view": f"{accused} is in another view, said {who}",
+        "renewed": f"{who} began the change again",
         "blamed for failed attempts": f"rings with {accused} did not come about, said {who}",
     }
     return sayings.get(cause.what, str(cause))
@@ -151,6 +162,35 @@ class Often:
         """Somebody else told of these already."""
         self._told[what], self._at[what] = count, now
 
+    def forget(self, what: str) -> None:
+        del self._told[what]
+        self._at.pop(what, None)
+
+
+class Strangers:
+    """Who was refused as a member, for rule 2 and for who asks. Of a crowd, who was silent longest is forgotten."""
+
+    def __init__(self) -> None:
+        self._tries: Counter[str] = Counter()
+        self._often = Often()
+        self._heard_at: dict[str, int] = {}
+
+    def refused(self, now: int, node: str) -> int:
+        """How many tries of it are to be told now."""
+        self._heard_at.pop(node, None)
+        self._heard_at[node] = now
+        self._tries[node] += 1
+        if len(self._heard_at) > STRANGERS_MAX:
+            self._forget(next(iter(self._heard_at)))
+        return self._often.due(now, node, self._tries[node])
+
+    def lately(self, now: int) -> list[str]:
+        return sorted(node for node, at in self._heard_at.items() if now - at < AGAIN_US)
+
+    def _forget(self, node: str) -> None:
+        del self._heard_at[node], self._tries[node]
+        self._often.forget(node)
+
 
 class NodeLog:
     """Hears what the node says and looks at its figures now and then."""
@@ -158,6 +198,7 @@ class NodeLog:
     def __init__(self) -> None:
         self._view: View | None = None
         self._often = Often()
+        self.strangers = Strangers()
 
     def view(self, view: View) -> None:
         parts = {"view": str(view.id), "members": [str(node) for node in view.nodes], "cause": str(view.cause)}
@@ -171,10 +212,18 @@ class NodeLog:
         detail = dict(note.detail)
         if note.what == "state":
             self._state(str(detail["from"]), str(detail["to"]), str(detail["event"]))
+        elif note.what == "refused":
+            self._refused(now, str(detail["node"]), str(detail["why"]))
         elif note.what in SHOWN_NOTES:
             kind = note.what if note.what != "rejected" else f"rejected_{str(detail['field']).replace(' ', '_')}"
             self._often.told(now, kind, 1)
             say(logging.WARNING, note.what, SHOWN_NOTES[note.what].format(**detail), **detail)
+
+    def _refused(self, now: int, node: str, why: str) -> None:
+        """A stranger introduces itself several times a second."""
+        if tries := self.strangers.refused(now, node):
+            again = f" (tried {tries} times since this was told)" if tries > 1 else ""
+            say(logging.WARNING, "refused", f"{node} cannot be a member: {why}{again}", node=node, why=why, count=tries)
 
     def _state(self, before: str, after: str, why: str) -> None:
         """Leaving the ring and stopping are news; the steps in between are for who looks closely."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -145,8 +146,14 @@ def _config(settings: Settings, interface: Interface, *, plaintext: bool) -> Con
 def _in_words_of_the_file(error: ConfigError) -> ConfigError:
     """The configuration counts microseconds and knows no sections; the file has milliseconds in [timing] and [pulse]."""
     if error.field.startswith(("timing.", "pulse.")):
-        return renamed(error, error.field.removesuffix("_us") + "_ms", " (microseconds here; the file has milliseconds)")
+        return renamed(error, error.field.removesuffix("_us") + "_ms", _in_ms)
     return error if "." in error.field else renamed(error, f"node.{error.field}")
+
+
+def _in_ms(words: str) -> str:
+    """`90000: 4 x alive_us must be at most silence_us (200000): why` with what the file would say: 90, alive_ms, 200."""
+    in_ms = re.sub(r"^\d+|(?<=\()\d+(?=\))", lambda found: f"{int(found[0]) / MS:g}", words)
+    return re.sub(r"_us\b", "_ms", in_ms)
 
 
 def _policy(settings: Settings) -> SessionPolicy:
@@ -160,7 +167,7 @@ def _policy(settings: Settings) -> SessionPolicy:
             total_max=sessions.total_mb * MB,
         ).validated()
     except ConfigError as error:
-        raise renamed(error, POLICY_NAMES.get(error.field, error.field), " (in bytes or microseconds)") from error
+        raise renamed(error, POLICY_NAMES.get(error.field, error.field), "{} (in bytes or microseconds)".format) from error
 
 
 POLICY_NAMES: Final = {
@@ -198,12 +205,24 @@ def _check(plan: Plan) -> None:
     for name, path in (("sessions.socket", plan.clients), ("admin.socket", plan.admin)):
         if len(os.fsencode(path)) > UNIX_PATH_MAX:
             raise ConfigError(name, str(path), f"a Unix socket's path has at most {UNIX_PATH_MAX} bytes: choose a shorter one")
+    _check_directories(plan)
     if plan.clients == plan.admin:
         raise ConfigError("admin.socket", str(plan.admin), "this is the clients' socket: the two must differ")
     if plan.metrics is not None:
         require_library()
     if plan.trace is not None and trace.parquet and not _is_installed("pyarrow"):
         raise MissingExtra("trace.parquet", "trace")
+
+
+def _check_directories(plan: Plan) -> None:
+    """Who may write there shows when the daemon runs as its user; that a file is in the way shows now."""
+    needed = {"node.state": plan.state, "sessions.socket": plan.clients.parent, "admin.socket": plan.admin.parent}
+    needed |= {"trace.directory": plan.trace} if plan.trace is not None else {}
+    needed |= {"flight.directory": plan.flight.directory} if plan.flight is not None else {}
+    for name, path in needed.items():
+        there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
+        if not os.path.isdir(there):
+            raise ConfigError(name, str(path), f"{there} is no directory, so nothing can be kept there")
 
 
 def _check_network(plan: Plan) -> None:
@@ -245,7 +264,8 @@ def describe(plan: Plan) -> list[tuple[str, str]]:
 def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
     settings, config = plan.settings, plan.config
     yield "node", f"{config.name} of cluster {config.cluster}, state in {plan.state}"
-    yield "timing", f"profile {profile_of(settings, loopback=plan.interface.address.is_loopback)}: {_engine(config)}"
+    yield "engine", config.engine if config.engine == "totem" else f"{config.engine}, order {config.order}, mode {config.mode}"
+    yield "timing", f"profile {profile_of(settings, loopback=plan.interface.address.is_loopback)}: {_detection(config)}"
     yield "quorum", f"majority of {' '.join(config.quorum)}" if config.quorum else "none: both sides of a partition go on"
     yield "network", _network(plan)
     yield "seal", _seal(plan)
@@ -260,11 +280,8 @@ def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "log", f"{settings.log.level} and above{' as JSON lines' if settings.log.json else ''}, to stderr"
 
 
-def _engine(config: Config) -> str:
-    noticed = f"is noticed after {config.detection_us // MS} ms"
-    if config.engine == "totem":
-        return f"a lost token {noticed}"
-    return f"{config.engine}, {config.order}, {config.mode}: silence {noticed}"
+def _detection(config: Config) -> str:
+    return f"{'a lost token' if config.engine == 'totem' else 'silence'} is noticed after {config.detection_us // MS} ms"
 
 
 def _network(plan: Plan) -> str:
@@ -272,8 +289,8 @@ def _network(plan: Plan) -> str:
     port = f"port {network.port}" if network.port else "a port that the system chooses"
     if network.transport == "mesh":
         return f"mesh on {plan.interface}, {port} and the two after it, seeds {' '.join(network.seeds) or 'none'}"
-    group = plan.group
-    return f"multicast {group.address} ports {group.data_port} and {group.control_port} on {plan.interface}, token on {port}"
+    group, own = plan.group, "token" if plan.config.engine == "totem" else "what is for this node alone"
+    return f"multicast {group.address} ports {group.data_port} and {group.control_port} on {plan.interface}, {own} on {port}"
 
 
 def _seal(plan: Plan) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from transis import __version__
 from transis.daemon.figures import Figures
-from transis.daemon.logs import cause_in_words, level_name, view_name
+from transis.daemon.logs import Strangers, cause_in_words, level_name, view_name
 from transis.daemon.plan import Plan
 from transis.model.contract import Configure
 from transis.model.groups import is_primary
@@ -28,11 +28,14 @@ BEHIND: Final = 4
 class Reports:
     """Looks into the parts of a running daemon; changes nothing."""
 
-    def __init__(self, plan: Plan, driver: Driver, host: SessionHost, cut_off: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, plan: Plan, driver: Driver, host: SessionHost, cut_off: Callable[[], Sequence[str]], strangers: Strangers
+    ) -> None:
         self._plan = plan
         self._driver = driver
         self._host = host
         self._cut_off = cut_off
+        self._strangers = strangers
         self.figures: Figures | None = None
         self.views = 0
         self.view: View | None = None
@@ -143,6 +146,8 @@ class Reports:
             told.append("there is no key: anybody on this network may read and write")
         if self._cut_off():
             told.append(f"links are cut on purpose: {' '.join(self._cut_off())}")
+        if refused := self._strangers.lately(boottime_us()):
+            told.append(f"cannot be members, because engine, order, mode, datagram or version is another: {' '.join(refused)}")
         if self.primary is False:
             told.append("this side has no majority of the quorum")
         if str(figures.get("trace", "recording")) != "recording":

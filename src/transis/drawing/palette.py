@@ -52,6 +52,7 @@ text{{font:11px {FONT}}}
 .m line{{fill:none;stroke-opacity:.62}}
 .safe line{{stroke-dasharray:5 3}}
 .basic line{{stroke-dasharray:1 3}}
+.causal line{{stroke-dasharray:9 3}}
 .m{{stroke-linecap:round}}
 .life{{stroke-width:1.4}}
 .rest{{stroke-width:7;stroke-opacity:.45}}

@@ -145,11 +145,13 @@ class Config:
             return self.timing.token_loss_us
         return self.pulse.silence_us + 3 * self.pulse.probe_us
 
-    def digest_fields(self) -> tuple[object, ...]:
+    def shared(self) -> dict[str, object]:
         """What all members must agree on, or they could not read each other's datagrams."""
-        if self.engine == "totem":
-            return ("totem", self.datagram)
-        return (self.engine, self.order, self.mode, self.datagram)
+        choices = {} if self.engine == "totem" else {"order": self.order, "mode": self.mode}
+        return {"engine": self.engine, **choices, "datagram": self.datagram}
+
+    def digest_fields(self) -> tuple[object, ...]:
+        return tuple(self.shared().values())
 
     def validated(self) -> Config:
         """Check every range and relation; return self, so that a caller can chain."""

@@ -92,7 +92,8 @@ class SessionServer:
         try:
             server = await loop.create_server(lambda: self._sealed(key), address, port, backlog=BACKLOG)
         except OSError as error:
-            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {error.strerror or error}") from None
+            why = os.strerror(error.errno) if error.errno else str(error)  # asyncio's own words name the address again.
+            raise ConfigError("sessions.tcp", str(endpoint), f"nobody can listen there: {why}") from None
         self._servers.append(server)
         host, chosen = server.sockets[0].getsockname()[:2]
         return host, chosen

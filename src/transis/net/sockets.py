@@ -51,8 +51,10 @@ def open_unicast(interface: Interface, port: int) -> socket.socket:
     return opened
 
 
-def open_group(interface: Interface, group: IPAddress, port: int) -> socket.socket:
-    """A socket that hears a multicast group on an interface, together with other processes of this machine."""
+def open_group(interface: Interface, group: IPAddress, port: int, name: str = "port") -> socket.socket:
+    """A socket that hears a multicast group on an interface, together with other processes of this machine.
+
+    `name` is what the settings call the port."""
     if not group.is_multicast or group.version != interface.address.version:
         raise ConfigError("group", str(group), f"must be a multicast address of IPv{interface.address.version}")
     _check_port(port)
@@ -60,6 +62,12 @@ def open_group(interface: Interface, group: IPAddress, port: int) -> socket.sock
     try:
         _share(opened)
         opened.bind(Endpoint(group, port).for_socket(interface.index))
+    except OSError as error:
+        opened.close()
+        raise ConfigError(
+            name, port, f"cannot be opened ({error.strerror}): choose another on all nodes, or stop who has it"
+        ) from error
+    try:
         _join(opened, interface, group)
     except OSError as error:
         opened.close()

@@ -186,8 +186,8 @@ class MulticastTransport:
         opened: dict[Port, socket.socket] = {}
         try:
             opened[Port.TOKEN] = open_unicast(interface, token_port)
-            opened[Port.DATA] = open_group(interface, where.host, group.data_port)
-            opened[Port.CONTROL] = open_group(interface, where.host, group.control_port)
+            opened[Port.DATA] = open_group(interface, where.host, group.data_port, "data_port")
+            opened[Port.CONTROL] = open_group(interface, where.host, group.control_port, "control_port")
             aim_multicast(opened[Port.TOKEN], interface, group.hops)
             self._sockets = _Sockets(opened, interface, offload)
         except BaseException:

@@ -28,7 +28,7 @@ from transis.model.view import View
 from transis.net.opening import REAL_WINDOW
 from transis.net.transport import GROUP, Group, Statistics
 from transis.node.process import ChildNode
-from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of
+from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.node.thread import ThreadedNode
 from transis.stack.sessions import SessionPolicy
 
@@ -71,11 +71,11 @@ class Node:
             transport="mesh" if transport == "mesh" else transport,  # type: ignore[arg-type]  # Checked by `opening`.
             group=group,
             port=port,
-            seeds=tuple(seeds),
+            seeds=texts_of("seeds", seeds),
             state=str(state if state is not None else default_state(cluster, name)),
             profile=profile,
             window=window,
-            quorum=tuple(quorum),
+            quorum=texts_of("quorum", quorum),
             info=info,
             trace="" if trace is None else str(trace),
             flight=flight,

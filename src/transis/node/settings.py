@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Final, Literal, TypedDict
 from urllib.parse import quote
 
@@ -29,6 +30,14 @@ RunIn = Literal["thread", "process"]
 DEFAULT_POLICY: Final = SessionPolicy()
 TRANSPORTS: Final = ("multicast", "mesh")
 RUNS: Final = ("thread", "process")
+KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "profile": (str, Timing),
+    "window": (Window,),
+    "group": (Group,),
+    "policy": (SessionPolicy,),
+    "pulse": (Pulse, NoneType),
+}
+"""Arguments that are more than a text or a number; what somebody gives instead would fail far from here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +69,10 @@ class NodeSettings:
 
     def opening(self) -> Opening:
         """What this means here. Raises ConfigError for the first argument that would not work."""
+        for name, kinds in KINDS.items():
+            if not isinstance(getattr(self, name), kinds):
+                allowed = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
+                raise ConfigError(name, getattr(self, name), f"must be {allowed}")
         _one_of("transport", self.transport, TRANSPORTS)
         interface = choose_interface(self.interface)
         require_key("key", interface, self.key, plaintext=self.plaintext, otherwise="plaintext=True")
@@ -121,6 +134,13 @@ class NodeArguments(TypedDict, total=False):
 def key_of(given: bytes | str | Path | None) -> bytes | None:
     """The key itself, or the name of a file as `transis keygen` writes it."""
     return read_key(Path(given), "key") if isinstance(given, str | Path) else given
+
+
+def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """One text is a sequence of texts too, of its letters; nobody means that."""
+    if isinstance(given, str | bytes) or not all(isinstance(one, str) for one in given):
+        raise ConfigError(name, given, 'must be a list of texts, such as ["ann", "bob", "cid"]')
+    return tuple(given)
 
 
 def run_of(given: str) -> RunIn:

@@ -81,11 +81,23 @@ class Doors(ABC, Generic[C]):
         core = self._core
         if packet.sender == core.me:
             return False
-        if packet.digest != core.digest or not packet.versions[0] <= WIRE_VERSION or not packet.versions[1] >= WIRE_VERSION_MIN:
-            core.note("refused", node=str(packet.sender), why="configuration digest or wire version differs")
+        if why := self._why_refused(packet):
+            core.note("refused", node=str(packet.sender), why=why)
             return False
         core.meet(packet.sender, packet.address)
         return True
+
+    def _why_refused(self, packet: Join | Statement | Beacon) -> str:
+        """What its operator has to change; nothing if it may be a member. Its digest does not say which setting is another."""
+        low, high = packet.versions
+        if not low <= WIRE_VERSION or not high >= WIRE_VERSION_MIN:
+            return (
+                f"it speaks wire version {low} to {high} and this node {WIRE_VERSION}; install one version of transis everywhere"
+            )
+        if packet.digest != self._core.digest:
+            here = ", ".join(f"{name} {value}" for name, value in self._core.config.shared().items())
+            return f"its engine, order, mode or datagram is not that of this node ({here}); make them equal on all nodes"
+        return ""
 
     def _handle(self, event: Any, *arguments: Any) -> None:
         state = self._core.state

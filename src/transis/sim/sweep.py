@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
+from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from transis.model.guarantees import WEIGHT
 from transis.sim.coverage import Coverage
@@ -21,6 +22,9 @@ from transis.sim.tried import TOTEM, Tried
 
 EXPLANATIONS_MAX: Final = 20
 """Failing seeds that a summary explains in full."""
+
+J = TypeVar("J")
+R = TypeVar("R")
 
 
 class Job(NamedTuple):
@@ -146,7 +150,7 @@ def sweep(
     """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
     work = [Job(seed, nodes, broken, digests, groups, tried) for seed in seeds]
     summary = Summary()
-    for result in _results(work, jobs):
+    for result in in_workers(run_job, work, jobs):
         summary.add(result)
         if progress is not None:
             progress(result)
@@ -155,9 +159,16 @@ def sweep(
     return summary
 
 
-def _results(work: Iterable[Job], jobs: int) -> Iterator[Result]:
+def in_workers(run: Callable[[J], R], work: Iterable[J], jobs: int) -> Iterator[R]:
+    """Results in the order of the work. Ctrl-C is for this process: workers are born with it blocked, and end with the pool."""
     if jobs <= 1:
-        yield from map(run_job, work)
+        yield from map(run, work)
         return
-    with get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(run_job, work, chunksize=4)
+    resource_tracker.ensure_running()  # Whoever starts it lets signals through again; so it must run before they are blocked.
+    before = pthread_sigmask(SIG_BLOCK, {SIGINT})
+    try:
+        with get_context("spawn").Pool(jobs) as pool:
+            pthread_sigmask(SIG_SETMASK, before)
+            yield from pool.imap(run, work, chunksize=4)
+    finally:
+        pthread_sigmask(SIG_SETMASK, before)

@@ -87,6 +87,7 @@ _LEGEND: Final = (
     (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m ordered c0"), 26.0, "ordered message, sender's colour"),
     (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m safe c0"), 26.0, "safe"),
     (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m basic c0"), 26.0, "basic"),
+    (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m causal c0"), 26.0, "causal"),
     (element("circle", cx=3, cy=0, r=3, class_="c0"), 6.0, "delivered"),
     (path("M0 -5 l8 5 l-8 5 z", class_="ink"), 8.0, "start"),
     (path("M0 -5 l10 10 m0 -10 l-10 10", class_="cross", fill="none"), 10.0, "crash"),

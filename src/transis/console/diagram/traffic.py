@@ -1,7 +1,7 @@
 """Messages as lines: each sending is tied to its deliveries, and sendings that would be drawn on top of each other
 become one bundle.
 
-1. A bundle holds messages of one node, one kind of line (basic, ordered, safe) and one configuration.
+1. A bundle holds messages of one node, one kind of line (basic, causal, ordered, safe) and one configuration.
 2. Bundles grow until the lines fit the budget: a picture of ten thousand lines shows nothing.
 3. Per receiver and configuration a bundle arrives once, where its first message did; the count says the rest.
 """
@@ -63,8 +63,8 @@ class Bundle:
 
 
 def kind_of(service: Service) -> str:
-    """The kind of line: causal messages are ordered on the ring."""
-    return {Service.BASIC: "basic", Service.SAFE: "safe"}.get(service, "ordered")
+    """The kind of line. Causal messages have one of their own: on Lansis they have no place in the order."""
+    return {Service.BASIC: "basic", Service.CAUSAL: "causal", Service.SAFE: "safe"}.get(service, "ordered")
 
 
 def bundles(sendings: Sequence[Sending], arrivals: Sequence[Arrival], position: Position) -> list[Bundle]:

@@ -91,7 +91,7 @@ def _header(content: Content, places: list[str]) -> str:
     facts = [
         f"{len(content.runs):,} run{'s' if len(content.runs) != 1 else ''}",
         f"cluster {', '.join(clusters)}" if len(clusters) == 1 else f"{len(clusters):,} clusters" if clusters else "",
-        f"{sum(run.nodes for run in content.runs):,} nodes",
+        f"{sum(run.nodes for run in content.runs):,} lives of nodes",
         f"{events:,} events" if events else "",
     ]
     about = words("p", " · ".join(filter(None, facts)), class_="note")

@@ -90,7 +90,7 @@ def _facts(run: Run, found: Of) -> str:
         f"cluster {run.cluster}" if run.cluster else "",
         f"{run.engine} engine" if run.engine else "",
         f"{run.mode} mode" if run.mode else "",
-        f"{run.nodes:,} nodes" if run.nodes else "",
+        f"{run.nodes:,} lives of nodes" if run.nodes else "",
         f"{clock(end_us - start_us)} long" if end_us > start_us else "",
         "came to rest" if run.closed else "still open or cut off",
         f"seed {run.seed}" if run.seed else "",
