@@ -141,10 +141,12 @@ class Evidence:
         return aside.rename(self._directory / name)
 
     def _explain(self, place: Path) -> None:
-        """Have the exact audit say what happened."""
+        """Have the exact audit say what happened; once, though it may be asked for twice while a follower begins."""
         with self._told_of(place.name):
-            found = self._explained_by(place)
             why = msgspec.json.decode((place / WHY).read_bytes(), type=dict[str, Any])
+            if why.get(EXACTLY) is not None:
+                return
+            found = self._explained_by(place)
             replace_durably(place / WHY, _written(why | {EXACTLY: found}))
             for one in found:
                 self._tell(f"{one['property']}: {one['explanation']}")
