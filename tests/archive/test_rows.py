@@ -16,10 +16,9 @@ from transis.archive.rows import Rows
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration
 from transis.model.groups import Origin
-from transis.model.ids import Place, ProcessId, ViewId, ViewKind
+from transis.model.ids import Place, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.service import Service
 from transis.trace.naming import process_name
-from transis.wire.session import Stretch
 
 LAST = Position(2, "ann/1/0000000000000007", 9, 1)
 

@@ -13,8 +13,8 @@ from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.writing import Life, Limits
 from transis.model import ids
+from transis.model.ids import Stretch
 from transis.model.service import Service
-from transis.wire.session import Stretch
 
 
 class Begun:

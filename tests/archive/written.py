@@ -14,8 +14,8 @@ from tests.archive.events import PROCESSES, START, batch, configuration, group_v
 from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.model import ids
+from transis.model.ids import Stretch
 from transis.model.service import Service
-from transis.wire.session import Stretch
 
 
 def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None) -> list[pa.Table]:

@@ -35,7 +35,6 @@ from transis.wire.session import (
     NotJoined,
     Send,
     Stream,
-    Stretch,
     Welcome,
 )
 
@@ -148,7 +147,7 @@ class ClientDaemon(Daemon):
                             link.put(Joined(view.name))
                         link.put(Changed(view))
                 case GroupDelivered(run, recipients):
-                    stretches = [Stretch(run.place.seq, run.place.index, len(run.payloads))]
+                    stretches = list(run.stretches)
                     payloads = [bytes(payload) for payload in run.payloads]
                     frame = Stream(run.process, run.address, run.service, run.view, 0, run.first_counter, stretches, payloads)
                     for link in self._alive(recipient.process for recipient in recipients):

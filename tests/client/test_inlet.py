@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from transis.client.inlet import Entry, Inlet, Parcel
 from transis.client.spool import BLOCK, Spool
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.service import Service
-from transis.wire.session import Stream, Stretch
+from transis.wire.session import Stream
 
 NODE = NodeId("ann", 1, 7)
 VIEW = ViewId(ViewKind.REGULAR, 1, NODE)

@@ -74,6 +74,20 @@ def test_requests_of_one_datagram_are_one_change_of_each_group() -> None:
     assert judge(order.history()) == []
 
 
+def test_requests_that_reach_one_node_together_and_another_apart_make_the_same_views() -> None:
+    """A run may come whole here and in two feeds there: what ends in one datagram is one change, whatever came with it."""
+    order, _ = together(joined="ab")
+    a, b = order.daemons["a"], order.daemons["b"]
+    requests = [encode_control(JoinRequest(number, "red")) for number in (7, 8)]
+    apart = [a.append(CONTROL_PROCESS, CONTROL_ADDRESS, Service.AGREED, request) for request in requests]
+    whole = apart[0]._replace(payloads=requests, stretches=[run.stretches[0] for run in apart])
+    a.deliver(whole, whole.phase)
+    for run in apart:
+        b.deliver(run, run.phase)
+    assert len(views(a, 1)) == 4
+    assert views(b, 1) == views(a, 1)[1:]
+
+
 def test_who_joins_and_leaves_in_one_datagram_was_never_there() -> None:
     order, _ = together(joined="a")
     daemon = order.daemons["b"]

@@ -22,7 +22,7 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 
@@ -63,9 +63,9 @@ class FakeNode:
         self._out += [Accepted(ids), Originated(ids, self._view.id, Place(1, 0), 0), Transmit(Audience.RING, Port.DATA, payloads)]
         shown = [b"changed"] if self.broken == "change" else payloads
         sender = ProcessId(self.id, process)
-        place, ordered = Place(self._counter + 1, 0), service is not Service.BASIC
+        places, ordered = [Stretch(self._counter + 1, 0, len(payloads))], service is not Service.BASIC
         self._out.append(
-            Delivered(sender, b"", service, self._counter + 1, shown, self._view.id, Phase.REGULAR, place, False, now, 0, ordered)
+            Delivered(sender, b"", service, places[0].seq, shown, self._view.id, Phase.REGULAR, places, False, now, 0, ordered)
         )
         self._counter += len(payloads)
         return len(payloads)

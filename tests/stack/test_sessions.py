@@ -9,7 +9,7 @@ from transis.model.config import Window
 from transis.model.contract import Lane, Refused, Room, RunIds, Stopped
 from transis.model.errors import ConfigError, UsageError
 from transis.model.groups import Address, GroupLeft, PrivateName, group_id
-from transis.model.ids import ProcessId
+from transis.model.ids import ProcessId, Stretch
 from transis.model.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.stack.memberships import REQUESTS_MAX
@@ -34,7 +34,6 @@ from transis.wire.session import (
     NotSent,
     Send,
     Stream,
-    Stretch,
     Welcome,
     decode_value,
     encode_frame,

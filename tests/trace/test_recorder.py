@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transis.model.contract import Accepted, Configure, Delivered, Lane, Note, Originated, Phase, Refused, Room, RunIds, Stopped
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
@@ -21,9 +21,9 @@ def configure(view: ViewId) -> Configure:
 
 
 def delivered(first: int, count: int, service: Service = Service.AGREED, view: ViewId = REGULAR) -> Delivered:
-    payloads = [b"abc"] * count
+    payloads, places = [b"abc"] * count, [Stretch(first, 0, count)]
     ordered = service is not Service.BASIC
-    return Delivered(ProcessId(A, 0), b"x", service, first, payloads, view, Phase.REGULAR, Place(first, 0), False, 5, 6, ordered)
+    return Delivered(ProcessId(A, 0), b"x", service, first, payloads, view, Phase.REGULAR, places, False, 5, 6, ordered)
 
 
 def test_outputs_become_events_with_dense_numbers() -> None:
@@ -49,6 +49,17 @@ def test_tpos_counts_ordered_messages_through_the_transitional_and_starts_again(
     assert [run.tpos for run in runs] == [0, -1, 3, 4, 0]
     assert [run.conf for run in runs] == [REGULAR, REGULAR, REGULAR, TRANSITIONAL, LATER]
     assert runs[0].size == 9
+
+
+def test_a_run_is_told_by_datagram_whatever_was_delivered_together() -> None:
+    together, apart = Recorder(A), Recorder(A)
+    pieces = [delivered(1, 2), delivered(3, 1), delivered(4, 3)]
+    whole = delivered(1, 6)._replace(stretches=[piece.stretches[0] for piece in pieces])
+    together.observe(9, whole)
+    for piece in pieces:
+        apart.observe(9, piece)
+    assert together.events == apart.events
+    assert len(apart.events) == 3
 
 
 def test_notes_for_coverage_are_no_evidence() -> None:

@@ -103,15 +103,25 @@ def flattened(deliveries: Iterable[Delivered]) -> list[Placed]:
             one.place.index + step,
             Message(one.process.number, one.first_counter + step, one.service, one.address, bytes(payload)),
         )
-        for one in deliveries
+        for run in deliveries
+        for one in run.parts()
         for step, payload in enumerate(one.payloads)
     ]
 
 
 def copied(deliveries: Iterable[Delivered]) -> list[Delivered]:
-    """Deliveries that can be compared: with payloads cut out."""
-    return [one._replace(payloads=tuple(map(bytes, one.payloads))) for one in deliveries]
+    """Deliveries that can be compared: by datagram, whatever was fed together, and with payloads cut out."""
+    return [
+        one._replace(payloads=tuple(map(bytes, one.payloads)), stretches=tuple(one.stretches)) for one in by_datagram(deliveries)
+    ]
+
+
+def by_datagram(deliveries: Iterable[Delivered]) -> list[Delivered]:
+    return [part for run in deliveries for part in run.parts()]
 
 
 def ids_of(deliveries: Iterable[Delivered]) -> list[RunIds]:
-    return [RunIds(one.process.number, one.first_counter, len(one.payloads), one.service, one.address) for one in deliveries]
+    return [
+        RunIds(one.process.number, one.first_counter, len(one.payloads), one.service, one.address)
+        for one in by_datagram(deliveries)
+    ]

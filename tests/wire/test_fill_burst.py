@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire.naive_stream import by_datagram
 from tests.wire.samples import ANN, VIEW
 from transis.model.contract import Delivered, Lane, OutboundRun, Phase
 from transis.model.ids import RingTag
@@ -122,7 +123,7 @@ def test_everything_leaves_once_in_bursts_of_one_kind_and_in_order(
 def test_places_are_those_of_the_originated_ids() -> None:
     (burst,) = bursts_of(outbox_with(run(1, [bytes(200)] * 5)), 8, SMALL)
     ended = [(at, ids.first_counter, ids.count) for at, one in enumerate(burst.datagrams) for ids in one.ended]
-    delivered = read([burst])
+    delivered = by_datagram(read([burst]))
     assert [(one.place.seq - 1000, one.first_counter, len(one.payloads)) for one in delivered] == ended
     assert all(one.ordered for one in delivered)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BOB
 from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin, group_id
-from transis.model.ids import Place, ProcessId, ViewId, ViewKind
+from transis.model.ids import Place, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
@@ -40,7 +40,6 @@ from transis.wire.session import (
     NotSent,
     Send,
     Stream,
-    Stretch,
     Welcome,
     cost,
     decode_value,

@@ -64,7 +64,7 @@ def test_deliveries_carry_what_the_datagram_says() -> None:
         (b"one", b"two"),
         VIEW,
         Phase.TRANSITIONAL,
-        (9, 0),
+        ((9, 0, 2),),
         False,
         7,
         6,

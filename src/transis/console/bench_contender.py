@@ -111,7 +111,8 @@ class Contender:
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, Delivered):
-                self._take(event)
+                for part in event.parts():
+                    self._take(part)
             elif isinstance(event, Configure) and event.view.id.is_regular:
                 self._views += 1
                 tell({"members": [node.name for node in event.view.nodes]})

@@ -214,6 +214,11 @@ class GroupLayer:
         if run.address != CONTROL_ADDRESS or run.service is Service.BASIC:
             self._reject(Rejection("control", "a control message that is not addressed or ordered as one"))
             return
+        for part in run.parts():
+            yield from self._control_part(part)
+
+    def _control_part(self, run: Delivered) -> Steps:
+        """What ends in one datagram makes one view of a group: nodes get a run in different pieces, and must show the same."""
         changed: dict[GroupId, _Change] = {}
         for index, payload in enumerate(run.payloads, run.place.index):
             message = decode_control(payload)

@@ -7,11 +7,11 @@ that needs durability first waits and emits the `Send` after `persisted(ticket)`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
-from transis.model.ids import NodeId, Place, ProcessId, ViewId
+from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.model.view import View
 
@@ -171,10 +171,11 @@ class Reach(NamedTuple):
 
 
 class Delivered(NamedTuple):
-    """A run of messages, all ending in one datagram, as it left the engine and was put together again.
+    """A run of messages as it left the engine and was put together again: one object, however many datagrams it came in.
 
-    `view` is the regular view; `place` is that of the first message, the others follow it index by index.
-    `payloads` are cut out of the burst when they are looked at; keep a copy, not the slice.
+    Nodes may get one run in different pieces; `parts` are the same everywhere. `view` is the regular view; `stretches` has the
+    places, one stretch for each datagram that a message ends in. `payloads` are cut out of the burst when they are looked at;
+    keep a copy, not the slice.
     """
 
     process: ProcessId
@@ -184,12 +185,30 @@ class Delivered(NamedTuple):
     payloads: Sequence[bytes | memoryview]
     view: ViewId
     phase: Phase
-    place: Place
+    stretches: Sequence[Stretch]
     early: bool
     origin_us: int
     timestamp: int
     ordered: bool
     """Whether it has a place in the total order: basic messages have none, causal ones only where the engine orders them."""
+
+    @property
+    def place(self) -> Place:
+        """Of the first message."""
+        seq, index, _ = self.stretches[0]
+        return Place(seq, index)
+
+    def parts(self) -> Iterator[Delivered]:
+        """The same messages, those that end in one datagram at a time."""
+        if len(self.stretches) == 1:
+            yield self
+            return
+        done = 0
+        for stretch in self.stretches:
+            end = done + stretch.count
+            payloads, first = self.payloads[done:end], self.first_counter + done
+            yield self._replace(first_counter=first, payloads=payloads, stretches=(stretch,))
+            done = end
 
 
 class Tape(Protocol):

@@ -88,3 +88,11 @@ class Place(NamedTuple):
 
     seq: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
+
+
+class Stretch(NamedTuple):
+    """Consecutive messages that end in one datagram: their places are (seq, index), (seq, index + 1) and so on."""
+
+    seq: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of places
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants either

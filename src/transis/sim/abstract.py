@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from transis.model.contract import Accepted, Configure, Delivered, Originated, Phase, Refused, RunIds
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import History, NodeTrace, is_ordered
@@ -211,7 +211,7 @@ class AbstractWorld:
             assert actor.ring is not None
             run = Delivered(
                 ProcessId(datagram.sender, process), address, service, first + offset, [b""] * size, actor.ring.view, phase,
-                Place(datagram.seq, offset), early, self.now, datagram.timestamp, service in self.ordered,
+                [Stretch(datagram.seq, offset, size)], early, self.now, datagram.timestamp, service in self.ordered,
             )  # fmt: skip
             actor.recorder.observe(self._tick(), run)
 

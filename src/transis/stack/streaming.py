@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from transis.model.contract import Delivered
 from transis.model.groups import GroupDelivered, Recipient
-from transis.model.ids import ProcessId, ViewId
+from transis.model.ids import ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.stack.session import Parcel
-from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream, Stretch
+from transis.wire.session import BATCH_BYTES, Stream, payload_cost
 from transis.wire.stream import Payloads
 
 
@@ -76,13 +76,12 @@ class OpenFrame:
         self._put(run)
 
     def _put(self, run: Delivered) -> None:
-        place, new = run.place, run.payloads
+        new = run.payloads
         copies = new.copies() if isinstance(new, Payloads) else list(map(bytes, new))
-        count = len(copies)
         self._payloads += copies
-        self._next += count
-        self._cost += (len(copies[0]) if count == 1 else sum(map(len, copies))) + MESSAGE_COST * count
-        self._stretches.append(Stretch(place[0], place[1], count))
+        self._next += len(copies)
+        self._cost += payload_cost(copies)
+        self._stretches += run.stretches
 
     def close(self) -> Parcel:
         """The frame; the next one begins empty."""

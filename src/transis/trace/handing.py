@@ -1,7 +1,7 @@
 """What client processes were handed since the last event about them: a number a run, whatever number of processes and messages.
 
 Runs of one address have the same recipients until a view changes, so they are gathered by address. A run that comes right behind
-its DELIVER is known by the number of that event; any other waited, and is named by its messages.
+its DELIVERs is known by the numbers of those events; any other waited, and is named by its messages.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ class Handing:
 
     def __init__(self) -> None:
         self._last: Delivered | None = None
-        self._last_lseq = 0
+        self._last_lseqs = range(0)
         self._gathered: dict[bytes, tuple[Recipients, list[int]]] = {}
         self._waited: list[Waited] = []
 
-    def delivered(self, run: Delivered, lseq: int) -> None:
-        self._last, self._last_lseq = run, lseq
+    def delivered(self, run: Delivered, lseqs: range) -> None:
+        self._last, self._last_lseqs = run, lseqs
 
     def add(self, run: Delivered, recipients: Recipients) -> bool:
         """Note a run for these; False if the same address had others before, and what was gathered must be told first."""
         if run is not self._last:
             self._waited += [
-                Waited(groups, processes, run.process, run.first_counter, len(run.payloads))
+                Waited(groups, processes, part.process, part.first_counter, len(part.payloads))
+                for part in run.parts()
                 for groups, processes in _together(recipients)
             ]
             return True
         known, runs = self._gathered.setdefault(run.address, (recipients, []))
         if known is not recipients and known != recipients:
             return False
-        runs.append(self._last_lseq)
+        runs += self._last_lseqs
         return True
 
     def take(self) -> tuple[tuple[Handed, ...], tuple[Waited, ...]]:

@@ -190,6 +190,13 @@ class Recorder:
             self._overflow_from = 0
 
     def _delivered(self, now_us: int, run: Delivered) -> None:
+        """One event for each datagram that messages end in, so that all nodes tell of the same runs."""
+        first = self._lseq + 1
+        for part in run.parts():
+            self._delivered_part(now_us, part)
+        self._handing.delivered(run, range(first, self._lseq + 1))
+
+    def _delivered_part(self, now_us: int, run: Delivered) -> None:
         count = len(run.payloads)
         tpos = -1
         if run.ordered:
@@ -199,7 +206,6 @@ class Recorder:
         lseq, size = self._next(), getattr(run.payloads, "size", None)
         if size is None:  # Not cut out of a burst, whose runs know it without looking at each message.
             size = sum(map(len, run.payloads))
-        self._handing.delivered(run, lseq)
         what = (run.process, run.first_counter, count, run.service, run.address, run.place)
         self._append(Delivery(lseq, now_us, conf, run.view, *what, tpos, run.origin_us, run.timestamp, size))
 

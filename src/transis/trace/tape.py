@@ -20,7 +20,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
-from operator import itemgetter, sub
+from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -44,7 +44,8 @@ HEADS_MAX: Final = 65_536
 """Senders whose share of the digests is remembered."""
 
 
-_FIRST_COUNTER: Final = itemgetter(3)
+_COUNT: Final = itemgetter(2)
+"""Of a Stretch."""
 
 
 class Named(NamedTuple):
@@ -123,7 +124,7 @@ class DeliveryTape:
         self._head: _Head | None = None
         self._process: ProcessId | None = None
         self._next = self._next_seq = -1
-        self._firsts: list[int] = []
+        self._counts: list[int] = []
         self._ramps: list[list[int]] = []  # Places that go on one by one: the first, and how many.
         self._tpos = 0
         self._heads: dict[tuple[int, int, Service], int] = {}
@@ -136,35 +137,25 @@ class DeliveryTape:
     # --- fed by the node --------------------------------------------------------------------------------------------
 
     def fed(self, delivered: list[Delivered]) -> None:
-        """What one Deliver of the engine became. Runs that share their ProcessId object come from one run of the wire."""
-        if delivered[0][0] is delivered[-1][0]:
-            self._fed_of_one(delivered)
-            return
-        start = 0
-        while start < len(delivered):
-            end = _end_of_one(delivered, start)
-            self._fed_of_one(delivered[start:end])
-            start = end
+        """What one Deliver of the engine became."""
+        for run in delivered:
+            self._add(run)
 
-    def _fed_of_one(self, delivered: list[Delivered]) -> None:
-        """A part of a run of the wire. Called for every burst of a busy ring, so fields are taken by their numbers."""
-        first, last = delivered[0], delivered[-1]
-        process, counter, place = first[0], first[3], first[7]
-        is_next = counter == self._next and not place[1] and process == self._process and self._goes_on(first)
-        if not is_next and not self._begin(first):
+    def _add(self, run: Delivered) -> None:
+        """Called for every burst of a busy cluster, so fields are taken by their numbers."""
+        process, counter, stretches = run[0], run[3], run[7]
+        (seq, index, _), last_seq, datagrams = stretches[0], stretches[-1][0], len(stretches)
+        is_next = counter == self._next and not index and process == self._process and self._goes_on(run)
+        if not is_next and not self._begin(run):
             return
-        datagrams, (seq, _), last_seq = len(delivered), place, last[7][0]
-        if last[3] - counter == datagrams - 1:  # One message in each but the last.
-            self._firsts += range(counter, counter + datagrams)
-        else:
-            self._firsts += map(_FIRST_COUNTER, delivered)
+        self._counts += map(_COUNT, stretches)
         if last_seq - seq != datagrams - 1:  # Messages longer than a datagram leave places out.
-            self._ramps += [[run[7][0], 1] for run in delivered]
+            self._ramps += [[stretch[0], 1] for stretch in stretches]
         elif seq == self._next_seq:
             self._ramps[-1][1] += datagrams
         else:
             self._ramps.append([seq, datagrams])
-        self._next, self._next_seq = last[3] + len(last[4]), last_seq + 1
+        self._next, self._next_seq = counter + len(run[4]), last_seq + 1
 
     def configured(self, view: View) -> None:
         self._end_stretch()
@@ -199,15 +190,15 @@ class DeliveryTape:
         """Is it like the stretch that is open in all that a row tells once?"""
         head = self._head
         assert head is not None, "an open stretch has a process"
-        return head[1] == run[1] and head[2] is run[2] and head[7] is run[11] and len(self._firsts) < DATAGRAMS_MAX
+        return head[1] == run[1] and head[2] is run[2] and head[7] is run[11] and len(self._counts) < DATAGRAMS_MAX
 
     def _begin(self, run: Delivered) -> bool:
         """Begin a stretch; False for the groups' own messages, which are in none."""
         self._end_stretch()
         if run.process.number >= PROCESSES_MAX:
             return False
-        process, address, service, first, _, _, _, place, _, origin_us, timestamp, ordered = run
-        self._head = _Head(process, address, service, first, place, origin_us, timestamp, ordered)
+        process, address, service, first, _, _, _, _, _, origin_us, timestamp, ordered = run
+        self._head = _Head(process, address, service, first, run.place, origin_us, timestamp, ordered)
         self._process = process
         return True
 
@@ -217,12 +208,12 @@ class DeliveryTape:
         if head is None:
             return
         (node, number), address, service, counter, place, origin_us, timestamp, ordered = head
-        firsts, ramps, messages = self._firsts, self._ramps, self._next - counter
-        counts = _packed_counts(firsts)
-        flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE + (len(counts) >= len(firsts)) * WIDE
+        datagrams, ramps, messages = len(self._counts), self._ramps, self._next - counter
+        counts = _packed_counts(self._counts[:-1])
+        flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE + (len(counts) >= datagrams) * WIDE
         tpos = self._tpos if ordered else -1
         known = self._number_of(address)
-        who = (node.boot, counter, place[0], origin_us, timestamp, tpos, number, messages, place[1], len(firsts))
+        who = (node.boot, counter, place[0], origin_us, timestamp, tpos, number, messages, place[1], datagrams)
         self._rows += ROW.pack(*who, known, service, flags)
         self._rows += counts
         if len(ramps) > 1:
@@ -232,7 +223,7 @@ class DeliveryTape:
             for told in self._prefixes.add(self._head_of(node.boot, number, service), counter, messages):
                 self._tell(told)
         self.messages += messages
-        self._head, self._process, self._firsts, self._ramps = None, None, [], []
+        self._head, self._process, self._counts, self._ramps = None, None, [], []
         self._next = self._next_seq = -1
 
     def _end_rows(self) -> None:
@@ -262,19 +253,6 @@ class DeliveryTape:
                 self._heads.clear()
             known = self._heads[sender] = head_of(*sender)
         return known
-
-
-def _end_of_one(delivered: list[Delivered], start: int) -> int:
-    """Where the part ends that comes from one run of the wire. They are long, and found by halving what is left."""
-    process, beyond = delivered[start][0], len(delivered)
-    inside = start
-    while beyond - inside > 1:
-        middle = (inside + beyond) // 2
-        if delivered[middle][0] is process:
-            inside = middle
-        else:
-            beyond = middle
-    return beyond
 
 
 def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
@@ -311,9 +289,8 @@ def _count_size(flags: int) -> int:
     return 2 if flags & WIDE else 1
 
 
-def _packed_counts(firsts: list[int]) -> bytes:
+def _packed_counts(counts: list[int]) -> bytes:
     """One byte each where they all fit: that is also by far the fastest way to pack numbers."""
-    counts = list(map(sub, firsts[1:], firsts))
     try:
         return bytes(counts)
     except ValueError:

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+from operator import sub
 from typing import Final, NamedTuple
 
 from transis.model.contract import RunIds
@@ -138,23 +139,21 @@ class Incomplete(NamedTuple):
 INCOMPLETE: Final = Incomplete()
 
 
-def endings(run: Run, position: int, bounds: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(datagram, first, end): messages first..end-1 of the run end in that datagram.
+def endings(run: Run, position: int, bounds: Sequence[int]) -> tuple[int, list[int]]:
+    """The datagram that the first message of the run ends in, and how many end in it, in the next one and so on.
 
     `bounds` has the stream position behind each datagram. Messages that end beyond the last bound are left out.
     """
-    done = 0
-    datagram = 0
-    length, count, datagrams = run.length, run.count, len(bounds)
-    while done < count:
-        next_end = position + (length * (done + 1) if length else run.end_of(done))
-        datagram = bisect_left(bounds, next_end, datagram)
-        if datagram == datagrams:
-            return
-        reach = bounds[datagram] - position
-        end = min(count, reach // length) if length else run.ended_by(reach)
-        yield datagram, done, end
-        done = end
+    length = run.length
+    first = bisect_left(bounds, position + run.end_of(0))
+    last = bisect_left(bounds, position + run.size, first)
+    if length:
+        ended = [(bound - position) // length for bound in bounds[first:last]]
+    else:
+        ended = [run.ended_by(bound - position) for bound in bounds[first:last]]
+    if last < len(bounds):
+        ended.append(run.count)
+    return first, list(map(sub, ended, [0, *ended]))
 
 
 def encode_run_head(run: Run, lengths: Sequence[int]) -> bytes:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from transis.model.groups import GroupView, GroupViewId
-from transis.model.ids import Place, ProcessId, ViewId
+from transis.model.ids import Place, ProcessId, Stretch, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.model.view import View
@@ -139,14 +139,6 @@ class Joined(_Layout, frozen=True, tag=34):
 class NotJoined(_Layout, frozen=True, tag=35):
     name: str
     why: str
-
-
-class Stretch(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive messages of a Stream frame with places (seq, index), (seq, index + 1) and so on."""
-
-    seq: _Count
-    index: _Count
-    count: _Count
 
 
 class Stream(_Layout, frozen=True, tag=36):

@@ -1,7 +1,7 @@
 """From ordered bursts back to messages: one incremental parser per sender, and the fragments in between.
 
-1. Whatever bursts the datagrams of a visit arrive in, the messages, their grouping and their places come out the same:
-   a `Delivered` holds messages of one run that end in one datagram.
+1. Whatever bursts the datagrams of a visit arrive in, the messages and their places come out the same. A `Delivered` holds the
+   messages of one run that one feed made whole; its `parts`, by datagram, are the same whatever the feeds were.
 2. Basic messages are whole in the last datagram of their visit, which on the ring is the only one. It is parsed alone,
    early or at its place, and never touches the parser of its sender's ordered stream. Datagrams before it hold ACKS only.
 3. A datagram that is not the expected next of its visit ends that visit here: the parser waits for the next one. So
@@ -14,12 +14,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple, overload
 
 from transis.model.contract import Delivered, Phase
-from transis.model.ids import NodeId, Place, ProcessId, RingTag, ViewId
+from transis.model.ids import NodeId, ProcessId, RingTag, Stretch, ViewId
 from transis.model.service import DatagramClass, Service
 from transis.wire.burst import Burst
 from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
@@ -57,7 +58,9 @@ class Payloads(Sequence[memoryview]):
     def __getitem__(self, index: slice) -> Sequence[memoryview]: ...
     def __getitem__(self, index: int | slice) -> memoryview | Sequence[memoryview]:
         if isinstance(index, slice):
-            return [self._cut(self._first + rank) for rank in range(len(self))[index]]
+            start, stop, step = index.indices(len(self))
+            assert step == 1, "messages are cut out in their order"
+            return Payloads(self._stream, self._position, self._run, self._first + start, self._first + max(start, stop))
         return self._cut(self._first + range(len(self))[index])
 
     def __iter__(self) -> Iterator[memoryview]:
@@ -142,7 +145,7 @@ class _Malformed(Exception):
 class _Placer:
     """Gives messages of one feed their places, in stream order."""
 
-    __slots__ = ("_bounds", "_context", "_datagram", "_in_order", "_rank", "_strongest", "delivered", "stream")
+    __slots__ = ("_bounds", "_context", "_datagram", "_in_order", "_index", "_strongest", "delivered", "stream")
 
     def __init__(self, stream: bytes, bounds: Sequence[int], context: _Context) -> None:
         self.stream = memoryview(stream)
@@ -152,50 +155,56 @@ class _Placer:
         self._strongest = _STRONGEST[context.burst.klass]
         self._in_order = context.burst.klass >= DatagramClass.ORDERED
         self._datagram = -1
-        self._rank = 0
+        self._index = 0
 
     def place_run(self, run: Run, position: int) -> int:
         """Deliver what of the run has arrived; how many messages that is."""
-        done = 0
-        process, stream = ProcessId(self._context.sender, run.process), self.stream
-        for datagram, first, end in endings(run, position, self._bounds):
-            self._deliver(run, process, datagram, first, Payloads(stream, position, run, first, end), end - first)
-            done = end
+        datagram, counts = endings(run, position, self._bounds)
+        done = sum(counts)
+        if done:
+            self._deliver(run, self._stretches(datagram, counts), Payloads(self.stream, position, run, 0, done))
         return done
 
     def place_message(self, run: Run, payload: memoryview, position: int) -> None:
         """Deliver one message that ends at `position`, put together from fragments."""
-        process = ProcessId(self._context.sender, run.process)
-        for datagram, first, _ in endings(run, position, self._bounds):
-            self._deliver(run, process, datagram, first, (payload,), 1)
+        datagram, counts = endings(run, position, self._bounds)
+        if counts:
+            self._deliver(run, self._stretches(datagram, counts), (payload,))
 
-    def _deliver(
-        self, run: Run, process: ProcessId, datagram: int, first: int, payloads: Sequence[memoryview], count: int
-    ) -> None:
-        """Called for every datagram of a busy ring: the tuples are made without their constructors, which cost twice as much."""
+    def _stretches(self, datagram: int, counts: Sequence[int]) -> list[Stretch]:
+        """Places of messages that end in this datagram and the next ones, behind those that were given places before."""
+        index = self._index if datagram == self._datagram else 0
+        seq, last = self._context.place_seq + datagram, len(counts) - 1
+        self._datagram, self._index = datagram + last, counts[last] if last else index + counts[0]
+        if not last:
+            return [Stretch(seq, index, counts[0])]
+        return [_stretch((seq + ahead, 0 if ahead else index, count)) for ahead, count in enumerate(counts) if count]
+
+    def _deliver(self, run: Run, stretches: list[Stretch], payloads: Sequence[memoryview]) -> None:
         if run.service > self._strongest:
             raise _Malformed("class")
-        if datagram != self._datagram:
-            self._datagram, self._rank = datagram, 0
-        burst, _, view, phase, early, place_seq = self._context
-        header, counter = burst.header, run.first_counter + first
-        place = tuple.__new__(Place, (place_seq + datagram, self._rank))
-        self._rank += count
-        fields = (
-            process,
-            run.address,
-            run.service,
-            counter,
-            payloads,
-            view,
-            phase,
-            place,
-            early,
-            header.time_us,
-            header.timestamp,
-            self._in_order and run.service is not Service.BASIC,
+        burst, sender, view, phase, early, _ = self._context
+        header = burst.header
+        self.delivered.append(
+            Delivered(
+                ProcessId(sender, run.process),
+                run.address,
+                run.service,
+                run.first_counter,
+                payloads,
+                view,
+                phase,
+                stretches,
+                early,
+                header.time_us,
+                header.timestamp,
+                self._in_order and run.service is not Service.BASIC,
+            )
         )
-        self.delivered.append(tuple.__new__(Delivered, fields))
+
+
+_stretch: Final[Callable[[tuple[int, int, int]], Stretch]] = partial(tuple.__new__, Stretch)
+"""Without the constructor, which costs twice as much: there is one for every datagram of a busy cluster."""
 
 
 class Assembler:

@@ -120,8 +120,12 @@ class VisitWriter:
         bounds = [start + self._body_max for start in starts]
         ended: list[list[RunIds]] = [[] for _ in starts]
         for run, position in self._ending:
-            for datagram, first, end in endings(run, position, bounds):
-                ended[datagram].append(run.ids(first, end))
+            datagram, counts = endings(run, position, bounds)
+            first = 0
+            for ids, count in zip(ended[datagram:], counts, strict=False):
+                if count:
+                    ids.append(run.ids(first, first + count))
+                    first += count
         return [stream[start : start + self._body_max] for start in starts], ended
 
 
