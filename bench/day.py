@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from transis.model.contract import Delivered, Phase
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.flight import Flight
@@ -41,7 +41,7 @@ class Cluster:
         rounds, turn = divmod(second, len(self.nodes))
         process, first = ProcessId(self.nodes[turn], 0), 1 + MESSAGES * rounds
         what = (process, b"x", Service.AGREED, first, [b""] * MESSAGES, self.view.id, Phase.REGULAR)
-        return Delivered(*what, [Stretch(1 + second, 0, MESSAGES)], False, 0, 0, True)
+        return Delivered(*what, [(1 + second, 0, MESSAGES)], False, 0, 0, True)
 
     def record(self, node: NodeId, directory: Path, seconds: int) -> None:
         flight = Flight(directory, Header("bench", "evs", node), FlightLimits(), 0)

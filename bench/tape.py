@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from transis.model.contract import Delivered, Phase
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import Event
@@ -42,7 +42,7 @@ def feeds(datagrams: int, messages: int, size: int) -> list[list[Delivered]]:
         count = datagrams * messages
         run = Run(3, Service.AGREED, ADDRESS, counters[node], count, size)
         payloads = Payloads(memoryview(bytes(count * size)), 0, run, 0, count)
-        stretches = [Stretch(seq + ahead, 0, messages) for ahead in range(datagrams)]
+        stretches = [(seq + ahead, 0, messages) for ahead in range(datagrams)]
         what = (ProcessId(node, 3), ADDRESS, Service.AGREED, counters[node], payloads, REGULAR, Phase.REGULAR, stretches)
         found.append([Delivered(*what, False, 123_456_789, 55, True)])
         counters[node] += count

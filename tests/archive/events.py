@@ -35,7 +35,7 @@ def group_view(view: ViewId, place: Place, primary: bool | None = None) -> View:
 
 
 def batch(conf: ViewId, sender: ProcessId, service: Service, first: int, stretches: list[Stretch], size: int = 3) -> Batch[bytes]:
-    payloads = [b"%d" % (first + rank) + bytes(size) for rank in range(sum(one.count for one in stretches))]
+    payloads = [b"%d" % (first + rank) + bytes(size) for rank in range(sum(count for _, _, count in stretches))]
     return Batch(Stream(sender, b"", service, conf, 1000 + first, first, stretches, payloads), ("g",), Raw())
 
 
@@ -68,7 +68,7 @@ def messages(draw: st.DrawFn, conf: ViewId, seq: int, counters: dict[ProcessId, 
     stretches: list[Stretch] = []
     for count in draw(st.lists(st.integers(1, 4), min_size=1, max_size=4)):
         seq += 1
-        stretches.append(Stretch(seq, draw(st.integers(0, 9)), count))
+        stretches.append((seq, draw(st.integers(0, 9)), count))
     sender, skip = draw(st.sampled_from(PROCESSES)), draw(st.integers(0, 2))
     made = batch(conf, sender, draw(st.sampled_from(Service)), counters[sender] + 1, stretches, draw(st.integers(0, 4)))
     counters[sender] += len(made)

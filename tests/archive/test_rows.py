@@ -16,7 +16,7 @@ from transis.archive.rows import Rows
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration
 from transis.model.groups import Origin
-from transis.model.ids import Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.trace.naming import process_name
 
@@ -72,7 +72,7 @@ def test_ordered_rows_stand_in_growing_places_and_the_others_where_the_last_of_t
 
 
 def one_batch(service: Service, engine: str, guarantees: str = "evs") -> dict[str, Any]:
-    stretches = [Stretch(9, 2, 2)]
+    stretches = [(9, 2, 2)]
     events: list[Event] = [configuration(START, START, None), group_view(START, Place(3, 0))]
     return written([*events, batch(START, PROCESSES[0], service, 1, stretches)], set(), engine, guarantees, None)[-1]
 
@@ -102,7 +102,7 @@ def test_a_message_in_a_transitional_configuration_has_its_place_in_the_regular_
         group_view(START, Place(3, 0)),
         configuration(transitional, START, START),
         group_view(transitional, Place(0, 0)),
-        batch(transitional, PROCESSES[0], Service.SAFE, 1, [Stretch(9, 2, 1)]),
+        batch(transitional, PROCESSES[0], Service.SAFE, 1, [(9, 2, 1)]),
     ]
     *_, conf, view, message = written(events, set(), "totem", "evs", None)
     assert [(row["ring_seq"], row["place_seq"], row["ordered"]) for row in (conf, view, message)] == [

@@ -13,7 +13,6 @@ from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.writing import Life, Limits
 from transis.model import ids
-from transis.model.ids import Stretch
 from transis.model.service import Service
 
 
@@ -34,7 +33,7 @@ class Begun:
 
     def write_more(self) -> None:
         self._messages += 1
-        place = [Stretch(1 + self._messages, 0, 1)]
+        place = [(1 + self._messages, 0, 1)]
         self._rows.messages(batch(START, PROCESSES[0], Service.AGREED, self._messages, place), 0)
         self.life.write(*self.life.take())
 

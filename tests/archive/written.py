@@ -14,7 +14,6 @@ from tests.archive.events import PROCESSES, START, batch, configuration, group_v
 from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.model import ids
-from transis.model.ids import Stretch
 from transis.model.service import Service
 
 
@@ -26,7 +25,7 @@ def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", 
     rows.view(group_view(START, ids.Place(1, 0)), 0)
     made = []
     for number in range(count):
-        made_up = batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [Stretch(2 + number, 0, messages)])
+        made_up = batch(START, PROCESSES[0], Service.AGREED, 1 + number * messages, [(2 + number, 0, messages)])
         if value is not None:
             made_up.payloads[:] = [value] * messages
         rows.messages(made_up, number)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from transis.client.inlet import Entry, Inlet, Parcel
 from transis.client.spool import BLOCK, Spool
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.wire.session import Stream
 
@@ -20,7 +20,7 @@ MEMORY = 1000
 
 
 def frame(number: int, size: int = 10) -> Stream:
-    return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [Stretch(number, 0, 1)], [bytes(size)])
+    return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)])
 
 
 def number_of(entry: Entry | None) -> int:

@@ -8,7 +8,7 @@ from transis.daemon.figures import LOOKS, RATES, Figures
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
 from transis.model.contract import Delivered, Lane, Phase, Room
 from transis.model.groups import GroupDelivered, Recipient
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.net.transport import Statistics
 
@@ -54,7 +54,7 @@ def test_messages_are_counted_by_the_run() -> None:
         [b"x"] * 7,
         ViewId(ViewKind.REGULAR, 4, node),
         Phase.REGULAR,
-        [Stretch(1, 0, 7)],
+        [(1, 0, 7)],
         False,
         0,
         0,

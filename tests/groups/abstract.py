@@ -23,7 +23,7 @@ from transis.model.groups import (
     GroupViewInstalled,
     group_id,
 )
-from transis.model.ids import MessageId, NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import History, NodeTrace
@@ -120,7 +120,7 @@ class Daemon:
     def append(self, process: int, address: bytes, service: Service, *payloads: bytes) -> Delivered:
         """The next entry of the ring's log is mine."""
         first, self.counter = self.counter + 1, self.counter + len(payloads)
-        places = [Stretch(len(self.ring.log) + 1, 0, len(payloads))]
+        places = [(len(self.ring.log) + 1, 0, len(payloads))]
         sender, view = ProcessId(self.id, process), self.ring.view.id
         ordered = service is not Service.BASIC
         run = Delivered(sender, address, service, first, payloads, view, Phase.REGULAR, places, False, 0, 0, ordered)

@@ -22,7 +22,7 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 
@@ -60,12 +60,16 @@ class FakeNode:
 
     def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
         ids = RunIds(process, self._counter + 1, len(payloads), service)
-        self._out += [Accepted(ids), Originated(ids, self._view.id, Place(1, 0), 0), Transmit(Audience.RING, Port.DATA, payloads)]
+        self._out += [
+            Accepted(ids),
+            Originated(ids, self._view.id, [(1, 0, ids.count)], 0),
+            Transmit(Audience.RING, Port.DATA, payloads),
+        ]
         shown = [b"changed"] if self.broken == "change" else payloads
         sender = ProcessId(self.id, process)
-        places, ordered = [Stretch(self._counter + 1, 0, len(payloads))], service is not Service.BASIC
+        places, ordered = [(self._counter + 1, 0, len(payloads))], service is not Service.BASIC
         self._out.append(
-            Delivered(sender, b"", service, places[0].seq, shown, self._view.id, Phase.REGULAR, places, False, now, 0, ordered)
+            Delivered(sender, b"", service, places[0][0], shown, self._view.id, Phase.REGULAR, places, False, now, 0, ordered)
         )
         self._counter += len(payloads)
         return len(payloads)

@@ -10,7 +10,7 @@ from tests.stack.hosting import Alone, send_to
 from transis.model.config import Window
 from transis.model.contract import Delivered, Phase
 from transis.model.groups import GroupDelivered, Recipient
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.stack.session import Unsent
 from transis.stack.sessions import SessionPolicy
@@ -82,7 +82,7 @@ class OutboundMachine(RuleBasedStateMachine):
             if not self.twins[process].over:
                 self.twins[process].expected += payloads
         process = ProcessId(BOB, sender)
-        places = [Stretch(self.seq, 0, len(payloads))]
+        places = [(self.seq, 0, len(payloads))]
         return Delivered(process, b"\x01", Service.AGREED, first, payloads, VIEW, Phase.REGULAR, places, False, 0, 0, True)
 
     @rule(which=ANY, most=st.sampled_from([1, 5_000, 1 << 40]))

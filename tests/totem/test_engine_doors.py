@@ -127,7 +127,7 @@ def _places(log: list[Output]) -> list[tuple[str, int]]:
     steps: list[tuple[str, int]] = []
     for output in log:
         if isinstance(output, Originated):
-            steps.append(("originated", output.place.seq))
+            steps += [("originated", seq) for seq, _, _ in output.stretches]
         elif isinstance(output, Send) and output.port is Port.DATA:
             bursts, _ = read_bursts(output.datagrams)
             steps += [("sent", seq) for burst in bursts for seq in range(burst.first_seq, burst.last_seq + 1)]

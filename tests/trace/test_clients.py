@@ -21,7 +21,7 @@ from transis.model.groups import (
     PrivateName,
     Recipient,
 )
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.addresses import NOBODY, read_address
@@ -57,7 +57,7 @@ IN_BOTH = (ONE, Recipient(2, (RED, BLUE)))
 
 
 def delivered(first: int, address: bytes = TO_RED, service: Service = Service.AGREED) -> Delivered:
-    ordered, places = service is not Service.BASIC, [Stretch(first, 0, 1)]
+    ordered, places = service is not Service.BASIC, [(first, 0, 1)]
     return Delivered(ProcessId(A, 1), address, service, first, [b"x"], CONF, Phase.REGULAR, places, False, 0, 0, ordered)
 
 
@@ -88,7 +88,7 @@ def test_a_turn_is_one_event_with_a_number_a_run() -> None:
 
 
 def test_a_run_of_several_datagrams_has_the_numbers_of_all_its_events() -> None:
-    run = delivered(1)._replace(payloads=[b"x"] * 3, stretches=[Stretch(1, 0, 2), Stretch(2, 0, 1)])
+    run = delivered(1)._replace(payloads=[b"x"] * 3, stretches=[(1, 0, 2), (2, 0, 1)])
     assert recorded(run, GroupDelivered(run, (ONE,)))[-1] == ClientDelivery(3, 1, (Handed((RED,), (1,), (1, 2)),))
     (late,) = [event for event in recorded(GroupDelivered(run, (ONE,))) if isinstance(event, ClientDelivery)]
     assert late.waited == (Waited((RED,), (1,), run.process, 1, 2), Waited((RED,), (1,), run.process, 3, 1))

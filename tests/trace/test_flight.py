@@ -10,7 +10,7 @@ import pytest
 from tests.trace.taped import taped_run
 from transis.model.contract import Delivered, Phase
 from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.limits import ADDRESS_MAX
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
@@ -39,7 +39,7 @@ def view_of(seq: int, node: NodeId = ODD, kind: ViewKind = ViewKind.REGULAR, reg
 
 def run_of(first: int, count: int, sender: NodeId = OTHER, address: bytes = b"x") -> Delivered:
     what = (ProcessId(sender, 0), address, Service.AGREED, first, [b"abc"] * count, view_of(4).id, Phase.REGULAR)
-    return Delivered(*what, [Stretch(first, 0, count)], False, 5, 6, True)
+    return Delivered(*what, [(first, 0, count)], False, 5, 6, True)
 
 
 class Opened:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transis.model.contract import Accepted, Configure, Delivered, Lane, Note, Originated, Phase, Refused, Room, RunIds, Stopped
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
@@ -21,14 +21,20 @@ def configure(view: ViewId) -> Configure:
 
 
 def delivered(first: int, count: int, service: Service = Service.AGREED, view: ViewId = REGULAR) -> Delivered:
-    payloads, places = [b"abc"] * count, [Stretch(first, 0, count)]
+    payloads, places = [b"abc"] * count, [(first, 0, count)]
     ordered = service is not Service.BASIC
     return Delivered(ProcessId(A, 0), b"x", service, first, payloads, view, Phase.REGULAR, places, False, 5, 6, ordered)
 
 
 def test_outputs_become_events_with_dense_numbers() -> None:
     recorder = Recorder(A)
-    outputs = [configure(REGULAR), Accepted(IDS), Originated(IDS, REGULAR, Place(1, 0), 9), delivered(1, 2), Refused(IDS, "why")]
+    outputs = [
+        configure(REGULAR),
+        Accepted(IDS),
+        Originated(IDS, REGULAR, [(1, 0, IDS.count)], 9),
+        delivered(1, 2),
+        Refused(IDS, "why"),
+    ]
     for now, output in enumerate([*outputs, Room(Lane.APPLICATION), Note("state", ()), Stopped("left")]):
         recorder.observe(now, output)
     kinds = [type(event) for event in recorder.events]

@@ -5,7 +5,7 @@ import pytest
 from tests.trace.taped import Taped, taped_run
 from transis.model.contract import Delivered, Phase
 from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import NodeId, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.sim.tried import TOTEM, Tried
@@ -91,7 +91,7 @@ def delivered(first: int, count: int, seq: int, index: int = 0, **changed: objec
         [b"abc"] * count,
         REGULAR,
         Phase.REGULAR,
-        [Stretch(seq, index, count)],
+        [(seq, index, count)],
         False,
         5,
         6,

@@ -28,6 +28,24 @@ def test_what_is_sealed_opens(key: bytes | None, body: bytes, node: NodeId) -> N
     assert Opener("transis", key).open(datagram) == (transmitter_tag(node), body)
 
 
+@given(keys, st.lists(st.binary(max_size=40), max_size=5))
+def test_a_burst_is_sealed_as_its_datagrams_are_alone(key: bytes | None, bodies: list[bytes]) -> None:
+    together, alone = Sealer("transis", ANN, key, sent=7), Sealer("transis", ANN, key, sent=7)
+    assert together.seal_all(bodies) == [alone.seal(body) for body in bodies]
+    assert together.sent == alone.sent == 7 + len(bodies)
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5), keys, st.data())
+def test_a_plain_burst_is_opened_at_once_unless_one_of_it_needs_a_look(
+    bodies: list[bytes], key: bytes | None, data: st.DataObject
+) -> None:
+    opener, sealed = Opener("transis", key), Sealer("transis", ANN, key).seal_all(bodies)
+    assert opener.open_plain(sealed) == (bodies if key is None else None)
+    spoilt = data.draw(st.sampled_from([b"", b"Ts", sealed[0][:ENVELOPE_SIZE], *Sealer("other", ANN, key).seal_all(bodies)]))
+    assert opener.open_plain([*sealed, spoilt]) is None
+    assert opener.open_plain([]) is None
+
+
 @given(keys, mutated(st.binary(min_size=30, max_size=90)))
 def test_any_bytes_open_or_are_rejected(key: bytes | None, datagram: bytes) -> None:
     outcome = Opener("transis", key).open(datagram)
@@ -74,6 +92,11 @@ def test_the_same_body_never_looks_the_same_twice() -> None:
     ciphertexts = {datagram[ENVELOPE_SIZE:] for datagram in (first, second, other_life)}
     assert len(ciphertexts) == 3
     assert sealer.sent == 2
+
+
+def test_a_burst_beyond_the_last_counter_is_refused() -> None:
+    with pytest.raises(InternalError, match="used up"):
+        Sealer("transis", ANN, None, sent=(1 << 64) - 3).seal_all([b"x"] * 4)
 
 
 def test_the_counter_refuses_to_wrap() -> None:

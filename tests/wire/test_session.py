@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BOB
 from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin, group_id
-from transis.model.ids import Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import Place, ProcessId, ViewId, ViewKind
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
@@ -94,7 +94,7 @@ FROM_NODE: list[tuple[Frame, str]] = [
     (Joined("x"), "9222 a178"),
     (NotJoined("x", "no"), "9323 a178 a26e6f"),
     (
-        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [Stretch(9, 0, 1), Stretch(10, 0, 1)], [b"a", b"b"]),
+        Stream(PROCESS, b"\x01", Service.AGREED, VIEW, -1, 4, [(9, 0, 1), (10, 0, 1)], [b"a", b"b"]),
         f"9924 {PROCESS_BYTES} c40101 02 {VIEW_BYTES} ff 04 92 93090001 930a0001 92c40161c40162",
     ),
     (

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 from transis.client.codecs import Codec
 from transis.model.errors import CodecError
 from transis.model.groups import GroupView
-from transis.model.ids import MessageId, Place, ProcessId, ViewId
+from transis.model.ids import MessageId, Place, ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.model.view import View as NodeView
 from transis.wire.session import Stream
@@ -81,9 +81,9 @@ class Batch(Generic[T]):
         return self._frame.payloads[self._skip :] if self._skip else self._frame.payloads
 
     @property
-    def stretches(self) -> list[tuple[int, int, int]]:
+    def stretches(self) -> list[Stretch]:
         """(seq, index, count): so many consecutive messages have the places (seq, index), (seq, index + 1) and so on."""
-        return _behind(self._skip, _plain(self._frame))
+        return _behind(self._skip, self._frame.stretches)
 
     def __len__(self) -> int:
         return len(self._frame.payloads) - self._skip
@@ -94,7 +94,7 @@ class Batch(Generic[T]):
         rank += self._skip
         frame = self._frame
         if self._places is None:
-            self._places = [Place(seq, index + step) for seq, index, count in _plain(frame) for step in range(count)]
+            self._places = [Place(seq, index + step) for seq, index, count in frame.stretches for step in range(count)]
         counter = frame.first + rank
         data = self._decode(frame.payloads[rank], counter)
         return Message(frame.sender, data, frame.service, self.groups, counter, frame.view, self._places[rank])
@@ -117,15 +117,11 @@ class Batch(Generic[T]):
         return f"<Batch of {len(self)} from {self.sender}:{self.first}>"
 
 
-def _plain(frame: Stream) -> Iterator[tuple[int, int, int]]:
-    return ((one.seq, one.index, one.count) for one in frame.stretches)
-
-
-def _behind(skip: int, stretches: Iterator[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _behind(skip: int, stretches: list[Stretch]) -> list[Stretch]:
     """Without the first so many messages."""
     if not skip:
-        return list(stretches)
-    rest: list[tuple[int, int, int]] = []
+        return stretches
+    rest: list[Stretch] = []
     for seq, index, count in stretches:
         gone = min(skip, count)
         skip -= gone

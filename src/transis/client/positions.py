@@ -66,12 +66,12 @@ def _is_counted(frame: Stream) -> bool:
 
 def _place(frame: Stream, rank: int) -> Place:
     """Of the message with this rank in the frame."""
-    last = frame.stretches[-1]
-    rank_in_last = rank - (len(frame.payloads) - last.count)
+    seq, index, count = frame.stretches[-1]
+    rank_in_last = rank - (len(frame.payloads) - count)
     if rank_in_last >= 0:
-        return Place(last.seq, last.index + rank_in_last)
-    for stretch in frame.stretches:
-        if rank < stretch.count:
-            return Place(stretch.seq, stretch.index + rank)
-        rank -= stretch.count
+        return Place(seq, index + rank_in_last)
+    for seq, index, count in frame.stretches:
+        if rank < count:
+            return Place(seq, index + rank)
+        rank -= count
     raise AssertionError("every message of a frame has a place")

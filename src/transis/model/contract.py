@@ -104,11 +104,11 @@ class Deliver(NamedTuple):
 
 
 class Originated(NamedTuple):
-    """These messages got their place: each run's messages all end in the datagram at `place.seq`."""
+    """These messages got their places."""
 
     ids: RunIds
     view: ViewId
-    place: Place
+    stretches: Sequence[Stretch]
     timestamp: int
 
 
@@ -205,7 +205,7 @@ class Delivered(NamedTuple):
             return
         done = 0
         for stretch in self.stretches:
-            end = done + stretch.count
+            end = done + stretch[2]
             payloads, first = self.payloads[done:end], self.first_counter + done
             yield self._replace(first_counter=first, payloads=payloads, stretches=(stretch,))
             done = end

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from transis.model.contract import Audience, Originated, Port, Send
-from transis.model.ids import Place, RingTag, ViewId
+from transis.model.contract import Audience, Originated, Port, RunIds, Send
+from transis.model.ids import RingTag, Stretch, ViewId
 from transis.ordering.core import BaseCore
 from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.header import DataHeader, encode_ramp
 from transis.wire.outbox import FilledDatagram
 
 
@@ -26,25 +26,39 @@ class Stamp(NamedTuple):
 
 def originate(core: BaseCore[Any, Any], stamp: Stamp, first_seq: int, place_seq: int, filled: Iterable[FilledDatagram]) -> Burst:
     """Number datagrams of one class from `first_seq` on and make them a burst; their places count up from `place_seq`."""
-    datagrams: list[bytes] = []
-    head: DataHeader | None = None
     view, tag, rank, round_, timestamp, encapsulated = stamp
-    for ahead, part in enumerate(filled):
-        header = DataHeader(
-            part.klass, tag, rank, first_seq + ahead, round_, timestamp, core.now, part.index, part.last, encapsulated
-        )
-        head = head or header
-        datagrams.append(encode_data(header, part.body))
+    parts = list(filled)
+    first, is_last = parts[0], parts[-1].last
+    header = DataHeader(first.klass, tag, rank, first_seq, round_, timestamp, core.now, first.index, first.last, encapsulated)
+    for ids, stretches in _placed(parts, place_seq):
+        core.emit(Originated(ids, view, stretches, timestamp))
+    return Burst(header, encode_ramp(header, [part.body for part in parts], is_last))
+
+
+def _placed(parts: Iterable[FilledDatagram], place_seq: int) -> Iterator[tuple[RunIds, list[Stretch]]]:
+    """Runs that end in these datagrams, each as one however many they are, with the places of their messages."""
+    run: RunIds | None = None
+    stretches: list[Stretch] = []
+    behind = 0
+    for seq, part in enumerate(parts, place_seq):
         index = 0
         for ids in part.ended:
-            core.emit(Originated(ids, view, Place(place_seq + ahead, index), timestamp))
+            if run is None or ids.first_counter != behind or not _is_alike(run, ids):
+                if run is not None:
+                    yield run._replace(count=behind - run.first_counter), stretches
+                run, stretches = ids, []
+            stretches.append((seq, index, ids.count))
             index += ids.count
-    assert head is not None, "a burst has at least one datagram"
-    return Burst(head, datagrams)
+            behind = ids.first_counter + ids.count
+    if run is not None:
+        yield run._replace(count=behind - run.first_counter), stretches
+
+
+def _is_alike(run: RunIds, ids: RunIds) -> bool:
+    return ids.process == run.process and ids.service is run.service and ids.address == run.address
 
 
 def multicast(core: BaseCore[Any, Any], bursts: Iterable[Burst]) -> None:
     """New bursts and old ones alike: who sends a datagram again sends it byte for byte as it was."""
     for burst in bursts:
-        datagrams = [burst.datagram(seq) for seq in range(burst.first_seq, burst.last_seq + 1)]
-        core.emit(Send(Audience.RING, Port.DATA, datagrams))
+        core.emit(Send(Audience.RING, Port.DATA, burst.datagrams))

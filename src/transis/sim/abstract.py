@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from transis.model.contract import Accepted, Configure, Delivered, Originated, Phase, Refused, RunIds
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
+from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View
 from transis.trace.events import History, NodeTrace, is_ordered
@@ -148,7 +148,7 @@ class AbstractWorld:
         ids = actor.queue.pop(0)
         datagram = Datagram(actor.id, ids, len(ring.log) + 1, self._tick(), self._causes(actor))
         ring.log.append(datagram)
-        actor.recorder.observe(self.now, Originated(ids, ring.view, Place(datagram.seq, 0), datagram.timestamp))
+        actor.recorder.observe(self.now, Originated(ids, ring.view, [(datagram.seq, 0, ids.count)], datagram.timestamp))
         self._take(actor, {datagram.seq - 1})
         if ids.service is Service.BASIC:
             self._deliver_early(ring, datagram)
@@ -211,7 +211,7 @@ class AbstractWorld:
             assert actor.ring is not None
             run = Delivered(
                 ProcessId(datagram.sender, process), address, service, first + offset, [b""] * size, actor.ring.view, phase,
-                [Stretch(datagram.seq, offset, size)], early, self.now, datagram.timestamp, service in self.ordered,
+                [(datagram.seq, offset, size)], early, self.now, datagram.timestamp, service in self.ordered,
             )  # fmt: skip
             actor.recorder.observe(self._tick(), run)
 

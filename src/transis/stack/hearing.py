@@ -18,7 +18,7 @@ from transis.model.view import View
 from transis.stack.outbound import Outbound
 from transis.stack.requests import Requests
 from transis.stack.session import Parcel, Session
-from transis.stack.streaming import OpenFrame
+from transis.stack.streaming import OpenFrame, portions
 from transis.stack.turns import Turns
 from transis.wire.session import Changed, Configured, Left, NotSent, cost
 
@@ -53,9 +53,10 @@ class Hearing:
         me, frame = self._me, self._frame
         for event in events:
             if type(event) is GroupDelivered:
-                if not frame.add(event):
-                    self._close_frame(now)
-                    frame.begin(event, event.run.view if self._configuration is None else self._configuration.id)
+                for portion in portions(event):
+                    if not frame.add(portion):
+                        self._close_frame(now)
+                        frame.begin(portion, event.run.view if self._configuration is None else self._configuration.id)
             elif type(event) is Delivered:
                 if event.process.node is me or event.process.node == me:
                     self._delivered_own(event)

@@ -174,6 +174,9 @@ class Node:
 
     def _open(self, datagrams: Sequence[bytes]) -> list[Packet]:
         """From sealed bytes to checked packets. Consecutive data datagrams become bursts; junk is counted."""
+        bodies = self._opener.open_plain(datagrams)
+        if bodies is not None and [body[0] for body in bodies].count(KIND_DATA) == len(bodies):
+            return list(self._bursts(bodies))
         packets: list[Packet] = []
         data: list[bytes] = []
         for datagram in datagrams:
@@ -188,12 +191,13 @@ class Node:
                 packet = self._decode(transmitter, body, counter_of(datagram))
                 if packet is not None:
                     packets.append(packet)
-        if data:
-            bursts, rejections = read_bursts(data)
-            for rejection in rejections:
-                self._reject(rejection)
-            packets[:0] = bursts
-        return packets
+        return [*self._bursts(data), *packets]
+
+    def _bursts(self, data: Sequence[bytes]) -> list[Burst]:
+        bursts, rejections = read_bursts(data)
+        for rejection in rejections:
+            self._reject(rejection)
+        return bursts
 
     def _decode(self, transmitter: bytes, body: bytes, counter: int) -> Packet | None:
         whole = self._parts.feed(transmitter, body)
@@ -256,7 +260,7 @@ class Node:
         match output:
             case Send():
                 to = output.to if isinstance(output.to, Audience) else self._engine.address_of(output.to)
-                self._out.append(Transmit(to, output.port, [self._sealer.seal(body) for body in output.datagrams]))
+                self._out.append(Transmit(to, output.port, self._sealer.seal_all(output.datagrams)))
             case Deliver():
                 burst, sender, view, phase, early, place_seq = output
                 assert isinstance(burst, Burst)

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from transis.model.contract import Delivered
 from transis.model.groups import GroupDelivered, Recipient
@@ -16,7 +16,15 @@ from transis.model.ids import ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.stack.session import Parcel
 from transis.wire.session import BATCH_BYTES, Stream, payload_cost
-from transis.wire.stream import Payloads
+from transis.wire.stream import Payloads, payload_size
+
+
+def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:
+    """A run that is more than a frame should have goes into frames by what ends in one datagram."""
+    run, recipients = event
+    if payload_size(run.payloads) <= BATCH_BYTES:
+        return (event,)
+    return (GroupDelivered(part, recipients) for part in run.parts())
 
 
 class OpenFrame:

@@ -113,10 +113,8 @@ class Recorder:
         match output:
             case Delivered():
                 self._delivered(now_us, output)
-            case Originated(ids, view, place, timestamp):
-                process, first, count, service, address = ids
-                sent = Sent(self._next(), now_us, view, process, first, count, service, address, place, timestamp)
-                self._append(sent)
+            case Originated():
+                self._originated(now_us, output)
             case Accepted(ids):
                 process, first, count, service, address = ids
                 self._append(Submit(self._next(), now_us, process, first, count, service, address))
@@ -188,6 +186,13 @@ class Recorder:
             last = self._lseq
             self._turn.append(Gap(self._next(), batch[-1].time_us, self._overflow_from, last))
             self._overflow_from = 0
+
+    def _originated(self, now_us: int, output: Originated) -> None:
+        (process, first, _, service, address), view, stretches, timestamp = output
+        for seq, index, count in stretches:
+            what = (process, first, count, service, address, Place(seq, index))
+            self._append(Sent(self._next(), now_us, view, *what, timestamp))
+            first += count
 
     def _delivered(self, now_us: int, run: Delivered) -> None:
         """One event for each datagram that messages end in, so that all nodes tell of the same runs."""

@@ -8,7 +8,6 @@ came, so that a retransmission is byte-identical with the original.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from transis.model.ids import RingTag
 from transis.model.service import DatagramClass
@@ -21,17 +20,15 @@ from transis.wire.header import (
     DataHeader,
     decode_data_header,
     encode_data,
+    read_ramp,
 )
 from transis.wire.rejection import Rejection
-
-_STEP: Final = (1 << 24) + (1 << 8)
-"""From one datagram to the next, read as one big number: seq + 1 (above 24 bits) and index + 1 (above 8)."""
 
 
 class Burst:
     """Consecutive datagrams of one sender; see the head of the file for its invariants."""
 
-    __slots__ = ("_datagrams", "first_seq", "header", "last_seq")
+    __slots__ = ("datagrams", "first_seq", "header", "last_seq")
 
     header: DataHeader
     first_seq: int
@@ -39,13 +36,13 @@ class Burst:
 
     def __init__(self, header: DataHeader, datagrams: Sequence[bytes]) -> None:
         assert datagrams, "a burst has at least one datagram"
-        self._datagrams = tuple(datagrams)
+        self.datagrams = tuple(datagrams)
         self.header = header
         self.first_seq = header.seq
         self.last_seq = header.seq + len(datagrams) - 1
 
     def __len__(self) -> int:
-        return len(self._datagrams)
+        return len(self.datagrams)
 
     def __repr__(self) -> str:
         return f"Burst({self.klass.name} of {self.sender}, {self.first_seq}..{self.last_seq})"
@@ -68,18 +65,18 @@ class Burst:
 
     @property
     def size(self) -> int:
-        return sum(map(len, self._datagrams))
+        return sum(map(len, self.datagrams))
 
     @property
     def ends_visit(self) -> bool:
-        return self._datagrams[-1][LAST_OFFSET] != 0
+        return self.datagrams[-1][LAST_OFFSET] != 0
 
     def datagram(self, seq: int) -> bytes:
         assert self.first_seq <= seq <= self.last_seq, f"{seq} is not in {self!r}"
-        return self._datagrams[seq - self.first_seq]
+        return self.datagrams[seq - self.first_seq]
 
     def bodies(self) -> Sequence[memoryview]:
-        return [memoryview(datagram)[DATA_HEADER_SIZE:] for datagram in self._datagrams]
+        return [memoryview(datagram)[DATA_HEADER_SIZE:] for datagram in self.datagrams]
 
     def slice(self, first_seq: int, last_seq: int) -> Burst:
         """The datagrams from first_seq to last_seq, both included; the burst itself when that is all of it."""
@@ -89,7 +86,7 @@ class Burst:
         assert first_seq <= last_seq, "an empty slice is not a burst"
         assert last_seq <= self.last_seq, f"{last_seq} is behind {self!r}"
         start = first_seq - self.first_seq
-        datagrams = self._datagrams[start : last_seq - self.first_seq + 1]
+        datagrams = self.datagrams[start : last_seq - self.first_seq + 1]
         header = self.header
         if start:
             last = datagrams[0][LAST_OFFSET] != 0
@@ -98,7 +95,7 @@ class Burst:
 
     def check(self) -> None:
         """Assert the invariants: every datagram carries the header that its place in the ramp demands."""
-        for offset, datagram in enumerate(self._datagrams):
+        for offset, datagram in enumerate(self.datagrams):
             final = offset == len(self) - 1
             expected = self.header._replace(
                 seq=self.first_seq + offset, index=self.header.index + offset, last=final and self.ends_visit
@@ -124,23 +121,21 @@ def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection
 
 
 def _ramp_end(datagrams: Sequence[bytes], start: int, header: DataHeader) -> int:
-    """Where the ramp that begins at `start` ends. Headers are compared as bytes: none but the first is decoded.
-
-    Seq, index and last are read as one number that grows by a constant; it may not run over the index's 16 bits.
-    """
+    """Where the ramp that begins at `start` ends. Headers are compared as bytes and numbers: none but the first is decoded."""
     if header.last:
         return start + 1
     end = min(len(datagrams), start + 1 + INDEX_MAX - header.index)
     shared = datagrams[start][:RAMP_OFFSET]
-    expected = int.from_bytes(datagrams[start][RAMP_OFFSET:DATA_HEADER_SIZE])
+    seq, index = header.seq - start, header.index - start
     for position in range(start + 1, end):
         datagram = datagrams[position]
-        expected += _STEP
-        if len(datagram) < DATA_HEADER_SIZE or datagram[:RAMP_OFFSET] != shared:
+        if len(datagram) < DATA_HEADER_SIZE or not datagram.startswith(shared):
             return position
-        ramp = int.from_bytes(datagram[RAMP_OFFSET:DATA_HEADER_SIZE])
-        if ramp != expected:
-            return position + 1 if ramp == expected + 1 else position
+        found_seq, found_index, last = read_ramp(datagram, RAMP_OFFSET)
+        if found_seq != seq + position or found_index != index + position or last > 1:
+            return position
+        if last:
+            return position + 1
     return end
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -90,6 +91,14 @@ class Sealer:
     def sent(self) -> int:
         return self._counter
 
+    def seal_all(self, bodies: Sequence[bytes]) -> list[bytes]:
+        """A burst at a time."""
+        if self._cipher is not None or self._counter + len(bodies) > COUNTER_END:
+            return list(map(self.seal, bodies))
+        prefix, first = self._prefix, self._counter + 1
+        self._counter += len(bodies)
+        return [prefix + counter.to_bytes(8) + body for counter, body in enumerate(bodies, first)]
+
     def seal(self, body: bytes) -> bytes:
         if self._counter >= COUNTER_END:
             raise InternalError("the send counter is used up: a nonce would repeat; restart the node for a new boot id")
@@ -114,6 +123,15 @@ class Opener:
         self._prefix = _prefix(cluster, key)
         self._key = key
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
+
+    def open_plain(self, datagrams: Sequence[bytes]) -> list[bytes] | None:
+        """The bodies, a burst at a time; None if one is sealed, empty or not ours: then each must be looked at alone."""
+        prefix = self._prefix
+        if self._key is not None or min(map(len, datagrams), default=0) <= ENVELOPE_SIZE:
+            return None
+        if False in [datagram.startswith(prefix) for datagram in datagrams]:
+            return None
+        return [datagram[ENVELOPE_SIZE:] for datagram in datagrams]
 
     def open(self, datagram: bytes) -> tuple[bytes, bytes] | Rejection:
         """(transmitter, body)."""

@@ -13,6 +13,7 @@ overflow what this node encodes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from transis.model.ids import RingTag
@@ -29,9 +30,10 @@ FORWARDING_RESERVE: Final = 32
 """Bytes kept free for the wrapper with which gateways will forward between rings."""
 
 _LAYOUT: Final = struct.Struct(">BBBHQQIQQQHB")
+_RAMP: Final = struct.Struct(">QHB")
 _CLASSES: Final = {int(klass): klass for klass in DatagramClass}
 DATA_HEADER_SIZE: Final = _LAYOUT.size
-RAMP_OFFSET: Final = DATA_HEADER_SIZE - 11
+RAMP_OFFSET: Final = DATA_HEADER_SIZE - _RAMP.size
 """Where the counting part starts: seq, index, last."""
 FLAGS_OFFSET: Final = 2
 LAST_OFFSET: Final = DATA_HEADER_SIZE - 1
@@ -66,6 +68,18 @@ def encode_data(header: DataHeader, body: bytes) -> bytes:
         _LAYOUT.pack(KIND_DATA, klass, encapsulated, sender, ring[0], ring[1], round_, timestamp, time_us, seq, index, last)
         + body
     )
+
+
+def encode_ramp(header: DataHeader, bodies: Sequence[bytes], ends_visit: bool) -> list[bytes]:
+    """The datagrams of one burst, which begins with this header."""
+    shared, seq, index = encode_data(header, b"")[:RAMP_OFFSET], header.seq, header.index
+    datagrams = [shared + _RAMP.pack(seq + ahead, index + ahead, 0) + body for ahead, body in enumerate(bodies[:-1])]
+    ahead = len(datagrams)
+    return [*datagrams, shared + _RAMP.pack(seq + ahead, index + ahead, ends_visit) + bodies[-1]]
+
+
+read_ramp: Final = _RAMP.unpack_from
+"""(seq, index, last) of a datagram, at RAMP_OFFSET."""
 
 
 def decode_data_header(datagram: bytes) -> DataHeader | Rejection:

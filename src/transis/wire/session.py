@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from transis.model.groups import GroupView, GroupViewId
-from transis.model.ids import Place, ProcessId, Stretch, ViewId
+from transis.model.ids import Place, ProcessId, ViewId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.model.view import View
@@ -154,7 +154,7 @@ class Stream(_Layout, frozen=True, tag=36):
     view: ViewId
     sent_us: int
     first: _Count
-    stretches: list[Stretch]
+    stretches: list[tuple[_Count, _Count, _Count]]
     payloads: list[bytes]
 
 

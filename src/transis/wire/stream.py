@@ -14,8 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, overload
 
@@ -89,6 +88,11 @@ class Payloads(Sequence[memoryview]):
     def _cut(self, message: int) -> memoryview:
         start = self._run.end_of(message - 1) if message else 0
         return self._stream[self._position + start : self._position + self._run.end_of(message)]
+
+
+def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
+    """Bytes of all of them; those that were cut out of a burst know it without being looked at."""
+    return payloads.size if isinstance(payloads, Payloads) else sum(map(len, payloads))
 
 
 class _Context(NamedTuple):
@@ -176,9 +180,10 @@ class _Placer:
         index = self._index if datagram == self._datagram else 0
         seq, last = self._context.place_seq + datagram, len(counts) - 1
         self._datagram, self._index = datagram + last, counts[last] if last else index + counts[0]
-        if not last:
-            return [Stretch(seq, index, counts[0])]
-        return [_stretch((seq + ahead, 0 if ahead else index, count)) for ahead, count in enumerate(counts) if count]
+        stretches = [(seq + ahead, 0, count) for ahead, count in enumerate(counts) if count]
+        if index:
+            stretches[0] = (seq, index, counts[0])
+        return stretches
 
     def _deliver(self, run: Run, stretches: list[Stretch], payloads: Sequence[memoryview]) -> None:
         if run.service > self._strongest:
@@ -201,10 +206,6 @@ class _Placer:
                 self._in_order and run.service is not Service.BASIC,
             )
         )
-
-
-_stretch: Final[Callable[[tuple[int, int, int]], Stretch]] = partial(tuple.__new__, Stretch)
-"""Without the constructor, which costs twice as much: there is one for every datagram of a busy cluster."""
 
 
 class Assembler:
