@@ -75,7 +75,7 @@ def assert_nothing_left(net: Fixed) -> None:
         view = seat.core.view
         assert list(view.graph.nodes) == []
         assert view.graph.held_bytes == view.graph.parked == 0
-        assert len(view.waiting) == len(view.requests) == len(view.answers) == 0
+        assert len(view.waiting) == len(view.requests) == len(view.answers) == len(view.turns) == 0
         assert view.stability.stable == view.graph.inserted
 
 
@@ -246,6 +246,41 @@ def test_who_is_gone_is_answered_for_by_the_next_at_once_and_by_nobody_else() ->
     assert net["b"].repair.retransmitted == 1
     assert net["c"].repair.retransmitted == 0
     assert Trap.ANSWERED_FOR_THE_DEAD.value in net["b"].traps()
+
+
+@pytest.mark.parametrize("names", ["abc", "abcdef"])
+def test_who_never_hears_one_member_gets_its_data_of_the_others(names: str) -> None:
+    """c answers first, in vain, and everybody sees that; so when a asks again, the next one does."""
+    net = Fixed(names)
+    net.run(50_000)
+    net.drops.append(lambda source, target, packet: (source, target) == ("c", "a") and isinstance(packet, Burst))
+    for number in range(20):
+        net.submit("c", Service.AGREED, f"c{number}")
+        net.submit("b", Service.SAFE, f"b{number}")
+        net.run(5_000)
+    net.run(50_000)
+    assert all(len(seat.heard) == 40 for seat in net.seats.values())
+    assert_nothing_left(net)
+    assert net["c"].repair.retransmitted <= net["a"].repair.nacks_sent
+    assert sum(seat.repair.retransmitted for seat in net.seats.values()) <= 2 * 20 + 5
+
+
+def test_when_two_only_are_left_nobody_waits_for_the_turn_of_the_other() -> None:
+    """b alone has what a asks for: it answers each time at once."""
+    net = Fixed("ab")
+    net.run(50_000)
+    lost: list[int] = []
+
+    def the_first_four(source: str, target: str, packet: Packet) -> bool:
+        if source == "b" and isinstance(packet, Burst):
+            lost.append(net.now)
+        return source == "b" and isinstance(packet, Burst) and len(lost) <= 4
+
+    net.drops.append(the_first_four)
+    net.submit("b", Service.AGREED, "m")
+    net.run(60_000)
+    assert net["a"].texts(Service.AGREED) == ["m"]
+    assert net["a"].repair.nacks_sent == len(lost) - 1 == 4
 
 
 def test_a_retransmission_is_no_sign_of_life_of_the_sender() -> None:

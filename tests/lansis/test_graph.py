@@ -168,7 +168,7 @@ def test_requests_are_read_from_a_burst_that_has_to_wait_itself() -> None:
     graph = graph_of(2)
     graph.receive(burst_of(said(1, 2, 2), nacks=[Nack(0, 1, 1)]))
     assert graph.insert_ready() == []
-    assert graph.take_asked() == [Nack(0, 1, 1)]
+    assert graph.take_asked() == [(1, (Nack(0, 1, 1),))]
     assert graph.take_asked() == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, enter, said
 from transis.lansis.graph import Graph
-from transis.lansis.losses import PATIENCE_MAX, Answers, Requests
+from transis.lansis.losses import PATIENCE_MAX, Answers, Requests, Turns
 from transis.model.contract import NEVER
 from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 
@@ -178,3 +178,90 @@ def test_answers_against_sets_of_datagrams(story: list[tuple[str, int, int, int,
                 del waiting[spot]
                 given_at[spot] = now
         assert answers.due_at() == min(waiting.values(), default=NEVER)
+
+
+LOST = Nack(2, 7, 9)
+
+
+def ahead(turns: Turns, asker: int, now: int, nack: Nack = LOST, gone: frozenset[int] = frozenset()) -> list[int]:
+    """How many of four members each of them lets go first, when this one asks now; the asker itself answers nothing."""
+    turns.asked(asker, nack, now)
+    return [turns.ahead(nack, me, 4, gone) for me in range(4)]
+
+
+def test_the_sender_answers_first_and_the_others_behind_it_in_turn() -> None:
+    assert ahead(Turns(NACK_US), 0, 0) == [2, 2, 0, 1]
+    assert ahead(Turns(NACK_US), 3, 0) == [1, 2, 0, 1]
+
+
+def test_what_one_asks_for_again_the_next_answers_first_and_so_on_round() -> None:
+    turns, first = Turns(NACK_US), []
+    for again in range(9):
+        waits = ahead(turns, 1, again * NACK_US)
+        first.append([rank for rank, wait in enumerate(waits) if wait == 0 and rank != 1])
+    assert first == [[2], [3], [0], [2], [2], [3], [0], [2], [2]], "the turn of the asker goes to the next"
+
+
+def test_who_asks_has_no_turn_so_the_only_holder_never_waits() -> None:
+    turns = Turns(NACK_US)
+    for again in range(5):
+        turns.asked(0, Nack(1, 1, 1), again * NACK_US)
+        assert turns.ahead(Nack(1, 1, 1), 1, 2, frozenset()) == 0
+
+
+def test_who_is_gone_has_no_turn() -> None:
+    turns = Turns(NACK_US)
+    assert ahead(turns, 1, 0, gone=frozenset({2}))[3] == 0
+    assert ahead(turns, 1, NACK_US, gone=frozenset({2, 3}))[0] == 0
+
+
+def test_many_who_ask_at_nearly_the_same_time_ask_once() -> None:
+    turns = Turns(NACK_US)
+    assert ahead(turns, 0, 0)[2] == 0
+    assert ahead(turns, 1, NACK_US - 1)[2] == 0
+    assert ahead(turns, 3, NACK_US - 1)[2] == 0
+
+
+def test_many_who_ask_again_ask_once_more_and_none_of_them_has_a_turn() -> None:
+    turns = Turns(NACK_US)
+    for asker in (0, 3):
+        turns.asked(asker, LOST, asker)
+    for asker, now in ((0, NACK_US), (3, NACK_US + 3)):
+        assert ahead(turns, asker, now)[1:3] == [0, 1], "also 3 asked last time, so 1 is the next that may have it"
+    assert ahead(turns, 0, 3 * NACK_US)[1:3] == [0, 1]
+    assert ahead(turns, 0, 5 * NACK_US)[1:3] == [0, 1]
+    assert ahead(turns, 0, 7 * NACK_US)[1:] == [2, 0, 1], "3 has not asked for long: it may have got it"
+
+
+def test_a_copy_of_a_request_is_none() -> None:
+    turns = Turns(NACK_US)
+    assert [ahead(turns, 0, now)[2] for now in (0, 10, NACK_US // 2 - 1)] == [0, 0, 0]
+
+
+def test_requests_for_other_gaps_have_turns_of_their_own() -> None:
+    turns = Turns(NACK_US)
+    ahead(turns, 0, 0)
+    assert ahead(turns, 0, NACK_US)[3] == 0
+    assert ahead(turns, 0, NACK_US, Nack(2, 8, 9))[2] == 0
+    assert ahead(turns, 0, NACK_US, Nack(3, 7, 9))[3] == 0
+
+
+def test_turns_are_forgotten_with_what_everybody_has_and_when_nobody_asks_any_more() -> None:
+    turns = Turns(NACK_US)
+    for first in range(1, 6):
+        turns.asked(0, Nack(2, first, 9), 0)
+    turns.forget([0, 9, 3, 0], 10)
+    assert len(turns) == 2
+    turns.asked(0, Nack(2, 4, 9), PATIENCE_MAX * NACK_US)
+    turns.forget([0, 0, 3, 0], 2 * PATIENCE_MAX * NACK_US + 1)
+    assert len(turns) == 1
+    assert ahead(turns, 0, 2 * PATIENCE_MAX * NACK_US + 1, Nack(2, 5, 9))[2] == 0, "as if for the first time"
+
+
+def test_what_is_asked_for_as_rarely_as_can_be_is_not_forgotten_between() -> None:
+    turns = Turns(NACK_US)
+    for again in range(4):
+        turns.forget([0] * 4, again * PATIENCE_MAX * NACK_US)
+        turns.asked(1, LOST, again * PATIENCE_MAX * NACK_US)
+    assert turns.ahead(LOST, 2, 4, frozenset()) == 0
+    assert turns.ahead(LOST, 0, 4, frozenset()) == 2

@@ -63,7 +63,7 @@ class Graph:
         """Ranks whose next node may have become insertable."""
         self._blocked: list[set[int]] = [set() for _ in starts]
         """For each rank, the ranks whose next node waits for one of it."""
-        self._asked: list[Nack] = []
+        self._asked: list[tuple[int, Sequence[Nack]]] = []
         self._limbo: dict[int, int] = {}
         """Rank of a faulty member: the last counter of it that anybody else needs."""
         self._broken: dict[int, str] = {}
@@ -117,12 +117,12 @@ class Graph:
                 return
         self._heads[rank, first] = head
         if head.nacks and rank != self._me:
-            self._asked += head.nacks
+            self._asked.append((rank, head.nacks))
         for acked, counter in head.acks:
             self._named_in_data(acked, counter, rank)
 
-    def take_asked(self) -> list[Nack]:
-        """What others asked for in data since the last call. A burst that waits for what I lost must not hide what its sender
+    def take_asked(self) -> list[tuple[int, Sequence[Nack]]]:
+        """Who asked for what in data since the last call. A burst that waits for what I lost must not hide what its sender
         lost: two who miss each other's would wait for ever."""
         asked, self._asked = self._asked, []
         return asked

@@ -2,12 +2,13 @@
 
 Pure: time comes as an argument. Who misses something asks everybody; whoever has it may answer. So that not all do,
 its sender answers at once and each other member waits for a turn of its own, and gives up when it sees the answer
-of another. Turns go by rank, not by chance: an engine has no randomness.
+of another. Turns go by rank, not by chance: an engine has no randomness. When the same is asked for again, that answer
+was in vain, though all others saw it: the next one begins then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from transis.lansis.graph import Graph
@@ -61,6 +62,57 @@ class Requests:
             request.due = now + request.pause_us
             request.pause_us = min(request.pause_us + (request.pause_us >> 1), PATIENCE_MAX * self._nack_us)
         return tuple(Nack(rank, first, min(last, first + NACK_COUNT_MAX - 1)) for rank, first, last in due)
+
+
+class _Turn:
+    __slots__ = ("askers", "began", "number")
+
+    def __init__(self, began: int) -> None:
+        self.began = began
+        self.number = 0
+        self.askers: dict[int, int] = {}
+        """Who asked, and the number of the turn when it did so last."""
+
+    def lacks(self, rank: int) -> bool:
+        """Did it ask in this turn or the last? Later it may have got what it asked for."""
+        return rank in self.askers and self.askers[rank] >= self.number - 1
+
+
+class Turns:
+    """Who answers first: the sender, and when somebody asks for the same again, the next one round.
+
+    Who asked in this turn or the last has nothing to answer with, and no turn. A turn has half of nack_us at least: a copy of a
+    request comes sooner, and the next request of the same member hardly ever does, although it may travel faster.
+    """
+
+    def __init__(self, nack_us: int) -> None:
+        self._nack_us = nack_us
+        self._open: dict[tuple[int, int], _Turn] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def asked(self, asker: int, nack: Nack, now: int) -> None:
+        """Others may ask for the same at about the same time; only who asks twice was answered in vain."""
+        turn = self._open.setdefault((nack.rank, nack.first), _Turn(now))
+        if turn.askers.get(asker) == turn.number and now - turn.began >= self._nack_us // 2:
+            turn.number += 1
+            turn.began = now
+        turn.askers[asker] = turn.number
+
+    def ahead(self, nack: Nack, me: int, count: int, gone: Collection[int]) -> int:
+        """How many of `count` members may answer what was asked for before I do."""
+        turn = self._open[nack.rank, nack.first]
+        begins = nack.rank + turn.number
+        before = ((begins + step) % count for step in range((me - begins) % count))
+        return sum(rank not in gone and not turn.lacks(rank) for rank in before)
+
+    def forget(self, discarded: Sequence[int], now: int) -> None:
+        """What nobody can miss any more, and what nobody has asked for although the longest pause is over."""
+        since = now - 2 * PATIENCE_MAX * self._nack_us
+        self._open = {
+            (rank, first): turn for (rank, first), turn in self._open.items() if first > discarded[rank] and turn.began >= since
+        }
 
 
 class Answer(NamedTuple):

@@ -64,3 +64,4 @@ class Operational:
             mine = view.stability.stable[view.rank]
             view.pressure.stable(mine, core.counter)
             view.pace.stable(mine, core.now)
+            self._repair.forget()

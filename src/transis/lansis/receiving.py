@@ -52,7 +52,8 @@ class Receiving:
         if fresh:
             for node in graph.insert_ready():
                 self._inserted(node)
-        self._repair.asked(graph.take_asked())
+        for asker, nacks in graph.take_asked():
+            self._repair.asked(asker, nacks)
         for rank, why in graph.take_broken():
             self._core.note("broken data", node=str(self._core.view.node(rank)), why=why)
 
@@ -90,7 +91,7 @@ class Receiving:
         if not view.stability.is_closed(member):
             view.stability.heard(member, alive.recv, core.now)
             view.order.heard_alive(member, alive.sent, alive.clock)
-        self._repair.asked(alive.nacks)
+        self._repair.asked(member, alive.nacks)
 
     def figures(self) -> dict[str, int]:
         graph = self._core.view.graph

@@ -48,17 +48,19 @@ class Repair:
 
     # --- what others miss -------------------------------------------------------------------------------------------
 
-    def asked(self, nacks: Sequence[Nack]) -> None:
+    def asked(self, asker: int, nacks: Sequence[Nack]) -> None:
         """Somebody misses something. What was collected nobody can miss: a request for it is late (trap 11)."""
         if not nacks:
             return
         core, view = self._core, self._core.view
+        self.forget()
         for nack in nacks:
             wanted = self._of_use(nack)
             if wanted is not None:
                 if nack.rank == view.rank:
                     view.pressure.lost(wanted.last, core.counter)
-                view.answers.schedule(wanted, core.now + self._turn_us(nack.rank), core.now)
+                view.turns.asked(asker, wanted, core.now)
+                view.answers.schedule(wanted, core.now + self._turn_us(wanted), core.now)
         if view.answers:
             self.answer_due()
 
@@ -71,13 +73,16 @@ class Repair:
         first, last = max(nack.first, store.discarded + 1), min(nack.last, store.highest)
         return Nack(nack.rank, first, last) if first <= last else None
 
-    def _turn_us(self, sender: int) -> int:
-        """The sender answers at once, then each member after it in turn; for who is gone the next one does at once."""
+    def _turn_us(self, wanted: Nack) -> int:
+        """Whose turn it is answers at once, then each member after it; for who is gone the next one does at once."""
         view = self._core.view
-        count = len(view)
-        between = sum((sender + step) % count not in view.gone for step in range(1, (view.rank - sender) % count))
-        first_turn = 0 if sender in view.gone else 1
-        return 0 if sender == view.rank else self._core.config.pulse.nack_us * (first_turn + between)
+        return self._core.config.pulse.nack_us * view.turns.ahead(wanted, view.rank, len(view), view.gone)
+
+    def forget(self) -> None:
+        """After anything that was discarded."""
+        view = self._core.view
+        if view.turns:
+            view.turns.forget([store.discarded for store in view.graph.stores], self._core.now)
 
     def seen(self, burst: Burst) -> None:
         """Data came, new or not: who waited for its turn to send it again need not."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from transis.lansis.graph import Graph
 from transis.lansis.keys import RENEWAL_ROOM
-from transis.lansis.losses import Answers, Requests
+from transis.lansis.losses import Answers, Requests, Turns
 from transis.lansis.rules.allack import AllAck
 from transis.lansis.rules.causal import Waiting
 from transis.lansis.rules.order import Order
@@ -58,6 +58,7 @@ class BroadcastView:
         self.order: Order = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
         self.waiting = Waiting(len(members))
         self.requests = Requests(config.pulse.nack_us)
+        self.turns = Turns(config.pulse.nack_us)
         self.answers = Answers(config.pulse.nack_us, config.window.window)
         self.crowd = max(1, len(members) // CROWD)
         self.alive_us = config.pulse.alive_us * self.crowd
