@@ -82,11 +82,12 @@ def test_each_of_those_who_send_has_an_equal_share() -> None:
     """Though half of the window is free: the other may be taking it at this moment."""
     assert permit(WINDOW, Load(4, 150, 149, 2)) == 1
     assert permit(WINDOW, Load(4, 150, 150, 2)) == 0
-    assert permit(WINDOW, Load(4, 150, 150, 1)) == BURST_DATAGRAMS_MAX
+    assert permit(WINDOW, Load(4, 150, 150, 1)) == 75
 
 
-def test_no_burst_is_larger_than_a_quarter_of_the_window() -> None:
+def test_no_burst_is_larger_than_a_quarter_of_the_window_or_than_its_places_have_room_for() -> None:
     assert permit(Window(window=40, visit_max=40), Load(4, 0, 0, 1)) == 10
+    assert permit(Window(window=4000, visit_max=4000, gap_max=10_000), Load(4, 0, 0, 1)) == BURST_DATAGRAMS_MAX
 
 
 def test_crumbs_are_not_sent_while_something_is_on_its_way() -> None:

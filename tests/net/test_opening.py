@@ -114,10 +114,12 @@ def test_defaults_fit_the_interface() -> None:
 
 
 def test_a_burst_of_lansis_has_a_limit_of_its_own() -> None:
-    ring = Config("ann", window=REAL_WINDOW)
+    wide = replace(REAL_WINDOW, visit_max=500, accelerated=400)
+    ring = Config("ann", window=wide)
     lansis = replace(ring, engine="lansis")
-    assert window_for(ring, 10_000) == REAL_WINDOW
-    assert window_for(lansis, 10_000) == replace(REAL_WINDOW, visit_max=BURST_DATAGRAMS_MAX, accelerated=BURST_DATAGRAMS_MAX)
+    assert window_for(ring, 10_000) == wide
+    assert window_for(lansis, 10_000) == replace(wide, visit_max=BURST_DATAGRAMS_MAX, accelerated=BURST_DATAGRAMS_MAX)
+    assert window_for(replace(lansis, window=REAL_WINDOW), 10_000) == REAL_WINDOW
     assert window_for(lansis, 40) == window_for(ring, 40)
     for room in (1, 100, 10_000):
         replace(lansis, window=window_for(lansis, room)).validated()

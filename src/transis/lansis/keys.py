@@ -2,7 +2,7 @@
 
 A key is `(timestamp - base of the view) << 7 | rank`: a burst is stamped when it is sent, so its place in the order is born with
 it and depends on nothing that anybody receives. A place also tells the datagram within the burst. Timestamps are counted
-from the base of the view because 43 bits are what a place may take in a trace: 30 of timestamp, 7 of rank, 6 of datagram.
+from the base of the view because 43 bits are what a place may take in a trace: 28 of timestamp, 7 of rank, 8 of datagram.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 from transis.model.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 
 RANK_BITS: Final = 7
-DATAGRAM_BITS: Final = 6
-TIMESTAMP_ROOM: Final = 1 << 30
+DATAGRAM_BITS: Final = 8
+TIMESTAMP_ROOM: Final = 1 << 28
 """A view's timestamps stay below its base and so much more: receivers take no others."""
 RENEWAL_ROOM: Final = TIMESTAMP_ROOM - (1 << 20)
 """So far above the base a view is renewed, long before the room is used up."""

@@ -49,8 +49,8 @@ RING_SEQ_MAX: Final = 1 << 61
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""
 
-BURST_DATAGRAMS_MAX: Final = 64
-"""Datagrams of one burst of Lansis: their index has 6 bits of a place in its order."""
+BURST_DATAGRAMS_MAX: Final = 256
+"""Datagrams of one burst of Lansis: their index has 8 bits of a place in its order."""
 
 VISIT_DATAGRAMS_MAX: Final = (1 << 16) - 1
 """Datagrams of one token visit: their index has 16 bits."""

@@ -15,7 +15,7 @@ from transis.model.groups import GroupDelivered, Recipient
 from transis.model.ids import ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.stack.session import Parcel
-from transis.wire.session import BATCH_BYTES, Stream, payload_cost
+from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream
 from transis.wire.stream import Payloads, payload_size
 
 
@@ -88,7 +88,7 @@ class OpenFrame:
         copies = new.copies() if isinstance(new, Payloads) else list(map(bytes, new))
         self._payloads += copies
         self._next += len(copies)
-        self._cost += payload_cost(copies)
+        self._cost += payload_size(new) + MESSAGE_COST * len(copies)
         self._stretches += run.stretches
 
     def close(self) -> Parcel:

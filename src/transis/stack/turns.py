@@ -2,8 +2,8 @@
 
 1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit, so
    that a client that sends all the time cannot keep one that sends a little out of a full node.
-2. A turn is worth TURN_BYTES. A session whose first message did not fit keeps its turn: the node says that there is room when
-   that very message fits, and a large one would wait for ever if smaller ones went before it.
+2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its turn:
+   the node says that there is room when that very message fits, and a large one would wait for ever if smaller ones went before.
 3. Credit goes back when the node took the messages; in pieces, as a client that may go on anyway needs no frame for every Send.
    While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure, never a standstill.
 """
@@ -77,7 +77,7 @@ class Turns:
         while self._waiting:
             session = self._waiting.popleft()
             before = session.sent
-            has_room = self._serve(now, session, TURN_BYTES)
+            has_room = self._serve(now, session, TURN_BYTES if self._waiting else session.unsent_bytes)
             if session.unsent and (has_room or session.sent > before):
                 self._waiting.append(session)
             elif session.unsent:
