@@ -19,7 +19,7 @@ from transis.trace.events import Event
 from transis.trace.recorder import Recorder
 from transis.trace.tape import DeliveryTape
 from transis.wire.items import Run
-from transis.wire.stream import Payloads
+from transis.wire.payloads import Payloads
 
 NODES = [NodeId(name, 1, 0x1234567890ABCDE0 + number) for number, name in enumerate("abcd")]
 REGULAR = ViewId(ViewKind.REGULAR, 8, NODES[0])

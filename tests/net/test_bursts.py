@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.net.party import loopback
 from transis.net.bursts import CALL_BYTES_MAX, SEGMENTS_MAX, BurstReceiver, BurstSender, equal_segments
 from transis.net.sockets import open_unicast, size_buffers
+from transis.wire.segments import apart
 
 NOBODY = ("192.0.2.1", 9)
 SO_NO_CHECK = 11
@@ -82,7 +83,7 @@ def receive_all(receiver: BurstReceiver, count: int) -> Sequence[bytes]:
     """Loopback has delivered when the send returned; a drain is bounded, so large numbers need several."""
     arrived: list[bytes] = []
     while len(arrived) < count and (more := receiver.receive()):
-        arrived += more
+        arrived += apart(more)
     return arrived
 
 
@@ -129,7 +130,7 @@ def test_what_did_not_fit_the_buffer_is_counted(pair: Pair) -> None:
     pair.into.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     sender = BurstSender(pair.out, gso=False)
     sender.send([bytes(1400)] * 50, pair.to)
-    arrived = len(receiver.receive())
+    arrived = len(apart(receiver.receive()))
     sender.send([b"after"], pair.to)
     assert receiver.receive() == [b"after"]
     assert receiver.overflows == 50 - arrived > 0

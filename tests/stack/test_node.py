@@ -24,6 +24,7 @@ from transis.model.ids import NodeId
 from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service
 from transis.stack.node import IDENTITY_TICKET, Node
+from transis.wire.segments import Segments
 
 
 def node(stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None) -> Node:
@@ -184,6 +185,8 @@ def test_junk_is_counted_and_changes_nothing() -> None:
     assert len(outputs) == len(one.rejections), "an operator is told once of each kind of junk"
     assert (one.state, one.deadline()) == ("Operational", deadline)
     assert sum(one.rejections.values()) == len(junk) * len(Port)
+    one.receive(now, Port.DATA, [Segments(bytes(100), 30), b"", Segments(b"Ts" * 50, 99)])
+    assert sum(one.rejections.values()) == len(junk) * len(Port) + 7
 
 
 def test_a_graceful_leave_of_a_running_node_stops_it() -> None:

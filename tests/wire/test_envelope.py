@@ -11,6 +11,7 @@ from transis.model.errors import ConfigError, InternalError
 from transis.model.ids import NodeId
 from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, SEAL_SIZE, Opener, Sealer, transmitter_tag
 from transis.wire.rejection import Rejection
+from transis.wire.segments import Segments
 
 OTHER_KEY = bytes(32)
 keys = st.sampled_from((None, KEY))
@@ -35,15 +36,23 @@ def test_a_burst_is_sealed_as_its_datagrams_are_alone(key: bytes | None, bodies:
     assert together.sent == alone.sent == 7 + len(bodies)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=40), min_size=1, max_size=5), keys, st.data())
-def test_a_plain_burst_is_opened_at_once_unless_one_of_it_needs_a_look(
-    bodies: list[bytes], key: bytes | None, data: st.DataObject
+@given(st.integers(2, 5), st.integers(1, 40), st.integers(0, 39), keys, st.data())
+def test_what_came_in_one_piece_opens_unless_one_of_it_needs_a_look(
+    count: int, size: int, shorter: int, key: bytes | None, data: st.DataObject
 ) -> None:
-    opener, sealed = Opener("transis", key), Sealer("transis", ANN, key).seal_all(bodies)
-    assert opener.open_plain(sealed) == (bodies if key is None else None)
-    spoilt = data.draw(st.sampled_from([b"", b"Ts", sealed[0][:ENVELOPE_SIZE], *Sealer("other", ANN, key).seal_all(bodies)]))
-    assert opener.open_plain([*sealed, spoilt]) is None
-    assert opener.open_plain([]) is None
+    bodies = [bytes(size)] * (count - 1) + [bytes(max(1, size - shorter))]
+    sealed = Sealer("transis", ANN, key).seal_all(bodies)
+    opener = Opener("transis", key)
+    assert opener.opens(Segments(b"".join(sealed), len(sealed[0]))) == (key is None)
+    place = data.draw(st.integers(0, count - 1))
+    sealed[place] = data.draw(st.sampled_from([bytes(len(sealed[place])), Sealer("other", ANN, key).seal(bodies[place])]))
+    assert not opener.opens(Segments(b"".join(sealed), len(sealed[0])))
+
+
+@given(st.integers(1, ENVELOPE_SIZE))
+def test_a_piece_whose_last_datagram_is_no_more_than_an_envelope_needs_a_look(size: int) -> None:
+    first, second = Sealer("transis", ANN, None).seal_all([b"x" * 60] * 2)
+    assert not Opener("transis", None).opens(Segments(first + second[:size], len(first)))
 
 
 @given(keys, mutated(st.binary(min_size=30, max_size=90)))

@@ -32,6 +32,7 @@ from transis.net.passing import PassingTransport
 from transis.net.process import calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group, Statistics, Transport
 from transis.node.settings import NodeSettings
+from transis.wire.segments import Arrival, apart
 
 STAMP: Final = struct.Struct(">IBQ")
 """Number of the round, whether it is its sender's last message, time of the call."""
@@ -74,12 +75,13 @@ class LossyTransport(PassingTransport):
         self._random = Random(seed)
         self.lost = 0
 
-    def receive(self, port: Port) -> list[bytes]:
+    def receive(self, port: Port) -> Sequence[Arrival]:
         arrived = super().receive(port)
         if not self._permille:
             return arrived
-        kept = [datagram for datagram in arrived if self._random.randrange(1000) >= self._permille]
-        self.lost += len(arrived) - len(kept)
+        datagrams = apart(arrived)
+        kept = [datagram for datagram in datagrams if self._random.randrange(1000) >= self._permille]
+        self.lost += len(datagrams) - len(kept)
         return kept
 
     def statistics(self) -> Statistics:

@@ -87,7 +87,7 @@ class BurstSlice(Protocol):
 class Send(NamedTuple):
     to: NodeId | Audience
     port: Port
-    datagrams: Sequence[bytes]
+    datagrams: Sequence[bytes | memoryview]
 
 
 class Deliver(NamedTuple):

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from transis.net.addresses import SocketAddress
+from transis.wire.segments import Arrival, Segments
 
 SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103
@@ -127,9 +128,9 @@ class BurstReceiver:
         except OSError as error:
             self.gro = f"refused: {_word(error)}"
 
-    def receive(self) -> list[bytes]:
-        """All datagrams that wait, in the order in which they arrived."""
-        arrived: list[bytes] = []
+    def receive(self) -> list[Arrival]:
+        """All datagrams that wait, in the order in which they arrived; those that came in one piece stay in it."""
+        arrived: list[Arrival] = []
         for _ in range(CALLS_MAX):
             try:
                 content, ancillary, flags, source = self._socket.recvmsg(RECEIVE_BYTES, _ANCILLARY)
@@ -144,11 +145,9 @@ class BurstReceiver:
                 self.cut_off += 1
                 continue
             size = self._read_notes(ancillary)
-            if 0 < size < len(content):
-                arrived += [content[start : start + size] for start in range(0, len(content), size)]
-            else:
-                arrived.append(content)
-        self.datagrams += len(arrived)
+            piece = Segments(content, size) if 0 < size < len(content) else None
+            self.datagrams += 1 if piece is None else len(piece)
+            arrived.append(content if piece is None else piece)
         return arrived
 
     def _read_notes(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transis.model.contract import Audience, Port
 from transis.net.transport import Statistics, Transport
+from transis.wire.segments import Arrival
 
 
 class PassingTransport:
@@ -28,7 +29,7 @@ class PassingTransport:
     def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
         self._inside.send(to, port, datagrams)
 
-    def receive(self, port: Port) -> list[bytes]:
+    def receive(self, port: Port) -> Sequence[Arrival]:
         return self._inside.receive(port)
 
     def install(self, addresses: Iterable[str]) -> None:

@@ -35,6 +35,7 @@ from transis.net.sockets import (
     size_buffers,
 )
 from transis.net.statedir import new_boot_id
+from transis.wire.segments import Arrival, apart
 
 ADDRESSES_MAX: Final = 1024
 """Addresses whose reading is remembered: members and former ones, many times over."""
@@ -66,7 +67,7 @@ class Transport(Protocol):
 
     def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None: ...
 
-    def receive(self, port: Port) -> list[bytes]:
+    def receive(self, port: Port) -> Sequence[Arrival]:
         """What waits on a socket, without blocking, up to a bound that exceeds its buffer."""
         ...
 
@@ -215,7 +216,7 @@ class MulticastTransport:
         if endpoint is not None:
             self._sockets.send(datagrams, endpoint)
 
-    def receive(self, port: Port) -> list[bytes]:
+    def receive(self, port: Port) -> Sequence[Arrival]:
         return self._sockets.receivers[port].receive()
 
     def install(self, addresses: Iterable[str]) -> None:
@@ -285,9 +286,9 @@ class MeshTransport:
         for endpoint in endpoints:
             self._sockets.send(datagrams, endpoint.shifted(MESH_OFFSET[port]))
 
-    def receive(self, port: Port) -> list[bytes]:
+    def receive(self, port: Port) -> Sequence[Arrival]:
         arrived = self._sockets.receivers[port].receive()
-        return self._known.read(arrived) if port is Port.CONTROL and arrived else arrived
+        return self._known.read(apart(arrived)) if port is Port.CONTROL and arrived else arrived
 
     def install(self, addresses: Iterable[str]) -> None:
         self._known.install(addresses)

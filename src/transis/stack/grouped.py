@@ -38,6 +38,7 @@ from transis.model.service import Service
 from transis.stack.node import Node
 from transis.wire.address import CONTROL_ADDRESS, decode_address, encode_address
 from transis.wire.rejection import Rejection
+from transis.wire.segments import Arrival
 from transis.wire.session import Checkpoint
 
 REQUESTS_MAX: Final = 4096
@@ -75,8 +76,8 @@ class GroupedNode:
         self._node.start(now)
         self._follow(now)
 
-    def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None:
-        self._node.receive(now, port, datagrams)
+    def receive(self, now: int, port: Port, arrivals: Sequence[Arrival]) -> None:
+        self._node.receive(now, port, arrivals)
         self._follow(now)
 
     def wake(self, now: int) -> None:

@@ -36,14 +36,15 @@ from transis.ordering.engine import Packet
 from transis.stack.engines import engine_of, foreign_kinds
 from transis.stack.freshness import Freshness
 from transis.stack.identity import Identity, Stage
+from transis.stack.unpacking import Unpacking
 from transis.wire.alive import KIND_ALIVE, Alive, decode_alive
-from transis.wire.burst import Burst, read_bursts
+from transis.wire.burst import Burst
 from transis.wire.control import decode_control, encode_control
-from transis.wire.envelope import Opener, Sealer, counter_of, transmitter_tag
-from transis.wire.header import KIND_DATA
+from transis.wire.envelope import Opener, Sealer, transmitter_tag
 from transis.wire.packets import Announcement, ControlPacket, Introducing
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
+from transis.wire.segments import Arrival
 from transis.wire.stream import Assembler
 from transis.wire.token import KIND_TOKEN, Token, decode_token
 
@@ -71,7 +72,7 @@ class Node:
         self._engine = engine_of(self._config, self.id, ring_seq)
         self._foreign_kinds = foreign_kinds(config.engine)
         self._sealer = Sealer(config.cluster, self.id, key)
-        self._opener = Opener(config.cluster, key)
+        self._unpacking = Unpacking(Opener(config.cluster, key), self._decode, self._reject)
         self._is_sealed = key is not None
         self._freshness = Freshness()
         self._parts = PartAssembler()
@@ -94,12 +95,12 @@ class Node:
         self._engine.prepare(now)
         self._drain()
 
-    def receive(self, now: int, port: Port, datagrams: Sequence[bytes]) -> None:
+    def receive(self, now: int, port: Port, arrivals: Sequence[Arrival]) -> None:
         """Datagrams from the network, any bytes at all. Never fires a timer."""
         self._now = now
         if self._stopped:
             return
-        packets = self._open(datagrams)
+        packets = self._unpacking.open(arrivals)
         if packets and self._running:
             self._engine.receive(now, packets)
         self._follow_identity()
@@ -171,33 +172,6 @@ class Node:
         return outputs
 
     # --- up ---------------------------------------------------------------------------------------------------------
-
-    def _open(self, datagrams: Sequence[bytes]) -> list[Packet]:
-        """From sealed bytes to checked packets. Consecutive data datagrams become bursts; junk is counted."""
-        bodies = self._opener.open_plain(datagrams)
-        if bodies is not None and [body[0] for body in bodies].count(KIND_DATA) == len(bodies):
-            return list(self._bursts(bodies))
-        packets: list[Packet] = []
-        data: list[bytes] = []
-        for datagram in datagrams:
-            opened = self._opener.open(datagram)
-            if isinstance(opened, Rejection):
-                self._reject(opened)
-                continue
-            transmitter, body = opened
-            if body[:1] == _DATA:
-                data.append(body)
-            else:
-                packet = self._decode(transmitter, body, counter_of(datagram))
-                if packet is not None:
-                    packets.append(packet)
-        return [*self._bursts(data), *packets]
-
-    def _bursts(self, data: Sequence[bytes]) -> list[Burst]:
-        bursts, rejections = read_bursts(data)
-        for rejection in rejections:
-            self._reject(rejection)
-        return bursts
 
     def _decode(self, transmitter: bytes, body: bytes, counter: int) -> Packet | None:
         whole = self._parts.feed(transmitter, body)
@@ -310,7 +284,6 @@ class Node:
             self._engine.check()
 
 
-_DATA = bytes([KIND_DATA])
 _DECODERS: Final[dict[int, Callable[[bytes], Token | Alive | ControlPacket | Rejection]]] = {
     KIND_TOKEN: decode_token,
     KIND_ALIVE: decode_alive,

@@ -15,8 +15,8 @@ from transis.model.groups import GroupDelivered, Recipient
 from transis.model.ids import ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.stack.session import Parcel
+from transis.wire.payloads import Payloads, payload_size
 from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream
-from transis.wire.stream import Payloads, payload_size
 
 
 def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:

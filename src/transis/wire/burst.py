@@ -1,8 +1,9 @@
 """A burst: consecutive datagrams of one sender as one object, from socket to application (design 5).
 
 A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final
-datagram may carry. Bursts are immutable; cutting one shares the datagrams. The raw datagrams are kept as they
-came, so that a retransmission is byte-identical with the original.
+datagram may carry. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is
+byte-identical with the original; as views of what they came in, if that was one piece. Who keeps a part of such a burst
+gets copies: one datagram shall not hold a piece of many in memory.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from transis.wire.header import (
     read_ramp,
 )
 from transis.wire.rejection import Rejection
+from transis.wire.segments import Segments
 
 
 class Burst:
@@ -34,7 +36,7 @@ class Burst:
     first_seq: int
     last_seq: int
 
-    def __init__(self, header: DataHeader, datagrams: Sequence[bytes]) -> None:
+    def __init__(self, header: DataHeader, datagrams: Sequence[bytes | memoryview]) -> None:
         assert datagrams, "a burst has at least one datagram"
         self.datagrams = tuple(datagrams)
         self.header = header
@@ -73,10 +75,21 @@ class Burst:
 
     def datagram(self, seq: int) -> bytes:
         assert self.first_seq <= seq <= self.last_seq, f"{seq} is not in {self!r}"
-        return self.datagrams[seq - self.first_seq]
+        return bytes(self.datagrams[seq - self.first_seq])
 
     def bodies(self) -> Sequence[memoryview]:
+        if isinstance(self.datagrams[0], memoryview):
+            return [datagram[DATA_HEADER_SIZE:] for datagram in self.datagrams]  # type: ignore[misc]  # All are views then.
         return [memoryview(datagram)[DATA_HEADER_SIZE:] for datagram in self.datagrams]
+
+    def joined(self, after: Burst) -> Burst | None:
+        """Both as one, if `after` goes on where this one ends; None if it does not."""
+        header, its = self.header, after.header
+        if self.ends_visit or its.seq != self.last_seq + 1 or its.index != header.index + len(self):
+            return None
+        if its._replace(seq=header.seq, index=header.index, last=header.last) != header:
+            return None
+        return Burst(header, self.datagrams + after.datagrams)
 
     def slice(self, first_seq: int, last_seq: int) -> Burst:
         """The datagrams from first_seq to last_seq, both included; the burst itself when that is all of it."""
@@ -86,7 +99,7 @@ class Burst:
         assert first_seq <= last_seq, "an empty slice is not a burst"
         assert last_seq <= self.last_seq, f"{last_seq} is behind {self!r}"
         start = first_seq - self.first_seq
-        datagrams = self.datagrams[start : last_seq - self.first_seq + 1]
+        datagrams = tuple(map(bytes, self.datagrams[start : last_seq - self.first_seq + 1]))
         header = self.header
         if start:
             last = datagrams[0][LAST_OFFSET] != 0
@@ -118,6 +131,33 @@ def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection
         bursts.append(Burst(header, datagrams[start:end]))
         start = end
     return bursts, rejections
+
+
+def read_whole(segments: Segments, start: int) -> Burst | None:
+    """What came in one piece as one burst, without a copy; None if it is not one. Each datagram begins `start` bytes late."""
+    content, size = segments.content, segments.size
+    header = decode_data_header(content, start)
+    starts = range(start, len(content), size)
+    if isinstance(header, Rejection) or len(starts) < len(segments) or len(content) - starts[-1] < DATA_HEADER_SIZE:
+        return None
+    if not _is_ramp(content, header, starts):
+        return None
+    view = memoryview(content)
+    return Burst(header, [view[at : at + size - start] for at in starts])
+
+
+def _is_ramp(content: bytes, header: DataHeader, starts: range) -> bool:
+    """Do the headers that begin there differ from the first only as those of a burst do?"""
+    count = len(starts)
+    if header.index + count - 1 > INDEX_MAX:
+        return False
+    shared = content[starts[0] : starts[0] + RAMP_OFFSET]
+    ramp = [read_ramp(content, start + RAMP_OFFSET) for start in starts]
+    ends_visit = min(1, ramp[-1][2])
+    seqs, indexes = range(header.seq, header.seq + count), range(header.index, header.index + count)
+    return ramp == list(zip(seqs, indexes, [0] * (count - 1) + [ends_visit], strict=True)) and False not in [
+        content.startswith(shared, start) for start in starts
+    ]
 
 
 def _ramp_end(datagrams: Sequence[bytes], start: int, header: DataHeader) -> int:

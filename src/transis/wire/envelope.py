@@ -27,6 +27,7 @@ from transis.model.errors import ConfigError, InternalError
 from transis.model.ids import NodeId
 from transis.model.limits import MEMBERS_MAX
 from transis.wire.rejection import Rejection
+from transis.wire.segments import Segments
 
 WIRE_VERSION: Final = 1
 WIRE_VERSION_MIN: Final = 1
@@ -91,7 +92,7 @@ class Sealer:
     def sent(self) -> int:
         return self._counter
 
-    def seal_all(self, bodies: Sequence[bytes]) -> list[bytes]:
+    def seal_all(self, bodies: Sequence[bytes | memoryview]) -> list[bytes]:
         """A burst at a time."""
         if self._cipher is not None or self._counter + len(bodies) > COUNTER_END:
             return list(map(self.seal, bodies))
@@ -99,7 +100,7 @@ class Sealer:
         self._counter += len(bodies)
         return [prefix + counter.to_bytes(8) + body for counter, body in enumerate(bodies, first)]
 
-    def seal(self, body: bytes) -> bytes:
+    def seal(self, body: bytes | memoryview) -> bytes:
         if self._counter >= COUNTER_END:
             raise InternalError("the send counter is used up: a nonce would repeat; restart the node for a new boot id")
         self._counter += 1
@@ -124,14 +125,14 @@ class Opener:
         self._key = key
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
 
-    def open_plain(self, datagrams: Sequence[bytes]) -> list[bytes] | None:
-        """The bodies, a burst at a time; None if one is sealed, empty or not ours: then each must be looked at alone."""
-        prefix = self._prefix
-        if self._key is not None or min(map(len, datagrams), default=0) <= ENVELOPE_SIZE:
-            return None
-        if False in [datagram.startswith(prefix) for datagram in datagrams]:
-            return None
-        return [datagram[ENVELOPE_SIZE:] for datagram in datagrams]
+    def opens(self, segments: Segments) -> bool:
+        """Are all of them plaintext of this cluster? Then their bodies begin behind ENVELOPE_SIZE bytes of each."""
+        content, size, prefix = segments.content, segments.size, self._prefix
+        return (
+            self._key is None
+            and (len(content) - 1) % size >= ENVELOPE_SIZE
+            and False not in [content.startswith(prefix, start) for start in range(0, len(content), size)]
+        )
 
     def open(self, datagram: bytes) -> tuple[bytes, bytes] | Rejection:
         """(transmitter, body)."""

@@ -82,10 +82,12 @@ read_ramp: Final = _RAMP.unpack_from
 """(seq, index, last) of a datagram, at RAMP_OFFSET."""
 
 
-def decode_data_header(datagram: bytes) -> DataHeader | Rejection:
-    if len(datagram) < DATA_HEADER_SIZE:
-        return Rejection("length", f"{len(datagram)} bytes are shorter than a data header")
-    kind, klass, flags, sender, ring_seq, boot, round_, timestamp, time_us, seq, index, last = _LAYOUT.unpack_from(datagram)
+def decode_data_header(datagram: bytes | memoryview, start: int = 0) -> DataHeader | Rejection:
+    """Of a datagram that begins there."""
+    if len(datagram) - start < DATA_HEADER_SIZE:
+        return Rejection("length", f"{len(datagram) - start} bytes are shorter than a data header")
+    fields = _LAYOUT.unpack_from(datagram, start)
+    kind, klass, flags, sender, ring_seq, boot, round_, timestamp, time_us, seq, index, last = fields
     if kind != KIND_DATA:
         return Rejection("kind", f"kind {kind} is not data")
     if klass not in _CLASSES or flags > FLAG_ENCAPSULATED or last > 1:

@@ -14,15 +14,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
 from transis.model.contract import Delivered, Phase
 from transis.model.ids import NodeId, ProcessId, RingTag, Stretch, ViewId
 from transis.model.service import DatagramClass, Service
 from transis.wire.burst import Burst
 from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
+from transis.wire.payloads import Payloads
 from transis.wire.rejection import Rejection
 
 PARTIALS_MAX: Final = 16
@@ -34,65 +35,6 @@ _STRONGEST: Final = {
     DatagramClass.ORDERED: Service.AGREED,
     DatagramClass.SAFE: Service.SAFE,
 }
-
-
-class Payloads(Sequence[memoryview]):
-    """Messages first..end-1 of a run, cut out of the stream when they are looked at."""
-
-    __slots__ = ("_end", "_first", "_position", "_run", "_stream")
-
-    def __init__(self, stream: memoryview, position: int, run: Run, first: int, end: int) -> None:
-        self._stream = stream
-        self._position = position
-        self._run = run
-        self._first = first
-        self._end = end
-
-    def __len__(self) -> int:
-        return self._end - self._first
-
-    @overload
-    def __getitem__(self, index: int) -> memoryview: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[memoryview]: ...
-    def __getitem__(self, index: int | slice) -> memoryview | Sequence[memoryview]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            assert step == 1, "messages are cut out in their order"
-            return Payloads(self._stream, self._position, self._run, self._first + start, self._first + max(start, stop))
-        return self._cut(self._first + range(len(self))[index])
-
-    def __iter__(self) -> Iterator[memoryview]:
-        length = self._run.length
-        if not length:
-            return map(self._cut, range(self._first, self._end))
-        stream = self._stream
-        starts = range(self._position + self._first * length, self._position + self._end * length, length)
-        return iter([stream[start : start + length] for start in starts])
-
-    @property
-    def size(self) -> int:
-        """Bytes of all of them, without cutting out one."""
-        return self._run.end_of(self._end - 1) - (self._run.end_of(self._first - 1) if self._first else 0)
-
-    def copies(self) -> list[bytes]:
-        """Each in memory of its own: for who keeps them longer than the burst they came in."""
-        whole, length = self._stream.obj, self._run.length
-        if not length or not isinstance(whole, bytes):
-            return list(map(bytes, self))
-        start = self._position + self._first * length
-        if self._end - self._first == 1:
-            return [whole[start : start + length]]
-        return [whole[at : at + length] for at in range(start, self._position + self._end * length, length)]
-
-    def _cut(self, message: int) -> memoryview:
-        start = self._run.end_of(message - 1) if message else 0
-        return self._stream[self._position + start : self._position + self._run.end_of(message)]
-
-
-def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
-    """Bytes of all of them; those that were cut out of a burst know it without being looked at."""
-    return payloads.size if isinstance(payloads, Payloads) else sum(map(len, payloads))
 
 
 class _Context(NamedTuple):
