@@ -84,8 +84,9 @@ def try_stream(data: bytes) -> None:
 
 def _feed(*bursts: Burst) -> list[tuple[object, ...]]:
     assembler = Assembler()
-    deliveries = [one for burst in bursts for one in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False, burst.first_seq)]
-    return [(one.process, one.first_counter, one.place, [bytes(payload) for payload in one.payloads]) for one in deliveries]
+    runs = [run for burst in bursts for run in assembler.feed(burst, NODE, VIEW, Phase.REGULAR, False, burst.first_seq)]
+    parts = [part for run in runs for part in run.parts()]
+    return [(one.process, one.first_counter, one.place, [bytes(payload) for payload in one.payloads]) for one in parts]
 
 
 TRIALS = (try_envelope, try_data, try_token, try_control, try_parts, try_stream)

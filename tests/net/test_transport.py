@@ -13,6 +13,7 @@ from transis.model.contract import Audience, Port
 from transis.model.errors import ConfigError
 from transis.net.addresses import configured_endpoint
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
+from transis.wire.segments import apart
 
 CONFIG = Config(name="ann", plaintext=True)
 
@@ -35,7 +36,7 @@ def heard(transport: Transport, port: Port) -> list[bytes]:
     """What arrives on a port, if anything does."""
     ready, _, _ = select([transport.files()[port]], [], [], PATIENCE_S)
     assert ready, "nothing arrived"
-    return transport.receive(port)
+    return apart(transport.receive(port))
 
 
 @pytest.mark.parametrize("version", [4, 6])

@@ -208,3 +208,14 @@ def test_what_is_not_above_the_start_was_had_before() -> None:
     assert [(part.first_seq, part.last_seq) for part in store.insert(burst(38, 42))] == [(41, 42)]
     assert (store.aru, store.held) == (42, 2)
     store.check()
+
+
+def test_a_part_that_is_kept_does_not_hold_the_piece_it_came_in() -> None:
+    """All of a burst stays as it came; of one that was known in part, what is new is copied."""
+    store = Store()
+    first, again = (Burst(made.header, [memoryview(one) for one in made.datagrams]) for made in (burst(3, 4), burst(1, 6)))
+    assert store.insert(first) == [first]
+    parts = store.insert(again)
+    assert [(part.first_seq, part.last_seq) for part in parts] == [(1, 2), (5, 6)]
+    assert all(isinstance(datagram, bytes) for part in parts for datagram in part.datagrams)
+    assert [store_part.datagrams for store_part in store.between(3, 4)] == [first.datagrams]

@@ -324,9 +324,9 @@ def test_one_history_is_dense_and_keeps_the_order_of_every_node(archive: Archive
     assert {key_of(row): (row.parting, row.side) for row in rows} == inner
 
 
-@pytest.mark.parametrize("step", [1, 1 << 13], ids=["as totem", "as lansis"])
+@pytest.mark.parametrize("step", [1, 1 << 15], ids=["as totem", "as lansis"])
 def test_blocks_are_as_many_as_the_messages_need_however_places_are_counted(spark: SparkSession, step: int) -> None:
-    """On lansis a tick of its clock is 8,192 places: by places each tick or two were a block."""
+    """On lansis a tick of its clock is 32,768 places: by places each tick or two were a block."""
     count = 10 * BLOCK
     ranks = spark.range(count).withColumn("turn", F.when(F.col("id") < BLOCK, 0).otherwise(1))
     own = {

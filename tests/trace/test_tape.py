@@ -105,6 +105,12 @@ def wire_run(process: ProcessId, first: int, datagrams: int, seq: int, index: in
     return [delivered(first + 2 * i, 2, seq + i, 0 if i else index, process=process) for i in range(datagrams)]
 
 
+def whole(*parts: Delivered) -> Delivered:
+    """The parts of one run, delivered together."""
+    payloads = [payload for part in parts for payload in part.payloads]
+    return parts[0]._replace(payloads=payloads, stretches=[stretch for part in parts for stretch in part.stretches])
+
+
 def same(*feeds: list[Delivered]) -> None:
     """What is fed comes back."""
     tape = DeliveryTape()
@@ -112,7 +118,8 @@ def same(*feeds: list[Delivered]) -> None:
     for feed in feeds:
         tape.fed(feed)
     told, tpos, expected = from_tape(tape.take(0))[1:], 0, []
-    for run in (run for feed in feeds for run in feed if run.process.number < PROCESSES_MAX):
+    parts = [part for feed in feeds for run in feed for part in run.parts()]
+    for run in (part for part in parts if part.process.number < PROCESSES_MAX):
         at = tpos if run.ordered else -1
         tpos += len(run.payloads) if run.ordered else 0
         who = (run.process.node.boot, run.process.number, run.first_counter, len(run.payloads), run.service, run.address)
@@ -127,6 +134,12 @@ CONTROL = ProcessId(A, PROCESSES_MAX + 5)
     "feeds",
     {
         "one datagram after the other": ([delivered(1, 2, 1)], [delivered(3, 5, 2)], [delivered(8, 1, 3)]),
+        "a run of several datagrams, and on": ([whole(*wire_run(ProcessId(A, 0), 1, 9, seq=4, index=3))], [delivered(19, 2, 13)]),
+        "messages longer than a datagram": (
+            [whole(delivered(1, 1, 1), delivered(2, 1, 4), delivered(3, 2, 5))],
+            [whole(delivered(5, 1, 6), delivered(6, 1, 8))],
+            [delivered(7, 300, 9)],
+        ),
         "places that jump": ([delivered(1, 1, 1)], [delivered(2, 1, 5)], [delivered(3, 1, 1 << 43)]),
         "another sender": ([delivered(1, 1, 1)], [delivered(2, 1, 2, process=ProcessId(B, 0))], [delivered(2, 1, 3)]),
         "another address": ([delivered(1, 1, 1)], [delivered(2, 1, 2, address=b"y")]),

@@ -102,6 +102,9 @@ def test_pieces_that_go_on_are_one_burst_and_others_are_not(first: int, second: 
     assert whole(piece_of(first, 20, 0)).joined(after) is None, "its visit has ended"
 
 
-def test_a_part_of_a_piece_does_not_hold_all_of_it() -> None:
-    part = whole(piece_of(5, 20, 0)).slice(1001, 1002)
-    assert all(isinstance(datagram, bytes) for datagram in part.datagrams)
+@given(pieces)
+def test_what_came_in_a_piece_and_what_came_alone_have_bodies_alike(datagrams: list[bytes]) -> None:
+    burst = whole(datagrams)
+    mixed = Burst(burst.header, [*burst.datagrams[:-1], bytes(burst.datagrams[-1])])
+    assert all(isinstance(body, memoryview) for body in mixed.bodies())
+    assert mixed.bodies() == burst.bodies() == burst.by_itself().bodies()

@@ -84,7 +84,7 @@ LayerOutput = GroupOutput | Configure | ControlMessage | Settled
 
 
 class _Change(NamedTuple):
-    """What the requests of one run did to a group, at the place of the last of them.
+    """What the requests of one datagram did to a group, at the place of the last of them.
 
     Requests that come in one datagram are shown as one change: a thousand processes that join at once would otherwise be told of
     a thousand views, each with up to a thousand names.

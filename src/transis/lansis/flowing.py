@@ -110,7 +110,7 @@ class Flowing:
         if sender is not None and sender != self._core.me:
             kept = self._kept.setdefault(sender, {})
             for seq, body in enumerate(burst.bodies(), burst.first_seq):
-                kept[seq] = Kept(bytes(body), burst.datagram(seq)[LAST_OFFSET] != 0)
+                kept[seq] = Kept(bytes(body), burst.datagrams[seq - burst.first_seq][LAST_OFFSET] != 0)
             for seq in sorted(kept)[: -self._core.config.window.window]:
                 del kept[seq]
         return True

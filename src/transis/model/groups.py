@@ -128,7 +128,7 @@ class GroupViewInstalled(NamedTuple):
 
 
 class GroupDelivered(NamedTuple):
-    """A run for local processes: one copy each, at one place of the order, whatever number of groups it went to."""
+    """A run for local processes: one copy each, whatever number of groups it went to."""
 
     run: Delivered
     recipients: tuple[Recipient, ...]

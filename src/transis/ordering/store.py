@@ -31,7 +31,7 @@ class Store:
             self._bursts.append(burst)
             self.highest = burst.last_seq
         else:
-            fresh = [burst.slice(first, last) for first, last in self._absent(burst.first_seq, burst.last_seq)]
+            fresh = [_part(burst, first, last) for first, last in self._absent(burst.first_seq, burst.last_seq)]
             for part in fresh:
                 at = bisect_right(self._firsts, part.first_seq)
                 self._firsts.insert(at, part.first_seq)
@@ -113,3 +113,9 @@ class Store:
         assert self._firsts == [burst.first_seq for burst in self._bursts]
         for before, after in zip(self._bursts, self._bursts[1:], strict=False):
             assert before.last_seq < after.first_seq
+
+
+def _part(burst: Burst, first: int, last: int) -> Burst:
+    """To be kept: all of it as it is, less of it by itself."""
+    part = burst.slice(first, last)
+    return part if part is burst else part.by_itself()

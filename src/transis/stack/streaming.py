@@ -1,6 +1,6 @@
 """Runs of the order -> Stream frames: the hot path of a node with clients. One step per run, none per message or per client.
 
-1. Runs that go on from each other (sender, address, service, recipients, next counter) share a frame until it has BATCH_BYTES;
+1. Runs that go on from each other (sender, address, service, recipients, next counter) share a frame of up to BATCH_BYTES;
    whoever tells the clients anything else closes the frame first, so that one open frame is enough to keep the order.
 2. Payloads are copied out here: a slice would keep the whole burst it was cut from in memory for as long as a slow client needs.
 3. A frame is made once and shared by all its recipients.
@@ -22,9 +22,14 @@ from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream
 def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:
     """A run that is more than a frame should have goes into frames by what ends in one datagram."""
     run, recipients = event
-    if payload_size(run.payloads) <= BATCH_BYTES:
+    if _cost_of(run) <= BATCH_BYTES:
         return (event,)
     return (GroupDelivered(part, recipients) for part in run.parts())
+
+
+def _cost_of(run: Delivered) -> int:
+    """What credit counts for it, without a look at each message."""
+    return payload_size(run.payloads) + MESSAGE_COST * len(run.payloads)
 
 
 class OpenFrame:
@@ -65,7 +70,7 @@ class OpenFrame:
         if (
             recipients is not self.recipients
             or run.first_counter != self._next
-            or self._cost >= BATCH_BYTES
+            or self._cost + _cost_of(run) > BATCH_BYTES
             or run.process != self._sender
             or run.address != self._address
             or run.service is not self._service
@@ -88,7 +93,7 @@ class OpenFrame:
         copies = new.copies() if isinstance(new, Payloads) else list(map(bytes, new))
         self._payloads += copies
         self._next += len(copies)
-        self._cost += payload_size(new) + MESSAGE_COST * len(copies)
+        self._cost += _cost_of(run)
         self._stretches += run.stretches
 
     def close(self) -> Parcel:

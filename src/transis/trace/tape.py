@@ -11,7 +11,7 @@ first. What the groups say among themselves (processes from PROCESSES_MAX on) is
 
 Rules of this file:
 1. No clock and no file: the tape is fed inside the node, and `take` is called by who has both.
-2. Steps are counted by feeds: a run of any length costs one list of counters, and most feeds not even that.
+2. Steps are counted by feeds: a run of any length and of any number of messages is one step, and a number for each datagram.
 3. Nothing is kept that holds payloads: a burst is freed when its application is done with it, as without a tape.
 """
 

@@ -2,8 +2,8 @@
 
 A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final
 datagram may carry. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is
-byte-identical with the original; as views of what they came in, if that was one piece. Who keeps a part of such a burst
-gets copies: one datagram shall not hold a piece of many in memory.
+byte-identical with the original; as views of what they came in, if that was one piece. Cutting a burst shares them; who keeps
+a part takes it `by_itself`, so that one datagram does not hold a piece of many in memory.
 """
 
 from __future__ import annotations
@@ -78,9 +78,14 @@ class Burst:
         return bytes(self.datagrams[seq - self.first_seq])
 
     def bodies(self) -> Sequence[memoryview]:
-        if isinstance(self.datagrams[0], memoryview):
-            return [datagram[DATA_HEADER_SIZE:] for datagram in self.datagrams]  # type: ignore[misc]  # All are views then.
-        return [memoryview(datagram)[DATA_HEADER_SIZE:] for datagram in self.datagrams]
+        return [
+            (datagram if isinstance(datagram, memoryview) else memoryview(datagram))[DATA_HEADER_SIZE:]
+            for datagram in self.datagrams
+        ]
+
+    def by_itself(self) -> Burst:
+        """The same in memory of its own."""
+        return Burst(self.header, [bytes(datagram) for datagram in self.datagrams])
 
     def joined(self, after: Burst) -> Burst | None:
         """Both as one, if `after` goes on where this one ends; None if it does not."""
@@ -99,7 +104,7 @@ class Burst:
         assert first_seq <= last_seq, "an empty slice is not a burst"
         assert last_seq <= self.last_seq, f"{last_seq} is behind {self!r}"
         start = first_seq - self.first_seq
-        datagrams = tuple(map(bytes, self.datagrams[start : last_seq - self.first_seq + 1]))
+        datagrams = self.datagrams[start : last_seq - self.first_seq + 1]
         header = self.header
         if start:
             last = datagrams[0][LAST_OFFSET] != 0

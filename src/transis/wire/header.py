@@ -1,7 +1,7 @@
 """The header of a data datagram: where it belongs in the order, and nothing about what is inside.
 
 Big-endian layout, 52 bytes. What all datagrams of one burst share comes first, what counts up comes last, so that a
-ramp of datagrams is recognised by comparing byte strings (burst.py):
+ramp of datagrams is recognised by comparing a byte string and three numbers of each (burst.py):
 
     kind u8 | class u8 | flags u8 (bit 0 encapsulated) | sender u16 | ring sequence u64 | ring boot u64 | round u32
     | timestamp u64 | time u64   ... 41 bytes, then ...   seq u64 | index u16 | last u8

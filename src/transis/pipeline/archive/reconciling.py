@@ -106,7 +106,7 @@ def numbered(rows: DataFrame) -> DataFrame:
 
 def in_blocks(rows: DataFrame) -> DataFrame:
     """With the `block` of each in its ring, as many of equal width as it has messages for. A place is one datagram on the engine
-    `totem`, and every 8,192th number at most on `lansis`: only the messages themselves say how many blocks are worth it."""
+    `totem`, and every 32,768th number at most on `lansis`: only the messages themselves say how many blocks are worth it."""
     first, last = F.min("place_seq"), F.max("place_seq")
     width = (last - first + 1) / F.ceil(F.count("*") / BLOCK)
     rings = rows.groupBy("group", "turn").agg(first.alias("first"), width.alias("width"))
