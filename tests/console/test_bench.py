@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from transis.console.bench_contender import LossyTransport
 from transis.console.bench_engines import Engines, fields_of
 from transis.console.bench_lan import BenchLan, why_no_lan
-from transis.console.bench_plot import PANELS, draw_engines
+from transis.console.bench_plot import PANELS, draw_engines, short
 from transis.console.bench_speaker import Samples
 from transis.console.main import app
 from transis.model.contract import Port
@@ -128,6 +128,17 @@ def test_the_picture_has_a_bar_for_each_figure_and_none_for_what_failed() -> Non
     assert drawn.count("<title>lansis: 9</title>") == 2 * len(PANELS) - along_nodes
     assert "5 % loss" in drawn
     assert "under loss, all of 4 nodes send" in drawn
+
+
+def test_figures_over_bars_are_no_wider_than_bars() -> None:
+    assert [short(value) for value in (0.4321, 27.6, 512, 9_876, 868_400, 1_586_000)] == [
+        "0.432",
+        "27.6",
+        "512",
+        "10k",
+        "868k",
+        "1.59M",
+    ]
 
 
 def test_fields_are_all_sizes_without_loss_and_the_smallest_with_each() -> None:

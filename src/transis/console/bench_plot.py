@@ -125,6 +125,8 @@ def _bar(x: float, width: float, height: float, value: float, index: int, name: 
 
 
 def short(value: float) -> str:
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:.2f}M"
     if value >= 1000:
         return f"{value / 1000:.0f}k"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
