@@ -55,15 +55,19 @@ def _last_words(draft: Draft, partitions: bool) -> None:
 
 def _late_data(draft: Draft) -> None:
     """Only data of one machine still come, and so late that the others have stated that it is gone; what they say of that is not
-    heard by it at once, what they say of its data perhaps is."""
+    heard by it at once, what they say of its data perhaps is. Two of them do not hear each other and so stay where they are."""
     stream, hop_us, detection_us = draft.stream, draft.timing.hop_us, draft.detection_us
-    time, speaker, watched = draft.moment(), draft.name(), draft.name()
-    draft.add(time, Delay(Port.DATA, stream.between(detection_us // 2, 2 * detection_us)))
+    time, speaker = draft.moment(), draft.name()
+    watched = stream.pick([name for name in draft.names if name != speaker])
+    other = stream.pick([name for name in draft.names if name not in (speaker, watched)])
+    draft.add(time, Delay(Port.DATA, stream.between(detection_us * 3 // 4, detection_us * 5 // 4)))
     draft.add(time, Send(speaker, Service.SAFE, stream.between(1, 3), SIZE))
     quiet = time + stream.between(1, 3) * hop_us
     draft.add(quiet, Delay(Port.DATA, 0))
     draft.add(quiet, Cut(speaker, "*", Port.CONTROL))
     draft.add(quiet, Cut(speaker, "*", Port.TOKEN))
     draft.add(quiet, Ambush(watched, "Faults", Cut("*", speaker, Port.CONTROL)))
-    draft.add(quiet, Ambush(watched, "Faults", Mend("*", speaker, Port.CONTROL), stream.between(0, 6 * hop_us)))
+    draft.add(quiet, Ambush(watched, "Faults", Cut(watched, other, Port.CONTROL)))
+    draft.add(quiet, Ambush(watched, "Faults", Cut(other, watched, Port.CONTROL)))
+    draft.add(quiet, Ambush(watched, "Faults", Mend("*", speaker, Port.CONTROL), stream.between(0, detection_us // 4)))
     draft.add(quiet + stream.between(4, 10) * detection_us, Heal())
