@@ -241,6 +241,8 @@ class Driver:
             self._carry_out()
             if self.node.is_busy:
                 break  # Sockets first, then another slice of what the groups have to do.
+        if self.flight is not None and not self._closed:
+            self.flight.turn(boottime_us())
 
     def _attending(self) -> int:
         """The time to tell the node in a turn: without the pauses of this process."""
@@ -292,8 +294,6 @@ class Driver:
                 self._recorder.flush()
             for output in outputs:
                 _CARRY[type(output)](self, output)
-            if self.flight is not None:
-                self.flight.turn(boottime_us())
             events, self._events = self._events, []
             if events:
                 self._on_events(events)

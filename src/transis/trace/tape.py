@@ -101,17 +101,9 @@ class TapedRun(NamedTuple):
     tpos: int
 
 
-class _Head(NamedTuple):
-    """What the runs of a stretch have in common, and where it begins."""
-
-    process: ProcessId
-    address: bytes
-    service: Service
-    first: int
-    place: Place
-    origin_us: int
-    timestamp: int
-    ordered: bool
+_Head = tuple[ProcessId, bytes, Service, int, int, int, int, int, bool]
+"""What the runs of a stretch have in common, and where it begins: process, address, service, first counter, seq and index of the
+first place, origin_us, timestamp, ordered."""
 
 
 class DeliveryTape:
@@ -190,15 +182,16 @@ class DeliveryTape:
         """Is it like the stretch that is open in all that a row tells once?"""
         head = self._head
         assert head is not None, "an open stretch has a process"
-        return head[1] == run[1] and head[2] is run[2] and head[7] is run[11] and len(self._counts) < DATAGRAMS_MAX
+        return head[1] == run[1] and head[2] is run[2] and head[8] is run[11] and len(self._counts) < DATAGRAMS_MAX
 
     def _begin(self, run: Delivered) -> bool:
         """Begin a stretch; False for the groups' own messages, which are in none."""
         self._end_stretch()
-        if run.process.number >= PROCESSES_MAX:
+        process, address, service, first, _, _, _, stretches, _, origin_us, timestamp, ordered = run
+        if process[1] >= PROCESSES_MAX:
             return False
-        process, address, service, first, _, _, _, _, _, origin_us, timestamp, ordered = run
-        self._head = _Head(process, address, service, first, run.place, origin_us, timestamp, ordered)
+        seq, index, _ = stretches[0]
+        self._head = (process, address, service, first, seq, index, origin_us, timestamp, ordered)
         self._process = process
         return True
 
@@ -207,13 +200,13 @@ class DeliveryTape:
         head = self._head
         if head is None:
             return
-        (node, number), address, service, counter, place, origin_us, timestamp, ordered = head
+        (node, number), address, service, counter, seq, index, origin_us, timestamp, ordered = head
         datagrams, ramps, messages = len(self._counts), self._ramps, self._next - counter
         counts = _packed_counts(self._counts[:-1])
         flags = ordered * ORDERED + (len(ramps) == 1) * CONSECUTIVE + (len(counts) >= datagrams) * WIDE
         tpos = self._tpos if ordered else -1
         known = self._number_of(address)
-        who = (node.boot, counter, place[0], origin_us, timestamp, tpos, number, messages, place[1], datagrams)
+        who = (node.boot, counter, seq, origin_us, timestamp, tpos, number, messages, index, datagrams)
         self._rows += ROW.pack(*who, known, service, flags)
         self._rows += counts
         if len(ramps) > 1:
