@@ -49,8 +49,7 @@ class ControlNodes:
         burst = self._insert(mine)
         sends = [send for send in unsent if send.port is Port.DATA]
         if not view.is_singleton:
-            datagrams = [burst.datagram(seq) for seq in range(burst.first_seq, burst.last_seq + 1)]
-            sends.append(Send(Audience.RING, Port.DATA, datagrams))
+            sends.append(Send(Audience.RING, Port.DATA, burst.datagrams))
         return sends + on_control if isinstance(mine, Joining) else sends
 
     def _fits(self, said: Statement) -> bool:

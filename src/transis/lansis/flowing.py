@@ -22,7 +22,7 @@ from transis.model.contract import Audience, Lane, Port, Send
 from transis.model.ids import NodeId, RingTag
 from transis.model.limits import BURST_DATAGRAMS_MAX
 from transis.wire.burst import Burst
-from transis.wire.header import LAST_OFFSET, DataHeader, encode_data
+from transis.wire.header import LAST_OFFSET, DataHeader, encode_ramp
 from transis.wire.visit import Filled
 
 HEAD_DATAGRAMS_MAX: Final = 8
@@ -90,14 +90,10 @@ class Flowing:
         self._number += count
         self.flowed += count
         core.flowed.append(Flow(first, filled))
-        tag, mark = flow_tag(core.me), round_of(Mark.FLOW)
-        datagrams = [
-            encode_data(
-                DataHeader(part.klass, tag, 0, first + ahead, mark, core.clock, core.now, part.index, part.last, False), part.body
-            )
-            for ahead, part in enumerate(filled.datagrams)
-        ]
+        head, mark = filled.datagrams[0], round_of(Mark.FLOW)
+        header = DataHeader(filled.klass, flow_tag(core.me), 0, first, mark, core.clock, core.now, head.index, head.last, False)
         core.note("flowed", datagrams=count)
+        datagrams = encode_ramp(header, [part.body for part in filled.datagrams], filled.datagrams[-1].last)
         core.emit(Send(Audience.RING, Port.DATA, datagrams))
 
     # --- those of others --------------------------------------------------------------------------------------------
@@ -130,8 +126,8 @@ class Flowing:
         if not parts:
             return None
         self.completed += len(parts)
-        headers = [header._replace(seq=header.seq + ahead, index=ahead, last=part.is_last) for ahead, part in enumerate(parts, 1)]
-        return Burst(headers[0], [encode_data(head, part.body) for head, part in zip(headers, parts, strict=True)])
+        following = header._replace(seq=header.seq + 1, index=1, last=parts[0].is_last)
+        return Burst(following, encode_ramp(following, [part.body for part in parts], parts[-1].is_last))
 
     def _take(self, sender: NodeId, number: int) -> list[Kept]:
         """The flow of this number, if all of it is here, and none of it any more."""

@@ -145,9 +145,13 @@ class BurstReceiver:
                 self.cut_off += 1
                 continue
             size = self._read_notes(ancillary)
-            piece = Segments(content, size) if 0 < size < len(content) else None
-            self.datagrams += 1 if piece is None else len(piece)
-            arrived.append(content if piece is None else piece)
+            if 0 < size < len(content):
+                piece = Segments(content, size)
+                self.datagrams += len(piece)
+                arrived.append(piece)
+            else:
+                self.datagrams += 1
+                arrived.append(content)
         return arrived
 
     def _read_notes(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
