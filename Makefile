@@ -30,6 +30,7 @@ demo: setup ## five real daemons through kill -9, a partition, a heal and a rest
 airline: setup ## two partitions sell seats; the archive says which flights are oversold and who is rebooked
 	@$(BIN)/python -m examples.airline
 
+# What must not change is in tests/house/lock.json; after a change that is meant: .venv/bin/python -m tests.house.lock --write
 test: lint types unit ## everything that must be green: ruff, mypy --strict, pytest
 
 lint: setup ## ruff: rules and format
