@@ -10,7 +10,7 @@ from transis.model.contract import Delivered, Lane, Phase, Room
 from transis.model.groups import GroupDelivered, Recipient
 from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 
 SECOND = 1_000_000
 PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ class Counting:
 
     sent = 0
 
-    def __call__(self) -> Statistics:
+    def __call__(self) -> StatisticsDict:
         self.sent += 100
         return {"sent_datagrams": self.sent, "state": "Operational"}
 

@@ -16,7 +16,7 @@ from transis.model.errors import UsageError
 from transis.model.service import Service
 from transis.net.driver import Driver, Event
 from transis.net.statedir import StateDirectory
-from transis.net.transport import MeshTransport, Statistics, Transport
+from transis.net.transport import MeshTransport, StatisticsDict, Transport
 from transis.trace.events import Delivery, Sent
 from transis.trace.events import Event as Recorded
 
@@ -63,7 +63,7 @@ class Watched:
     def install(self, addresses: Iterable[str]) -> None:
         self._inner.install(addresses)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticsDict:
         return self._inner.statistics()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from tests.pipeline.contents import wounded
 from tests.pipeline.programs import left_behind, program_environment, run_program
 from tests.pipeline.written import write_traces
 from transis.pipeline.jobs import BAD
-from transis.pipeline.packaging import package_job
+from transis.pipeline.packaging import write_job
 from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.trace.events import History
@@ -100,7 +100,7 @@ def test_an_audit_on_the_cluster_says_what_the_checkers_say(history: History, sa
 
 
 def test_the_packaged_job_says_it_too(standalone_cluster: str, traces: Path, said: dict[str, Any], tmp_path: Path) -> None:
-    archive, entry = package_job(tmp_path / "job")
+    archive, entry = write_job(tmp_path / "job")
     command = [*spark_submit(standalone_cluster), "--py-files", str(archive), str(entry), str(traces), "--only", ONLY[0]]
     code, said_too, _ = _ended(command, spark_environment() | {"TMPDIR": str(tmp_path)}, tmp_path)
     assert code == BAD

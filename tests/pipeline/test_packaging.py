@@ -14,7 +14,7 @@ from tests.house.sources import PACKAGE, python_files
 from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.programs import PATIENCE_S
 from transis.console.main import app
-from transis.pipeline.packaging import ENTRY, package_job, write_archive
+from transis.pipeline.packaging import ENTRY, write_archive, write_job
 
 SUBMITTED = """
 from transis.pipeline.session import spark_session
@@ -26,7 +26,7 @@ raise SystemExit(3)
 
 
 def test_all_of_the_package_is_inside(tmp_path: Path) -> None:
-    archive, entry = package_job(tmp_path / "new" / "place")
+    archive, entry = write_job(tmp_path / "new" / "place")
     with zipfile.ZipFile(archive) as opened:
         inside = set(opened.namelist())
     assert {f"transis/{path.relative_to(PACKAGE).as_posix()}" for path in python_files("src/transis")} <= inside

@@ -15,7 +15,7 @@ from transis.model.ids import ProcessId
 from transis.sim.checkers import GROUP_PROPERTIES
 from transis.sim.cluster import Cluster
 from transis.sim.faults import Ask, parse
-from transis.sim.group_coverage import EXPECTED, counted
+from transis.sim.group_coverage import GROUPS_EXPECTED, counted
 from transis.sim.liveness import unrest
 from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
 from transis.sim.run import Outcome, Run, describe, node_of, simulate
@@ -65,8 +65,8 @@ def test_processes_come_and_go(plain: Outcome) -> None:
 
 def test_what_is_reached_is_counted_by_its_name() -> None:
     reached = set(counted(simulate(5, groups=True).history)) - {"join refused"}
-    assert reached <= set(EXPECTED)
-    assert len(reached) > len(EXPECTED) // 2
+    assert reached <= set(GROUPS_EXPECTED)
+    assert len(reached) > len(GROUPS_EXPECTED) // 2
 
 
 def test_the_engine_is_drawn_as_without_groups() -> None:

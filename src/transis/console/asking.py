@@ -23,7 +23,7 @@ from transis.model.places import find_socket, socket_candidates
 UNABLE: Final = 2
 INTERRUPTED: Final = 130
 """Exit codes."""
-PATIENCE_S: Final = 10.0
+ANSWER_PATIENCE_S: Final = 10.0
 """A daemon answers at once; one that does not for so long is stuck or stopped."""
 ANSWER_MAX: Final = 64 * 1024 * 1024
 
@@ -50,7 +50,9 @@ class AdminConnection:
             self._socket.sendall(msgspec.json.encode({"do": what, **more}) + b"\n")
             answer: dict[str, Any] = msgspec.json.decode(self._line())
         except TimeoutError:
-            raise ConnectError(f"the daemon at {self.path} did not answer within {PATIENCE_S:.0f} s: is it stopped?") from None
+            raise ConnectError(
+                f"the daemon at {self.path} did not answer within {ANSWER_PATIENCE_S:.0f} s: is it stopped?"
+            ) from None
         except (OSError, msgspec.DecodeError) as error:
             raise ConnectError(f"the daemon at {self.path} ended while it was asked ({error})") from error
         if not answer.get("ok"):
@@ -102,7 +104,7 @@ def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
     forbidden = False
     for path in tried:
         asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        asking.settimeout(PATIENCE_S)
+        asking.settimeout(ANSWER_PATIENCE_S)
         try:
             asking.connect(str(path))
         except OSError as error:

@@ -14,7 +14,7 @@ from transis.model.errors import TransisError
 if TYPE_CHECKING:
     from transis.pipeline.report.content import Content
 
-EXAMPLES = """Examples:
+AUDIT_EXAMPLES = """Examples:
 
 transis audit traces/ [dim]# a verdict per guarantee, and every violation with the events that show it[/dim]
 

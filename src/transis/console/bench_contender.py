@@ -30,7 +30,7 @@ from transis.net.driver import Driver, Event
 from transis.net.opening import open_node
 from transis.net.passing import PassingTransport
 from transis.net.process import calm_the_collector, end_with_parent, fast_loop
-from transis.net.transport import Group, Statistics, Transport
+from transis.net.transport import Group, StatisticsDict, Transport
 from transis.node.settings import NodeSettings
 from transis.wire.segments import Arrival, apart
 
@@ -84,8 +84,8 @@ class LossyTransport(PassingTransport):
         self.lost += len(datagrams) - len(kept)
         return kept
 
-    def statistics(self) -> Statistics:
-        figures: Statistics = {"lost_on_purpose": self.lost}
+    def statistics(self) -> StatisticsDict:
+        figures: StatisticsDict = {"lost_on_purpose": self.lost}
         return super().statistics() | figures
 
 

@@ -12,7 +12,7 @@ from transis.console.asking import AdminConnection
 from transis.model.errors import TransisError
 from transis.model.service import Service
 
-PATIENCE_S: Final = 0.5
+COMPLETION_PATIENCE_S: Final = 0.5
 GROUPS_MAX: Final = 200
 
 
@@ -31,7 +31,7 @@ def complete_group(incomplete: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     thread = threading.Thread(target=_ask, args=(found,), daemon=True)
     thread.start()
-    thread.join(PATIENCE_S)
+    thread.join(COMPLETION_PATIENCE_S)
     return [(name, members) for name, members in list(found) if name.startswith(incomplete)]
 
 

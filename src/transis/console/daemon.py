@@ -15,7 +15,7 @@ from transis.daemon.loading import SettingsError, load_settings
 from transis.daemon.plan import Plan, describe, make_plan
 from transis.model.errors import ConfigError, TransisError
 
-EXAMPLES = """Examples:
+DAEMON_EXAMPLES = """Examples:
 
 transis daemon [dim]# alone on loopback, with the defaults[/dim]
 

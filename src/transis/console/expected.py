@@ -14,7 +14,7 @@ from transis.lansis.traps import Trap as LansisTrap
 from transis.ordering.table import IGNORED
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
-from transis.sim.group_coverage import EXPECTED as GROUPS
+from transis.sim.group_coverage import GROUPS_EXPECTED
 from transis.totem import states as totem_states
 from transis.totem.traps import Trap as TotemTrap
 
@@ -42,7 +42,7 @@ class Expected(NamedTuple):
     def never_reached(self, coverage: Coverage) -> dict[str, list[str]]:
         """By table, what was expected and never seen; of groups only if there were any."""
         missing = coverage.never_reached(self.events, self.faults, self.traps)
-        return missing | {"groups": sorted(set(GROUPS) - set(coverage.groups))} if coverage.groups else missing
+        return missing | {"groups": sorted(set(GROUPS_EXPECTED) - set(coverage.groups))} if coverage.groups else missing
 
 
 def _expected(table: Mapping[S, Mapping[E, str]], living: Iterable[S], events: Iterable[E], traps: Iterable[Enum]) -> Expected:

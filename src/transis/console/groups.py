@@ -11,7 +11,7 @@ from transis.console.asking import AdminConnection, AdminOption, JsonOption, Soc
 from transis.console.printing import plain_table, say, stdout
 from transis.model.errors import TransisError
 
-EXAMPLES = """Examples:
+GROUPS_EXAMPLES = """Examples:
 
 transis groups
 

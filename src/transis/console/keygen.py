@@ -11,7 +11,7 @@ from transis.console.asking import unable
 from transis.model.errors import ConfigError
 from transis.net.keys import key_text, new_key, write_key
 
-EXAMPLES = """Examples:
+KEYGEN_EXAMPLES = """Examples:
 
 transis keygen --out transis.key [dim]# readable by you alone; copy it to every node[/dim]
 

@@ -9,14 +9,14 @@ import typer
 from transis.console.asking import AdminConnection, AdminOption, SocketOption, unable
 from transis.model.errors import TransisError
 
-EXAMPLES = """Examples:
+LEAVE_EXAMPLES = """Examples:
 
 transis leave
 
 transis leave --admin /run/transis/second-admin.sock
 """
 
-PATIENCE_S: Final = 60.0
+LEAVE_PATIENCE_S: Final = 60.0
 """A leave is bounded by the daemon itself, well below this."""
 STILL_THERE: Final = 1
 
@@ -27,10 +27,10 @@ def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
         with AdminConnection(admin, socket) as connection:
             name = connection.ask("status")["node"]
             connection.ask("leave")
-            is_gone = connection.wait_until_gone(PATIENCE_S)
+            is_gone = connection.wait_until_gone(LEAVE_PATIENCE_S)
     except TransisError as error:
         raise unable("leave", error) from None
     if not is_gone:
-        print(f"{name} was told to leave and is still there after {PATIENCE_S:.0f} s: look at its log")
+        print(f"{name} was told to leave and is still there after {LEAVE_PATIENCE_S:.0f} s: look at its log")
         raise typer.Exit(STILL_THERE)
     print(f"{name} has left")

@@ -25,10 +25,10 @@ def package_job(
 
     The Python of every machine of the cluster needs msgspec, numpy and pyarrow (docs/pipeline.md).
     """
-    from transis.pipeline.packaging import package_job as write
+    from transis.pipeline.packaging import write_job
 
     try:
-        archive, entry = write(out)
+        archive, entry = write_job(out)
     except PipelineError as error:
         raise unable("package-job", error) from None
     print(f"spark-submit --master spark://HOST:7077 --py-files {archive} {entry} DIR")

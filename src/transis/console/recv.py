@@ -21,7 +21,7 @@ from transis.console.printing import stdout
 from transis.console.talking import Failed, HostOption, KeyOption, SocketOption, run_client
 from transis.model.ids import ProcessId
 
-EXAMPLES = """Examples:
+RECV_EXAMPLES = """Examples:
 
 transis recv orders
 

@@ -10,7 +10,7 @@ import typer
 from transis.console.audit import Inputs, MasterOption, StoreOption, StrictOption, UiOption, judged
 from transis.console.printing import say, stdout
 
-EXAMPLES = """Examples:
+REPORT_EXAMPLES = """Examples:
 
 transis report traces/ -o report.html [dim]# one file, readable offline, light and dark, printable[/dim]
 

@@ -22,7 +22,7 @@ from transis.model.errors import InDoubt, MessageTooLarge, SendRefused, SessionL
 from transis.model.limits import MESSAGE_MAX
 from transis.model.service import Service
 
-EXAMPLES = """Examples:
+SEND_EXAMPLES = """Examples:
 
 transis send orders "new order"
 

@@ -28,7 +28,7 @@ from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM
 
-EXAMPLES = """Examples:
+SIMULATE_EXAMPLES = """Examples:
 
 transis simulate --seed 7 [dim]# one run, told in full[/dim]
 
@@ -51,7 +51,7 @@ transis simulate --engine lansis --order toto --judge evs --seed 74 [dim]# why t
 transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
 """
 
-TOLD_MAX: Final = 3
+FAILURES_SHOWN_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
 
 VIOLATED: Final = 1
@@ -126,13 +126,13 @@ def simulate(
     if file is not None and not wish.is_single:
         raise arguments.wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
     try:
-        failed = _carry_out(wish, file, json, shrink)
+        failed = _carry_out_simulate(wish, file, json, shrink)
     except (OSError, TransisError) as error:
         raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
-def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
+def _carry_out_simulate(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
     """Run, tell, draw; True if a guarantee was broken."""
     tally = run(wish)
     was_interrupted = tally.summary.runs < len(wish.seeds)
@@ -142,7 +142,7 @@ def _carry_out(wish: Wish, file: Path | None, json: bool, want_small: bool) -> b
     if json:
         print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
-        _tell(stdout(), wish, tally, small, file)
+        _print_simulate(stdout(), wish, tally, small, file)
     if was_interrupted:
         complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(wish.seeds):,} seeds showed")
         raise typer.Exit(INTERRUPTED)
@@ -166,7 +166,7 @@ def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
     return picture_of(outcome.history, outcome.log, f"Transis, {wish.engine} engine, {what}", facts, outcome.violations)
 
 
-def _tell(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
+def _print_simulate(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
     if tally.outcome is not None:
         _tell_plan(out, tally.outcome)
     tell_tables(out, wish, tally)
@@ -236,8 +236,8 @@ def tell_failures(out: Console, tally: Tally) -> None:
             say(out, beyond)
         say(out, f"replay: {tally.failures[0].replay}")
         return
-    for failure in tally.failures[:TOLD_MAX]:
+    for failure in tally.failures[:FAILURES_SHOWN_MAX]:
         sentences, _, _ = failure.explanation.partition(failure.replay)
         say(out, f"{sentences}{failure.replay}")
-    for failure in tally.failures[TOLD_MAX:]:
+    for failure in tally.failures[FAILURES_SHOWN_MAX:]:
         say(out, f"seed {failure.seed}: {', '.join(failure.properties)}; replay: {failure.replay}")

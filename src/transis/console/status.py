@@ -14,7 +14,7 @@ from transis.console.asking import AdminConnection, AdminOption, JsonOption, Soc
 from transis.console.printing import counted, plain_table, stdout
 from transis.model.errors import TransisError
 
-EXAMPLES = """Examples:
+STATUS_EXAMPLES = """Examples:
 
 transis status
 

@@ -31,7 +31,7 @@ from transis.sim.tried import TOTEM
 if TYPE_CHECKING:
     from transis.console.sweep_table import SweepTable
 
-EXAMPLES = """Examples:
+SWEEP_EXAMPLES = """Examples:
 
 transis sweep --engine totem --seeds 0:100000 --table sweeps --master spark://host:7077
 
@@ -42,7 +42,7 @@ transis sweep --engine lansis --groups --seeds 0:5000 --table sweeps --json > sw
 
 VIOLATED: Final = 1
 TIMEOUT_MAX: Final = 86_400
-TOLD_MAX: Final = 20
+SEEDS_SHOWN_MAX: Final = 20
 """Seeds without a verdict that are named one by one."""
 
 SeedsOption = Annotated[str, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")]
@@ -126,7 +126,7 @@ def sweep(
     limits = _limits(timeout, keep_traces)
     directory = arguments.local_directory("--table", table)
     try:
-        swept = _carry_out(wish, limits, directory, master, ui)
+        swept = _carry_out_sweep(wish, limits, directory, master, ui)
     except KeyboardInterrupt:
         complain("sweep", "interrupted; seeds that have a row keep it, and the same command goes on with the others")
         raise typer.Exit(INTERRUPTED) from None
@@ -135,7 +135,7 @@ def sweep(
     if json:
         print(written(wish, swept.tally, _more(swept)))
     else:
-        _tell(stdout(), wish, swept, directory)
+        _print_sweep(stdout(), wish, swept, directory)
     raise typer.Exit(0 if swept.is_fine else VIOLATED)
 
 
@@ -155,7 +155,7 @@ def configuration_of(wish: Wish) -> str:
     return f"{wish.tried.options}{groups}{nodes}{broken}"
 
 
-def _carry_out(wish: Wish, limits: Limits, directory: Path, master: str | None, ui: bool) -> Swept:
+def _carry_out_sweep(wish: Wish, limits: Limits, directory: Path, master: str | None, ui: bool) -> Swept:
     try:
         from transis.console.sweep_table import SweepTable
     except ImportError as error:
@@ -213,7 +213,7 @@ def _more(swept: Swept) -> dict[str, Any]:
     }
 
 
-def _tell(out: Console, wish: Wish, swept: Swept, directory: Path) -> None:
+def _print_sweep(out: Console, wish: Wish, swept: Swept, directory: Path) -> None:
     tell_tables(out, wish, swept.tally)
     say(out, sums(swept.tally))
     if swept.ran_now:
@@ -222,10 +222,10 @@ def _tell(out: Console, wish: Wish, swept: Swept, directory: Path) -> None:
     else:
         say(out, "Nothing was left to run: all of this was in the table")
     say(out, f"Build {build_id()}, {configuration_of(wish)}; the table: {directory}")
-    for row in swept.without_verdict[:TOLD_MAX]:
+    for row in swept.without_verdict[:SEEDS_SHOWN_MAX]:
         say(out, f"seed {row.seed} {row.outcome}: {row.explanation}\nreplay: {row.replay}", "red")
-    if len(swept.without_verdict) > TOLD_MAX:
-        say(out, f"and {len(swept.without_verdict) - TOLD_MAX:,} more seeds without a verdict", "red")
+    if len(swept.without_verdict) > SEEDS_SHOWN_MAX:
+        say(out, f"and {len(swept.without_verdict) - SEEDS_SHOWN_MAX:,} more seeds without a verdict", "red")
     if swept.tally.summary.runs:
         tell_failures(out, swept.tally)
     if swept.tally.failures:

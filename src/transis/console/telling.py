@@ -125,14 +125,14 @@ def _deliveries(history: History, since_us: int) -> str:
         for event in filter(_told, trace.events):
             assert isinstance(event, Delivery)
             if event.time_us >= since_us:
-                parts.setdefault(event.conf, []).append(_run(event))
+                parts.setdefault(event.conf, []).append(_run_of(event))
         if parts:
             words = "; ".join(f"{show_view_id(view)}: {' '.join(runs)}" for view, runs in parts.items())
             lines.append((show_node(trace.node), words))
     return grouped(lines)
 
 
-def _run(event: Delivery) -> str:
+def _run_of(event: Delivery) -> str:
     """A node speaks for its one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life.
 
     What need not have the same place everywhere is marked, or two nodes that deliver it differently seem to break a guarantee."""

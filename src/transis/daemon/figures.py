@@ -12,7 +12,7 @@ from typing import Final
 from transis.model.contract import Delivered
 from transis.model.groups import GroupDelivered
 from transis.net.driver import Event
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 
 LOOKS: Final = 10
 """Looks that are kept: rates are over so many seconds."""
@@ -33,7 +33,7 @@ class Figures:
 
     def __init__(self, sources: Sequence[Callable[[], Mapping[str, int | str]]]) -> None:
         self._sources = sources
-        self._looks: deque[tuple[int, Statistics]] = deque(maxlen=LOOKS + 1)
+        self._looks: deque[tuple[int, StatisticsDict]] = deque(maxlen=LOOKS + 1)
         self.delivered = 0
         self.handed = 0
 
@@ -46,19 +46,19 @@ class Figures:
             elif kind is GroupDelivered:
                 self.handed += len(event.run.payloads) * len(event.recipients)  # type: ignore[union-attr]
 
-    def now(self) -> Statistics:
-        figures: Statistics = {"delivered_messages": self.delivered, "handed_messages": self.handed}
+    def now(self) -> StatisticsDict:
+        figures: StatisticsDict = {"delivered_messages": self.delivered, "handed_messages": self.handed}
         for source in self._sources:
             figures |= source()
         return figures
 
-    def look(self, now_us: int) -> Statistics:
+    def look(self, now_us: int) -> StatisticsDict:
         figures = self.now()
         self._looks.append((now_us, figures))
         return figures
 
     @property
-    def latest(self) -> Statistics:
+    def latest(self) -> StatisticsDict:
         """What the last look found; a finished table that no other thread sees change."""
         return self._looks[-1][1] if self._looks else {}
 
@@ -71,5 +71,5 @@ class Figures:
         return {rate: round(_growth(first, last, counter) / seconds, 1) for counter, rate in RATES.items()}
 
 
-def _growth(first: Statistics, last: Statistics, counter: str) -> int:
+def _growth(first: StatisticsDict, last: StatisticsDict, counter: str) -> int:
     return int(last.get(counter, 0)) - int(first.get(counter, 0))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transis.model.errors import ConfigError, MissingExtra
 from transis.net.addresses import Endpoint
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -79,7 +79,7 @@ LABELLED: Final = {
 class Metrics:
     """Serves the latest figures until it is closed."""
 
-    def __init__(self, listen: Endpoint, node: str, cluster: str, latest: Callable[[], Statistics]) -> None:
+    def __init__(self, listen: Endpoint, node: str, cluster: str, latest: Callable[[], StatisticsDict]) -> None:
         library = _library()
         registry = library.CollectorRegistry()
         registry.register(_Collector(node, cluster, latest))
@@ -96,7 +96,7 @@ class Metrics:
 
 
 class _Collector:
-    def __init__(self, node: str, cluster: str, latest: Callable[[], Statistics]) -> None:
+    def __init__(self, node: str, cluster: str, latest: Callable[[], StatisticsDict]) -> None:
         self._labels = (node, cluster)
         self._latest = latest
 

@@ -16,7 +16,7 @@ from transis.model.groups import is_primary
 from transis.model.view import View
 from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 from transis.stack.sessions import SessionHost
 
 Report = dict[str, Any]
@@ -125,14 +125,14 @@ class Reports:
         rates = self.figures.rates() if self.figures is not None else {}
         return {"statistics": self._all_figures(), "rates": rates}
 
-    def _all_figures(self) -> Statistics:
+    def _all_figures(self) -> StatisticsDict:
         return self.figures.now() if self.figures is not None else {}
 
     # --- what figures.py and the status have in common --------------------------------------------------------------
 
-    def own_figures(self) -> Statistics:
+    def own_figures(self) -> StatisticsDict:
         sessions = self._host.sessions()
-        figures: Statistics = {"views": self.views, "sessions": len(sessions)}
+        figures: StatisticsDict = {"views": self.views, "sessions": len(sessions)}
         figures |= {"members": len(self.view.members) if self.view is not None else 0}
         figures |= {"operational": int(self._driver.node.state == "Operational")}
         figures |= {"session_queue_bytes": sum(one.queue_bytes for one in sessions)}

@@ -23,7 +23,7 @@ from transis.net.apart import run_apart
 from transis.trace.events import Event, Gap
 from transis.trace.segment import SUFFIX, SegmentWriter
 
-LOOK_S: Final = 5.0
+RETENTION_LOOK_S: Final = 5.0
 """Seconds between two looks at the directory."""
 PARQUET: Final = "parquet"
 """The folder beside the segments that their tables go to."""
@@ -146,7 +146,7 @@ class KeptSink:
 class Retention:
     """Looks after one node's directory until it is stopped."""
 
-    def __init__(self, directory: Path, node: str, sink: KeptSink, limits: Limits, look_s: float = LOOK_S) -> None:
+    def __init__(self, directory: Path, node: str, sink: KeptSink, limits: Limits, look_s: float = RETENTION_LOOK_S) -> None:
         self._directory = directory
         self._node = node
         self._sink = sink

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from transis.net.addresses import Endpoint, configured_endpoint
 from transis.net.passing import PassingTransport
-from transis.net.transport import Statistics, Transport
+from transis.net.transport import StatisticsDict, Transport
 
 
 class Severable(Transport, Protocol):
@@ -35,6 +35,6 @@ class CuttableTransport(PassingTransport):
     def heal(self) -> None:
         self.cut(())
 
-    def statistics(self) -> Statistics:
-        figures: Statistics = {"cut_links": len(self.cut_off)}
+    def statistics(self) -> StatisticsDict:
+        figures: StatisticsDict = {"cut_links": len(self.cut_off)}
         return super().statistics() | figures

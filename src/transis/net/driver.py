@@ -41,7 +41,7 @@ from transis.model.service import Service
 from transis.model.view import View
 from transis.net.clock import NodeClock, boottime_us
 from transis.net.statedir import StateDirectory, new_boot_id
-from transis.net.transport import Statistics, Transport
+from transis.net.transport import StatisticsDict, Transport
 from transis.net.witnessed import WitnessedNode
 from transis.stack.grouped import GroupedOutput
 from transis.trace.flight import Flight
@@ -356,8 +356,8 @@ class Driver:
     def warnings(self) -> Sequence[str]:
         return self._transport.warnings
 
-    def statistics(self) -> Statistics:
-        own: Statistics = {"state": self.node.state, "turns": self._turns, "wakes": self._wakes, "pauses": self._clock.pauses}
+    def statistics(self) -> StatisticsDict:
+        own: StatisticsDict = {"state": self.node.state, "turns": self._turns, "wakes": self._wakes, "pauses": self._clock.pauses}
         own |= {"longest_pause_us": self._clock.longest_pause_us, "rejected": sum(self.node.rejections.values())}
         return own | self.node.statistics() | self._transport.statistics()
 

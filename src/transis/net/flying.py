@@ -29,7 +29,7 @@ from transis.trace.tidying import KEPT, MB, FlightLimits, Tidied, Tidier
 
 FLIGHT: Final = "flight"
 """Where a flight recorder is in its node's state directory, unless told otherwise."""
-LOOK_S: Final = 1.0
+FLIGHT_LOOK_S: Final = 1.0
 TIDY_LOOKS: Final = 5
 """The directory is tidied at every so many looks."""
 DEVELOPED_S: Final = 600.0
@@ -79,7 +79,7 @@ class FlightKeeper:
                 with self._told_of_disk():
                     await self._tidy()
             looks += 1
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(FLIGHT_LOOK_S)
 
     async def _develop_all(self) -> None:
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from transis.model.contract import Audience, Port
-from transis.net.transport import Statistics, Transport
+from transis.net.transport import StatisticsDict, Transport
 from transis.wire.segments import Arrival
 
 
@@ -35,7 +35,7 @@ class PassingTransport:
     def install(self, addresses: Iterable[str]) -> None:
         self._inside.install(addresses)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticsDict:
         return self._inside.statistics()
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ TRIES_FOR_PORTS: Final = 64
 MESH_OFFSET: Final = {Port.TOKEN: 0, Port.DATA: 1, Port.CONTROL: 2}
 BUFFERS: Final = {Port.DATA: BUFFER_BYTES, Port.CONTROL: SMALL_BUFFER_BYTES, Port.TOKEN: SMALL_BUFFER_BYTES}
 
-Statistics = dict[str, int | str]
+StatisticsDict = dict[str, int | str]
 
 
 class Transport(Protocol):
@@ -75,7 +75,7 @@ class Transport(Protocol):
         """A regular view has these members: they are the ring now."""
         ...
 
-    def statistics(self) -> Statistics: ...
+    def statistics(self) -> StatisticsDict: ...
     def close(self) -> None: ...
 
 
@@ -151,9 +151,9 @@ class _Sockets:
         host = str(endpoint.host).partition("%")[0]
         return (host, f"{host}%{self._interface.name}")
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticsDict:
         lost: Counter[str] = self.sender.lost
-        figures: Statistics = {"address": self.address, "gso": self.sender.gso, "gro": self.receivers[Port.DATA].gro}
+        figures: StatisticsDict = {"address": self.address, "gso": self.sender.gso, "gro": self.receivers[Port.DATA].gro}
         figures |= {"sent_datagrams": self.sender.datagrams, "sent_calls": self.sender.calls}
         figures |= {"received_datagrams": sum(one.datagrams for one in self.receivers.values())}
         figures |= {"received_calls": sum(one.calls for one in self.receivers.values())}
@@ -229,7 +229,7 @@ class MulticastTransport:
     def sever(self, endpoints: Iterable[Endpoint]) -> None:
         self._sockets.sever(endpoints)
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticsDict:
         return {"transport": "multicast"} | self._sockets.statistics()
 
     def close(self) -> None:
@@ -300,8 +300,8 @@ class MeshTransport:
     def sever(self, endpoints: Iterable[Endpoint]) -> None:
         self._sockets.sever(endpoints)
 
-    def statistics(self) -> Statistics:
-        figures: Statistics = {"transport": "mesh", "known": len(self._known.world())}
+    def statistics(self) -> StatisticsDict:
+        figures: StatisticsDict = {"transport": "mesh", "known": len(self._known.world())}
         return figures | self._sockets.statistics()
 
     def close(self) -> None:

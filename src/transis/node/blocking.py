@@ -18,7 +18,7 @@ from transis.client.connection import WINDOW
 from transis.client.loopthread import LoopThread
 from transis.model.ids import NodeId
 from transis.model.view import View
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 from transis.node import node
 from transis.node.settings import NodeArguments
 
@@ -87,7 +87,7 @@ class Node:
     def view(self) -> View | None:
         return self._node.view
 
-    def statistics(self, timeout: float | None = None) -> Statistics:
+    def statistics(self, timeout: float | None = None) -> StatisticsDict:
         return self._running().call(self._node.statistics(), timeout)
 
     def ended(self, timeout: float | None = None) -> str:

@@ -13,7 +13,7 @@ from transis.net.driver import Event
 from transis.net.flying import FlightKeeper
 from transis.net.opening import open_node
 from transis.net.sessionserver import SessionServer
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
 from transis.stack.sessions import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
@@ -66,7 +66,7 @@ class HostedNode:
         if self._segments is not None:
             self._segments.close()
 
-    def statistics(self) -> Statistics:
+    def statistics(self) -> StatisticsDict:
         return self.driver.statistics() | (self._keeper.statistics() if self._keeper is not None else {})
 
     def _hear(self, events: Sequence[Event]) -> None:

@@ -26,7 +26,7 @@ from transis.model.errors import UsageError
 from transis.model.ids import NodeId
 from transis.model.view import View
 from transis.net.opening import REAL_WINDOW
-from transis.net.transport import GROUP, Group, Statistics
+from transis.net.transport import GROUP, Group, StatisticsDict
 from transis.node.process import ChildNode
 from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.node.thread import ThreadedNode
@@ -150,7 +150,7 @@ class Node:
         """The configuration of nodes in force, regular or transitional; None before the first."""
         return self._running.view
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> StatisticsDict:
         self._require_start()
         return await self._running.statistics()
 

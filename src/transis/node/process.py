@@ -21,7 +21,7 @@ from transis.client.link import Link, link_to_unix
 from transis.model.errors import NodeLost, TransisError
 from transis.model.ids import NodeId
 from transis.model.view import View
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 from transis.node.control import (
     LINE_MAX,
     Ask,
@@ -57,7 +57,7 @@ class ChildNode:
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._numbers = count(1)
-        self._asked: dict[int, asyncio.Future[Statistics]] = {}
+        self._asked: dict[int, asyncio.Future[StatisticsDict]] = {}
 
     async def start(self) -> NodeId:
         """Until the first view; raises what went wrong."""
@@ -82,10 +82,10 @@ class ChildNode:
         self._require_life()
         return await link_to_unix(self._socket)
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> StatisticsDict:
         self._require_life()
         number = next(self._numbers)
-        future: asyncio.Future[Statistics] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[StatisticsDict] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
             self._tell(Ask(number))

@@ -17,7 +17,7 @@ from transis.model.errors import NodeLost
 from transis.model.ids import NodeId
 from transis.model.view import View
 from transis.net.process import fast_loop
-from transis.net.transport import Statistics
+from transis.net.transport import StatisticsDict
 from transis.node.hosting import HostedNode
 from transis.node.settings import NodeSettings
 from transis.node.threadlink import ThreadLink
@@ -51,7 +51,7 @@ class ThreadedNode:
     async def link(self) -> Link:
         return ThreadLink(f"the node {self._settings.name} in this process", self._living_loop(), self._node.server)
 
-    async def statistics(self) -> Statistics:
+    async def statistics(self) -> StatisticsDict:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._statistics(), self._living_loop()))
 
     async def leave(self) -> None:
@@ -117,7 +117,7 @@ class ThreadedNode:
     def _see(self, view: View) -> None:
         self.view = view
 
-    async def _statistics(self) -> Statistics:
+    async def _statistics(self) -> StatisticsDict:
         return self._node.statistics()
 
 

@@ -29,7 +29,7 @@ if __name__ == "__main__":
 '''
 
 
-def package_job(directory: Path) -> tuple[Path, Path]:
+def write_job(directory: Path) -> tuple[Path, Path]:
     """Writes the zip and the program into a directory, which is made if need be; both paths."""
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from transis.model.ids import ViewId
 from transis.trace.addresses import read_address
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
 
-EXPECTED: Final = (
+GROUPS_EXPECTED: Final = (
     "process connected",
     "process gone",
     "view by join",

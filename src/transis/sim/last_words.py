@@ -16,7 +16,7 @@ from transis.sim.faults import Ambush, Crash, Cut, Delay, Heal, Mend, Partition,
 from transis.sim.streams import Stream
 
 RUNS_PERMILLE: Final = 200
-EPISODES_MAX: Final = 4
+LAST_EPISODES_MAX: Final = 4
 SIZE: Final = 40
 
 
@@ -24,7 +24,7 @@ def draw_last_words(stream: Stream, names: tuple[str, ...], config: Config, safe
     """In some runs; it takes one who speaks and two who may differ about it."""
     draft = Draft(stream, names, config, safety_us, [])
     if len(names) > 2 and stream.chance(RUNS_PERMILLE):
-        for _ in range(stream.between(1, EPISODES_MAX)):
+        for _ in range(stream.between(1, LAST_EPISODES_MAX)):
             if partitions and stream.chance(500):
                 _late_data(draft)
             else:

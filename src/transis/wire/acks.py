@@ -22,7 +22,7 @@ NACK_RANGES_MAX: Final = 32
 """Ranges of requests in one packet: enough for a bad moment, and an ALIVE stays one small datagram."""
 NACK_COUNT_MAX: Final = (1 << 16) - 1
 
-_HEAD: Final = struct.Struct(">BQBB")
+_ACKS_HEAD: Final = struct.Struct(">BQBB")
 _ACK: Final = struct.Struct(">BQ")
 _NACK: Final = struct.Struct(">BQH")
 
@@ -45,7 +45,7 @@ class Acks(NamedTuple):
 
 def encode_acks(dep: int, acks: Sequence[tuple[int, int]], nacks: Sequence[Nack]) -> bytes:
     assert len(acks) < MEMBERS_MAX, f"{len(acks)} acks: nobody acknowledges itself"
-    head = _HEAD.pack(ACKS, dep, len(acks), len(nacks))
+    head = _ACKS_HEAD.pack(ACKS, dep, len(acks), len(nacks))
     return head + b"".join([_ACK.pack(rank, counter) for rank, counter in acks]) + encode_nacks(nacks)
 
 
@@ -60,7 +60,7 @@ def decode_acks(stream: bytes | memoryview) -> Acks | Incomplete | Rejection:
         return Rejection("acks", f"a burst that begins with an item of kind {stream[0]}")
     if len(stream) < ACKS_HEAD_SIZE:
         return INCOMPLETE
-    _, dep, acks_count, nacks_count = _HEAD.unpack_from(stream)
+    _, dep, acks_count, nacks_count = _ACKS_HEAD.unpack_from(stream)
     if acks_count >= MEMBERS_MAX or nacks_count > NACK_RANGES_MAX:
         return Rejection("acks", f"{acks_count} acks, {nacks_count} nacks")
     nacks_start = ACKS_HEAD_SIZE + acks_count * ACK_SIZE

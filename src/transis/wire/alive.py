@@ -19,7 +19,7 @@ from transis.wire.rejection import Rejection
 KIND_ALIVE: Final = 10
 FLAG_FROZEN: Final = 1
 
-_HEAD: Final = struct.Struct(">BQQHBQQB")
+_ALIVE_HEAD: Final = struct.Struct(">BQQHBQQB")
 _COUNTER_SIZE: Final = 8
 
 
@@ -42,22 +42,22 @@ class Alive(NamedTuple):
 def encode_alive(alive: Alive) -> bytes:
     tag, sender, frozen, sent, clock, recv, nacks = alive
     assert sender < len(recv) <= MEMBERS_MAX, f"rank {sender} of {len(recv)}"
-    head = _HEAD.pack(KIND_ALIVE, tag.seq, tag.boot, sender, frozen, sent, clock, len(recv))
+    head = _ALIVE_HEAD.pack(KIND_ALIVE, tag.seq, tag.boot, sender, frozen, sent, clock, len(recv))
     return head + struct.pack(f">{len(recv)}QB", *recv, len(nacks)) + encode_nacks(nacks)
 
 
 def decode_alive(body: bytes) -> Alive | Rejection:
-    if len(body) <= _HEAD.size:
+    if len(body) <= _ALIVE_HEAD.size:
         return Rejection("length", f"{len(body)} bytes are shorter than an ALIVE")
-    kind, seq, boot, sender, flags, sent, clock, members = _HEAD.unpack_from(body)
+    kind, seq, boot, sender, flags, sent, clock, members = _ALIVE_HEAD.unpack_from(body)
     if kind != KIND_ALIVE or flags > FLAG_FROZEN:
         return Rejection("kind", f"kind {kind} with flags {flags:#04x} is not an ALIVE")
     if not sender < members <= MEMBERS_MAX:
         return Rejection("rank", f"rank {sender} of {members}")
-    nacks_start = _HEAD.size + members * _COUNTER_SIZE + 1
+    nacks_start = _ALIVE_HEAD.size + members * _COUNTER_SIZE + 1
     if len(body) < nacks_start:
         return Rejection("length", f"{len(body)} bytes with {members} members")
-    *recv, nacks_count = struct.unpack_from(f">{members}QB", body, _HEAD.size)
+    *recv, nacks_count = struct.unpack_from(f">{members}QB", body, _ALIVE_HEAD.size)
     if max(seq, sent, clock, *recv) > COUNTER_MAX:
         return Rejection("counter", "a counter beyond anything a view reaches")
     if nacks_count > NACK_RANGES_MAX or len(body) != nacks_start + nacks_count * NACK_SIZE:

@@ -33,7 +33,7 @@ def measured(tables: Mapping[str, Rows], names: Names) -> dict[str, tuple[Any, .
         "group_latency": _group_latency,
         "clocks": _clocks,
         "ring": _ring,
-        "incidents": _incidents,
+        "incidents": _incident_rows,
         "figures": _figures,
         "changes": _changes,
     }
@@ -99,7 +99,7 @@ def _ring(rows: Rows, names: Names) -> Iterator[Ring]:
                 yield Ring(run=run, node=node, start_us=row["bin_us"], what=what, value=float(row[column]))
 
 
-def _incidents(rows: Rows, names: Names) -> Iterator[Incident]:
+def _incident_rows(rows: Rows, names: Names) -> Iterator[Incident]:
     for row in rows:
         known = (one for one in row["group_blackouts"] or () if one["blackout_us"] is not None)
         groups = sorted((one["group_name"] or "no group", one["blackout_us"]) for one in known)
