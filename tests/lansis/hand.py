@@ -15,8 +15,8 @@ from transis.lansis.states import State
 from transis.model.config import Config, Pulse, Timing, Window
 from transis.model.ids import NodeId
 from transis.wire.alive import Alive
+from transis.wire.control import Beacon
 from transis.wire.lansis_packets import Flushed, Statement
-from transis.wire.packets import Beacon
 
 PULSE = Pulse()
 TIMING = Timing()

@@ -26,7 +26,8 @@ from transis.model.contract import (
 from transis.model.ids import RingId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.ordering.engine import Engine as EngineProtocol
-from transis.wire.packets import Beacon, Join, Wake
+from transis.wire.control import Beacon
+from transis.wire.packets import Join, Wake
 
 SECOND = 1_000_000
 RUNNING = [state for state in State if state is not State.STOPPED]

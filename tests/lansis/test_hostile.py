@@ -26,10 +26,9 @@ from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
-from transis.wire.control import decode_control, encode_control
+from transis.wire.control import Beacon, decode_control, encode_control
 from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
 from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement
-from transis.wire.packets import Beacon
 
 RUNNING = [state for state in State if state is not State.STOPPED]
 NODES = [*(node_id(name) for name in "bcxyz"), NodeId("c", 2, 7), NodeId("c", 1, 7), NodeId("b", 0, 7), NodeId("a", 2, 7)]

@@ -12,9 +12,8 @@ from transis.model.config import Config
 from transis.model.ids import NodeId
 from transis.net.acquaintances import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Acquaintances
 from transis.net.addresses import Endpoint
-from transis.wire.control import encode_control
+from transis.wire.control import Probe, encode_control
 from transis.wire.envelope import Sealer
-from transis.wire.packets import Probe
 
 KEY = bytes(32)
 CONFIG = Config(name="ann")

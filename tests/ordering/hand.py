@@ -31,9 +31,8 @@ from transis.model.view import View
 from transis.ordering.engine import Engine, Packet
 from transis.wire.alive import KIND_ALIVE, decode_alive
 from transis.wire.burst import Burst, read_bursts
-from transis.wire.control import decode_control
+from transis.wire.control import Probe, ProbeAnswer, decode_control
 from transis.wire.header import KIND_DATA
-from transis.wire.packets import Probe, ProbeAnswer
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler

@@ -8,7 +8,8 @@ from transis.model.contract import NEVER
 from transis.model.ids import NodeId, RingId
 from transis.model.limits import KNOWN_NAMES_MAX
 from transis.stack.identity import PROBES, Identity, Stage
-from transis.wire.packets import Beacon, Join, Probe, ProbeAnswer
+from transis.wire.control import Beacon, Probe, ProbeAnswer
+from transis.wire.packets import Join
 
 PROBE_US = 50_000
 ANN = NodeId("ann", 3, 500)

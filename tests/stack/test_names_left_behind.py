@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.stack.test_node import run_alone, transmits
 from transis.model.contract import Port
 from transis.model.ids import NodeId
-from transis.wire.control import encode_control
+from transis.wire.control import Probe, encode_control
 from transis.wire.envelope import Sealer
-from transis.wire.packets import Probe
 
 SUCCESSOR = NodeId("ann", 2, 501)
 QUESTION = Sealer("transis", SUCCESSOR, None).seal(encode_control(Probe(SUCCESSOR, "ann:501")))

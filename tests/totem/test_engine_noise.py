@@ -15,9 +15,9 @@ from transis.model.view import Cause
 from transis.ordering.engine import Packet
 from transis.totem.states import State
 from transis.wire.burst import Burst
-from transis.wire.control import config_digest
+from transis.wire.control import Beacon, config_digest
 from transis.wire.header import DataHeader, encode_data
-from transis.wire.packets import Beacon, Commit, CommitEntry, Join, Wake
+from transis.wire.packets import Commit, CommitEntry, Join, Wake
 from transis.wire.token import NOBODY, Token
 
 SECOND = 1_000_000

@@ -23,9 +23,9 @@ from transis.ordering.engine import Packet
 from transis.stack.node import Node
 from transis.totem.states import State
 from transis.wire.burst import Burst
-from transis.wire.control import config_digest
+from transis.wire.control import Beacon, config_digest
 from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
-from transis.wire.packets import Beacon, Commit, CommitEntry, Join, Row, Wake
+from transis.wire.packets import Commit, CommitEntry, Join, Row, Wake
 from transis.wire.token import NOBODY, Token
 
 DIGEST = config_digest(config("a").digest_fields())

@@ -21,9 +21,9 @@ from transis.model.limits import MEMBERS_MAX, VISIT_DATAGRAMS_MAX
 from transis.model.service import Service
 from transis.totem.states import State
 from transis.wire.burst import Burst
-from transis.wire.control import KIND_JOIN, config_digest
+from transis.wire.control import Beacon, config_digest
 from transis.wire.header import INDEX_MAX
-from transis.wire.packets import Beacon
+from transis.wire.packets import KIND_JOIN
 from transis.wire.token import Token
 
 SECOND = 1_000_000

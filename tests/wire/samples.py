@@ -10,8 +10,9 @@ from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.model.limits import INFO_MAX, MEMBERS_MAX, RTR_RANGES_MAX
 from transis.model.service import DatagramClass
 from transis.model.view import Cause
-from transis.wire.control import Beacon, Commit, CommitEntry, ControlPacket, Join, Probe, ProbeAnswer, Row, Wake
+from transis.wire.control import Beacon, ControlPacket, Probe, ProbeAnswer
 from transis.wire.header import COUNTER_MAX, DataHeader
+from transis.wire.packets import Commit, CommitEntry, Join, Row, Wake
 from transis.wire.token import NOBODY, Token
 
 ANN = NodeId("ann", 3, 0x0A0A0A0A0A0A0A0A)

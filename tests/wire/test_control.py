@@ -13,8 +13,9 @@ from tests.wire.samples import ANN, BEACON, BOB, CID, COMMIT, JOIN, PROBE, PROBE
 from transis.model.ids import NodeId
 from transis.model.limits import DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, PARTS_MAX
 from transis.model.view import Cause
-from transis.wire.control import Commit, CommitEntry, ControlPacket, Join, Row, config_digest, decode_control, encode_control
+from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
+from transis.wire.packets import Commit, CommitEntry, Join, Row
 from transis.wire.parts import split
 from transis.wire.rejection import Rejection
 

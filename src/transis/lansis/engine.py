@@ -48,8 +48,8 @@ from transis.ordering.health import Health
 from transis.ordering.quarantine import Quarantine
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
+from transis.wire.control import Beacon
 from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query
-from transis.wire.packets import Beacon
 
 TIMERS_OF_OTHERS: Final = (Event.WATCH, Event.AGREE, Event.FLUSH_LATE)
 """Timers that accuse somebody else: when they fire late, it was this node that was away."""

@@ -15,8 +15,8 @@ from transis.model.ids import NodeId
 from transis.model.view import Cause
 from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
 from transis.ordering.quarantine import Mercy, Quarantine
+from transis.wire.control import Beacon
 from transis.wire.lansis_packets import Statement
-from transis.wire.packets import Beacon
 
 
 class Presence:

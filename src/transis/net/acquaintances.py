@@ -21,9 +21,8 @@ from transis.model.config import Config
 from transis.model.ids import NodeId
 from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.net.addresses import Endpoint, read_endpoint
-from transis.wire.control import decode_control
+from transis.wire.control import asks, decode_control, introduces
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
-from transis.wire.packets import Asking, Introducing
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 
@@ -108,13 +107,13 @@ class Acquaintances:
 
     def _look_at(self, whole: bytes) -> None:
         packet = decode_control(whole)
-        if not isinstance(packet, Introducing):
+        if isinstance(packet, Rejection) or not introduces(packet):
             return
         endpoint = self._somebody_at(packet.address)
         if endpoint is None:
             return
         self._hear(endpoint)
-        if isinstance(packet, Asking) and len(self._ring) < HEARD_MAX:
+        if asks(packet) and len(self._ring) < HEARD_MAX:
             self._ring[endpoint] = None
 
     def _somebody_at(self, address: str) -> Endpoint | None:

@@ -12,8 +12,8 @@ from typing import Any, Final
 from transis.model.ids import NodeId, RingId
 from transis.model.limits import MEMBERS_MAX
 from transis.ordering.core import BaseCore
+from transis.wire.control import Beacon
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
-from transis.wire.packets import Beacon
 
 BEACONS_OF_OTHERS: Final = 5
 HEARD_BEACONS: Final = 12

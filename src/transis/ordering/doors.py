@@ -13,9 +13,10 @@ from transis.model.ids import NodeId
 from transis.ordering.core import BaseCore
 from transis.ordering.engine import Packet
 from transis.ordering.table import bind
+from transis.wire.control import Beacon
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.lansis_packets import Statement
-from transis.wire.packets import Beacon, Join
+from transis.wire.packets import Join
 
 C = TypeVar("C", bound=BaseCore[Any, Any])
 

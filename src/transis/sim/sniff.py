@@ -12,21 +12,13 @@ from typing import Final, NamedTuple
 from transis.model.contract import Port
 from transis.sim.network import Fate
 from transis.wire.alive import KIND_ALIVE
-from transis.wire.control import (
-    KIND_BEACON,
-    KIND_COMMIT,
-    KIND_JOIN,
-    KIND_PROBE,
-    KIND_PROBE_ANSWER,
-    KIND_WAKE,
-    Commit,
-    decode_control,
-)
+from transis.wire.control import KIND_BEACON, KIND_PROBE, KIND_PROBE_ANSWER, decode_control
 from transis.wire.envelope import ENVELOPE_SIZE, FLAG_SEALED
 from transis.wire.header import DATA_HEADER_SIZE, KIND_DATA, LAST_OFFSET
 from transis.wire.items import AcksAt, read_item
 from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
 from transis.wire.lansis_packets import Query
+from transis.wire.packets import KIND_COMMIT, KIND_JOIN, KIND_WAKE, Commit
 from transis.wire.parts import KIND_PART
 from transis.wire.token import KIND_TOKEN
 

@@ -10,13 +10,13 @@ from transis.model.ids import NodeId
 from transis.ordering.engine import Engine
 from transis.totem.engine import Engine as Totem
 from transis.wire.alive import KIND_ALIVE
-from transis.wire.control import KIND_COMMIT, KIND_JOIN, KIND_WAKE
-from transis.wire.lansis_control import DECODERS as LANSIS_DECODERS
+from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
+from transis.wire.packets import KIND_COMMIT, KIND_JOIN, KIND_WAKE
 from transis.wire.token import KIND_TOKEN
 
 KINDS: Final = {
     "totem": frozenset({KIND_TOKEN, KIND_JOIN, KIND_COMMIT, KIND_WAKE}),
-    "lansis": frozenset({KIND_ALIVE, *LANSIS_DECODERS}),
+    "lansis": frozenset({KIND_ALIVE, KIND_ATTEMPT, KIND_JOINING, KIND_FAULTS, KIND_FLUSHED, KIND_QUERY}),
 }
 """Kinds of packets that only one engine sends. Data, Beacons and questions about names are everybody's."""
 

@@ -19,7 +19,7 @@ from typing import Final
 from transis.model.contract import NEVER
 from transis.model.ids import NodeId
 from transis.model.limits import KNOWN_NAMES_MAX
-from transis.wire.packets import ControlPacket, Introducing, Probe, ProbeAnswer
+from transis.wire.control import ControlPacket, Probe, ProbeAnswer, introduces
 
 PROBES: Final = 3
 """How often the question is asked during gather_min: two may be lost."""
@@ -87,7 +87,7 @@ class Identity:
         if isinstance(packet, ProbeAnswer):
             self._answered(packet)
             return False, None
-        if isinstance(packet, Introducing):
+        if introduces(packet):
             answer = self._judge(packet.sender, probing=False)
             return answer is None and packet.sender.name != self.me.name, answer
         return True, None

@@ -39,9 +39,8 @@ from transis.stack.identity import Identity, Stage
 from transis.stack.unpacking import Unpacking
 from transis.wire.alive import KIND_ALIVE, Alive, decode_alive
 from transis.wire.burst import Burst
-from transis.wire.control import decode_control, encode_control
+from transis.wire.control import ControlPacket, announces, decode_control, encode_control, introduces
 from transis.wire.envelope import Opener, Sealer, transmitter_tag
-from transis.wire.packets import Announcement, ControlPacket, Introducing
 from transis.wire.parts import PartAssembler
 from transis.wire.rejection import Rejection
 from transis.wire.segments import Arrival
@@ -192,10 +191,10 @@ class Node:
 
     def _screen(self, transmitter: bytes, packet: ControlPacket, counter: int) -> Packet | None:
         """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
-        if isinstance(packet, Introducing) and transmitter_tag(packet.sender) != transmitter:
+        if introduces(packet) and transmitter_tag(packet.sender) != transmitter:
             self._reject(Rejection("sender", f"a packet that names {packet.sender} was sent by somebody else"))
             return None
-        if self._is_sealed and isinstance(packet, Announcement) and not self._freshness.is_news(transmitter, counter):
+        if self._is_sealed and announces(packet) and not self._freshness.is_news(transmitter, counter):
             self._reject(Rejection("replayed", f"a packet of {packet.sender} that is not newer than what it said before"))
             return None
         passes, answer = self._identity.inspect(packet)

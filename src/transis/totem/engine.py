@@ -32,7 +32,8 @@ from transis.totem.states import TABLE, Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit
 from transis.wire.burst import Burst
-from transis.wire.packets import Beacon, Commit, Join, Wake
+from transis.wire.control import Beacon
+from transis.wire.packets import Commit, Join, Wake
 from transis.wire.token import NOBODY, Token
 
 TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)

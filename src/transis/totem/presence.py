@@ -13,7 +13,8 @@ from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
 from transis.totem.states import Event
 from transis.totem.traps import Trap
-from transis.wire.packets import Beacon, Join
+from transis.wire.control import Beacon
+from transis.wire.packets import Join
 
 
 class Presence:

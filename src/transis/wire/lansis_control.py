@@ -1,4 +1,4 @@
-"""Control packets of Lansis <-> bytes. control.py takes the two tables at the end into its own; its rules hold here too.
+"""Control packets of Lansis <-> bytes, by the rules of wire/control.py.
 
 Encoding is canonical, and more depends on it than on the ring: machines know that they agree by a digest over the bytes of
 statements (lansis/proposal.py).
@@ -14,7 +14,8 @@ import msgspec
 from transis.model.ids import NodeId, RingId, RingTag
 from transis.model.limits import MEMBERS_MAX
 from transis.wire.causes import cause_layout, cause_of, require_signature
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, LansisPacket, Query, Statement
+from transis.wire.control import Role, register
+from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement
 from transis.wire.layouts import CauseLayout, Layout, Nodes
 from transis.wire.nodetable import NodeTable, require, require_about_node, require_counters, require_node
 
@@ -166,17 +167,8 @@ _STATEMENT_DECODER: Final = msgspec.msgpack.Decoder(StatementLayout)
 _FLUSHED_DECODER: Final = msgspec.msgpack.Decoder(FlushedLayout)
 _QUERY_DECODER: Final = msgspec.msgpack.Decoder(QueryLayout)
 
-ENCODERS: Final[dict[type, tuple[int, Callable[[Any], Layout]]]] = {
-    Attempt: (KIND_ATTEMPT, _statement_layout),
-    Joining: (KIND_JOINING, _statement_layout),
-    Faults: (KIND_FAULTS, _statement_layout),
-    Flushed: (KIND_FLUSHED, _flushed_layout),
-    Query: (KIND_QUERY, _query_layout),
-}
-DECODERS: Final[dict[int, Callable[[bytes], LansisPacket]]] = {
-    KIND_ATTEMPT: _statement_decoder(Attempt),
-    KIND_JOINING: _statement_decoder(Joining),
-    KIND_FAULTS: _statement_decoder(Faults),
-    KIND_FLUSHED: _decode_flushed,
-    KIND_QUERY: _decode_query,
-}
+register(Attempt, KIND_ATTEMPT, _statement_layout, _statement_decoder(Attempt), Role.ASKS)
+register(Joining, KIND_JOINING, _statement_layout, _statement_decoder(Joining), Role.ASKS)
+register(Faults, KIND_FAULTS, _statement_layout, _statement_decoder(Faults), Role.ANNOUNCES)
+register(Flushed, KIND_FLUSHED, _flushed_layout, _decode_flushed, Role.ANNOUNCES)
+register(Query, KIND_QUERY, _query_layout, _decode_query, Role.INTRODUCES)

@@ -86,6 +86,3 @@ class Query(NamedTuple):
     address: str
     tag: RingTag
     is_reply: bool
-
-
-LansisPacket = Statement | Flushed | Query

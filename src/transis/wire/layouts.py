@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
+from transis.model.limits import PROC_SET_MAX
 
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 _Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
@@ -21,64 +21,11 @@ class Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Fields travel by position; an array that is too short or too long is no packet."""
 
 
-class RowLayout(Layout, frozen=True):
-    node: int
-    version: int
-    beat: int
-    unheard: bytes
-
-
-class JoinLayout(Layout, frozen=True):
-    nodes: Nodes
-    sender: int
-    address: str
-    info: bytes
-    ring_seq: int
-    proc_set: bytes
-    fail_set: bytes
-    proposal: bytes
-    rows: Annotated[tuple[RowLayout, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
-    attempt_seq: int
-    attempt_index: int
-    leaving: bool
-    timestamp: int
-    digest: bytes
-    versions: tuple[int, int]
-
-
 class CauseLayout(Layout, frozen=True):
     what: str
     accuser: int | None
     accused: _Ranks
     timer: str
-
-
-class EntryLayout(Layout, frozen=True):
-    node: int
-    address: str
-    info: bytes
-    filled: bool
-    old_ring: tuple[int, int] | None
-    old_members_digest: bytes
-    aru: int
-    high_delivered: int
-    received_flg: bool
-    obligation: bytes
-    timestamp: int
-
-
-class CommitLayout(Layout, frozen=True):
-    """The ring's representative is the first entry's node, so only the ring's sequence travels."""
-
-    nodes: Nodes
-    ring_seq: int
-    rotation: int
-    token_seq: int
-    sender: int
-    target: int
-    attempt: int
-    cause: CauseLayout
-    entries: Annotated[tuple[EntryLayout, ...], msgspec.Meta(min_length=1, max_length=MEMBERS_MAX)]
 
 
 class BeaconLayout(Layout, frozen=True):

@@ -1,6 +1,4 @@
-"""Control packets as the engine sees them: plain immutable values, checked already, with sets as sets.
-
-Here are those of the ring and those that both engines send; lansis_packets.py has the others.
+"""Control packets of the ring and how they lie on the wire.
 
 Rows, proposals and attempts serve reachability and blame as common knowledge (W7, W8); obligations and flags of a
 commit entry are those of TOCS95 sec. 5 with the corrections F1 and W3.
@@ -8,11 +6,25 @@ commit entry are those of TOCS95 sec. 5 with the corrections F1 and W3.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import struct
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from transis.model.ids import NodeId, RingId, RingTag
+from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
 from transis.model.view import Cause
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, LansisPacket, Query
+from transis.wire.causes import DIGEST_SIZE, cause_layout, cause_of, require_signature
+from transis.wire.control import Role, register
+from transis.wire.header import COUNTER_MAX
+from transis.wire.layouts import CauseLayout, Layout, Nodes
+from transis.wire.nodetable import NodeTable, require, require_about_node, require_counters
+
+KIND_JOIN: Final = 3
+KIND_COMMIT: Final = 4
+KIND_WAKE: Final = 6
+
+_WAKE: Final = struct.Struct(">QQQ")
 
 
 class Row(NamedTuple):
@@ -72,17 +84,6 @@ class Commit(NamedTuple):
     entries: tuple[CommitEntry, ...]
 
 
-class Beacon(NamedTuple):
-    sender: NodeId
-    address: str
-    ring: RingId
-    members: frozenset[NodeId]
-    heard: frozenset[NodeId]
-    timestamp: int
-    digest: bytes
-    versions: tuple[int, int]
-
-
 class Wake(NamedTuple):
     """Somebody has something to send: the representative should let a held token go."""
 
@@ -90,29 +91,208 @@ class Wake(NamedTuple):
     token_seq: int
 
 
-class Probe(NamedTuple):
-    """May I run under this name? Asked before a node joins anything (C4)."""
+class RowLayout(Layout, frozen=True):
+    node: int
+    version: int
+    beat: int
+    unheard: bytes
 
-    sender: NodeId
+
+class JoinLayout(Layout, frozen=True):
+    nodes: Nodes
+    sender: int
     address: str
+    info: bytes
+    ring_seq: int
+    proc_set: bytes
+    fail_set: bytes
+    proposal: bytes
+    rows: Annotated[tuple[RowLayout, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+    attempt_seq: int
+    attempt_index: int
+    leaving: bool
+    timestamp: int
+    digest: bytes
+    versions: tuple[int, int]
 
 
-class ProbeAnswer(NamedTuple):
-    """`about` is the prober. taken: the name is alive elsewhere; stale: a higher incarnation was seen; copied:
-    the same incarnation under another boot id."""
+class EntryLayout(Layout, frozen=True):
+    node: int
+    address: str
+    info: bytes
+    filled: bool
+    old_ring: tuple[int, int] | None
+    old_members_digest: bytes
+    aru: int
+    high_delivered: int
+    received_flg: bool
+    obligation: bytes
+    timestamp: int
 
-    about: NodeId
-    by: NodeId
-    verdict: str
-    known_incarnation: int
+
+class CommitLayout(Layout, frozen=True):
+    """The ring's representative is the first entry's node, so only the ring's sequence travels."""
+
+    nodes: Nodes
+    ring_seq: int
+    rotation: int
+    token_seq: int
+    sender: int
+    target: int
+    attempt: int
+    cause: CauseLayout
+    entries: Annotated[tuple[EntryLayout, ...], msgspec.Meta(min_length=1, max_length=MEMBERS_MAX)]
 
 
-ControlPacket = Join | Commit | Beacon | Wake | Probe | ProbeAnswer | LansisPacket
+def _join_layout(join: Join) -> JoinLayout:
+    unheard = (row.unheard for row in join.rows)
+    known = (row.node for row in join.rows)
+    table = NodeTable.of((join.sender,), join.proc_set, join.fail_set, join.proposal, known, *unheard)
+    rows = tuple(RowLayout(table.rank(row.node), row.version, row.beat, table.bitmap(row.unheard)) for row in join.rows)
+    return JoinLayout(
+        table.nodes,
+        table.rank(join.sender),
+        join.address,
+        join.info,
+        join.ring_seq,
+        table.bitmap(join.proc_set),
+        table.bitmap(join.fail_set),
+        table.bitmap(join.proposal),
+        rows,
+        join.attempt_seq,
+        join.attempt_index,
+        join.leaving,
+        join.timestamp,
+        join.digest,
+        join.versions,
+    )
 
-Announcement = Join | Beacon | Attempt | Joining | Faults | Flushed
-"""What its sender says to the world of itself and of who is together: of each sender only news counts."""
-Introducing = Announcement | Probe | Query
-"""Packets that name their sender and its address: nobody sends them for somebody else."""
-Asking = Join | Attempt | Joining
-"""Whose sender wants to be together with who hears it."""
-VERDICTS = ("taken", "stale", "copied")
+
+def _commit_layout(commit: Commit) -> CommitLayout:
+    assert commit.ring.rep == commit.entries[0].node, "the representative leads the ring order"
+    cause = commit.cause
+    accuser = () if cause.accuser is None else (cause.accuser,)
+    old_reps = [entry.old_ring.rep for entry in commit.entries if entry.old_ring is not None]
+    obliged = (entry.obligation for entry in commit.entries)
+    table = NodeTable.of((entry.node for entry in commit.entries), accuser, cause.accused, old_reps, *obliged)
+    entries = tuple(_entry_layout(entry, table) for entry in commit.entries)
+    return CommitLayout(
+        table.nodes,
+        commit.ring.seq,
+        commit.rotation,
+        commit.token_seq,
+        commit.sender,
+        commit.target,
+        commit.attempt,
+        cause_layout(cause, table),
+        entries,
+    )
+
+
+def _entry_layout(entry: CommitEntry, table: NodeTable) -> EntryLayout:
+    old = entry.old_ring
+    return EntryLayout(
+        table.rank(entry.node),
+        entry.address,
+        entry.info,
+        entry.filled,
+        None if old is None else (old.seq, table.rank(old.rep)),
+        entry.old_members_digest,
+        entry.aru,
+        entry.high_delivered,
+        entry.received_flg,
+        table.bitmap(entry.obligation),
+        entry.timestamp,
+    )
+
+
+def _decode_join(body: bytes) -> Join:
+    layout = _JOIN_DECODER.decode(memoryview(body)[1:])
+    table = NodeTable.received(layout.nodes)
+    require_about_node(layout.address, layout.info)
+    require_counters(layout.ring_seq, layout.attempt_seq, layout.attempt_index, layout.timestamp)
+    require_signature(layout.digest, layout.versions)
+    rows = tuple(_row(row, table) for row in layout.rows)
+    ranks = [row.node for row in layout.rows]
+    require(all(map(int.__lt__, ranks, ranks[1:])), "rows", "rows are not sorted by node")
+    return Join(
+        table.node(layout.sender),
+        layout.address,
+        layout.info,
+        layout.ring_seq,
+        table.members(layout.proc_set),
+        table.members(layout.fail_set),
+        table.members(layout.proposal),
+        rows,
+        layout.attempt_seq,
+        layout.attempt_index,
+        layout.leaving,
+        layout.timestamp,
+        layout.digest,
+        layout.versions,
+    )
+
+
+def _row(row: RowLayout, table: NodeTable) -> Row:
+    require_counters(row.version, row.beat)
+    return Row(table.node(row.node), row.version, row.beat, table.members(row.unheard))
+
+
+def _decode_commit(body: bytes) -> Commit:
+    layout = _COMMIT_DECODER.decode(memoryview(body)[1:])
+    table = NodeTable.received(layout.nodes)
+    require(layout.rotation in (1, 2), "rotation", f"rotation {layout.rotation}")
+    require_counters(layout.ring_seq, layout.token_seq, layout.attempt)
+    require(0 <= layout.sender < len(layout.entries), "rank", f"sender {layout.sender} of {len(layout.entries)} entries")
+    require(0 <= layout.target < len(layout.entries), "rank", f"target {layout.target} of {len(layout.entries)} entries")
+    entries = tuple(_entry(entry, table) for entry in layout.entries)
+    require(len({entry.node for entry in entries}) == len(entries), "entries", "a node has two entries")
+    ring = RingId(layout.ring_seq, entries[0].node)
+    cause = cause_of(layout.cause, table)
+    return Commit(ring, layout.rotation, layout.token_seq, layout.sender, layout.target, layout.attempt, cause, entries)
+
+
+def _entry(entry: EntryLayout, table: NodeTable) -> CommitEntry:
+    require_about_node(entry.address, entry.info)
+    require_counters(entry.aru, entry.high_delivered, entry.timestamp)
+    require(len(entry.old_members_digest) in (0, DIGEST_SIZE), "digest", f"a digest of {len(entry.old_members_digest)} bytes")
+    return CommitEntry(
+        table.node(entry.node),
+        entry.address,
+        entry.info,
+        entry.filled,
+        _old_ring(entry.old_ring, table),
+        entry.old_members_digest,
+        entry.aru,
+        entry.high_delivered,
+        entry.received_flg,
+        table.members(entry.obligation),
+        entry.timestamp,
+    )
+
+
+def _old_ring(old: tuple[int, int] | None, table: NodeTable) -> RingId | None:
+    if old is None:
+        return None
+    require_counters(old[0])
+    return RingId(old[0], table.node(old[1]))
+
+
+def _decode_wake(body: bytes) -> Wake:
+    require(len(body) == 1 + _WAKE.size, "length", f"a wake of {len(body)} bytes")
+    ring_seq, boot, token_seq = _WAKE.unpack_from(body, 1)
+    require(ring_seq <= COUNTER_MAX, "counter", "a ring sequence out of range")
+    require(token_seq <= COUNTER_MAX, "counter", "a token sequence out of range")
+    return Wake(RingTag(ring_seq, boot), token_seq)
+
+
+def _encode_wake(wake: Wake) -> bytes:
+    return _WAKE.pack(*wake.ring, wake.token_seq)
+
+
+_JOIN_DECODER: Final = msgspec.msgpack.Decoder(JoinLayout)
+_COMMIT_DECODER: Final = msgspec.msgpack.Decoder(CommitLayout)
+
+register(Join, KIND_JOIN, _join_layout, _decode_join, Role.ASKS)
+register(Commit, KIND_COMMIT, _commit_layout, _decode_commit)
+register(Wake, KIND_WAKE, _encode_wake, _decode_wake)
