@@ -17,7 +17,7 @@ from transis.client.codecs import Raw
 from transis.client.connection import Connection
 from transis.client.link import Link, OnFrames, OnLost
 from transis.groups.layer import ControlMessage, Settled
-from transis.model.groups import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.wire.session import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from transis.daemon.figures import LOOKS, RATES, Figures
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
 from transis.model.contract import Delivered, Lane, Phase, Room
-from transis.model.groups import GroupDelivered, Recipient
+from transis.model.group_outputs import GroupDelivered, Recipient
 from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.net.transport import StatisticsDict

@@ -15,14 +15,8 @@ from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.groups.state import Identify
 from transis.model.contract import Delivered, Phase
-from transis.model.groups import (
-    Address,
-    GroupDelivered,
-    GroupLeft,
-    GroupRefused,
-    GroupViewInstalled,
-    group_id,
-)
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.groups import Address, group_id
 from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View

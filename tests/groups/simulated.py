@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from tests.groups.streams import Seen, StreamEvent
 from transis.model.config import Config
-from transis.model.groups import Address, GroupLeft, GroupRefused, GroupView, group_id
+from transis.model.group_outputs import GroupLeft, GroupRefused
+from transis.model.groups import Address, GroupView, group_id
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.sim.checkers.clients import Client, Crowd, Got

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupLeft, GroupRefused, GroupView
+from transis.model.group_outputs import GroupLeft, GroupRefused
+from transis.model.groups import GroupId, GroupView
 from transis.model.ids import MessageId
 from transis.model.service import Service
 from transis.sim.checkers import check_groups

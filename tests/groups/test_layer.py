@@ -10,7 +10,8 @@ from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, 
 from transis.groups.layer import CONTROL_PROCESS
 from transis.groups.waiting import WAITING_BYTES_MAX
 from transis.model.errors import UsageError
-from transis.model.groups import Address, GroupId, GroupLeft, GroupRefused, GroupView, GroupViewId, group_id, private_name
+from transis.model.group_outputs import GroupLeft, GroupRefused
+from transis.model.groups import Address, GroupId, GroupView, GroupViewId, group_id, private_name
 from transis.model.ids import Place, ProcessId, ViewKind
 from transis.model.service import Service
 from transis.wire.address import CONTROL_ADDRESS

@@ -16,7 +16,8 @@ from tests.groups.simulated import Groups
 from tests.groups.streams import Seen, StreamEvent
 from transis.model.config import Window
 from transis.model.errors import UsageError
-from transis.model.groups import Address, GroupLeft, GroupView, group_id, private_name
+from transis.model.group_outputs import GroupLeft
+from transis.model.groups import Address, GroupView, group_id, private_name
 from transis.model.ids import ProcessId
 from transis.model.service import Service
 from transis.sim.faults import Ambush, Partition

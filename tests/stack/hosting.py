@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 from transis.model.config import Config, Window
 from transis.model.contract import Configure, Delivered, Persist, Refused, Room, Stopped
-from transis.model.groups import (
-    Address,
-    GroupDelivered,
-    GroupLeft,
-    GroupRefused,
-    GroupViewInstalled,
-    group_id,
-)
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.groups import Address, group_id
 from transis.model.service import Service
 from transis.stack.grouped import GroupedNode
 from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy

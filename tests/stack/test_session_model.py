@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.stack.hosting import Alone, send_to
 from transis.model.config import Window
 from transis.model.contract import Delivered, Phase
-from transis.model.groups import GroupDelivered, Recipient
+from transis.model.group_outputs import GroupDelivered, Recipient
 from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.stack.session import Unsent

@@ -8,7 +8,8 @@ from tests.stack.hosting import Alone, send_to
 from transis.model.config import Window
 from transis.model.contract import Lane, Refused, Room, RunIds, Stopped
 from transis.model.errors import ConfigError, UsageError
-from transis.model.groups import Address, GroupLeft, PrivateName, group_id
+from transis.model.group_outputs import GroupLeft
+from transis.model.groups import Address, PrivateName, group_id
 from transis.model.ids import ProcessId
 from transis.model.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.model.service import Service

@@ -9,7 +9,8 @@ import pytest
 
 from tests.stack.hosting import Alone
 from transis.model.contract import Delivered, Phase
-from transis.model.groups import GroupDelivered, GroupId, Recipient
+from transis.model.group_outputs import GroupDelivered, Recipient
+from transis.model.groups import GroupId
 from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.stack.sessionpolicy import SessionPolicy

@@ -7,20 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.model.contract import Configure, Delivered, Phase
-from transis.model.groups import (
-    Address,
-    GroupCause,
-    GroupDelivered,
-    GroupId,
-    GroupLeft,
-    GroupRefused,
-    GroupView,
-    GroupViewId,
-    GroupViewInstalled,
-    Origin,
-    PrivateName,
-    Recipient,
-)
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Recipient
+from transis.model.groups import Address, GroupCause, GroupId, GroupView, GroupViewId, Origin, PrivateName
 from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.service import Service
 from transis.model.view import Cause, Member, View

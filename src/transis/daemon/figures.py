@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from transis.model.contract import Delivered
-from transis.model.groups import GroupDelivered
+from transis.model.group_outputs import GroupDelivered
 from transis.net.driver import Event
 from transis.net.transport import StatisticsDict
 

@@ -36,19 +36,8 @@ from transis.groups.state import Group, Identify, Table
 from transis.groups.views import fingerprint, next_regular, next_transitional
 from transis.groups.waiting import Waiting, WaitingRequest
 from transis.model.contract import Configure, Delivered
-from transis.model.groups import (
-    AT_CONFIGURATION,
-    GroupCause,
-    GroupDelivered,
-    GroupId,
-    GroupLeft,
-    GroupOutput,
-    GroupRefused,
-    GroupViewId,
-    GroupViewInstalled,
-    group_id,
-    is_primary,
-)
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.groups import AT_CONFIGURATION, GroupCause, GroupId, GroupViewId, group_id, is_primary
 from transis.model.ids import NodeId, Place, ProcessId, ViewId
 from transis.model.service import Service
 from transis.model.view import View

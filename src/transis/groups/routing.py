@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from transis.groups.state import Table
-from transis.model.groups import Address, GroupId, Recipient
+from transis.model.group_outputs import Recipient
+from transis.model.groups import Address, GroupId
 from transis.model.ids import NodeId
 from transis.wire.address import decode_address
 from transis.wire.rejection import Rejection

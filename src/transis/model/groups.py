@@ -1,4 +1,4 @@
-"""Process groups as everybody above an engine sees them: names, addresses, group views, and what a local process is handed.
+"""Process groups as everybody above an engine sees them: names, addresses, group views.
 
 A group is the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused (design 6).
 A group view is known by the configuration it stands in and the place of what caused it, so daemons that never talked about it
@@ -10,7 +10,6 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final, NamedTuple, NewType
 
-from transis.model.contract import Delivered
 from transis.model.errors import UsageError
 from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.model.view import Cause
@@ -111,49 +110,6 @@ class Address(NamedTuple):
 
     groups: tuple[GroupId, ...] = ()
     processes: tuple[PrivateName, ...] = ()
-
-
-class Recipient(NamedTuple):
-    """A local process that gets a run, and the addressed groups through which it does; none for a private name."""
-
-    process: int
-    groups: tuple[GroupId, ...]
-
-
-class GroupViewInstalled(NamedTuple):
-    """From here on this view is in force for these local processes."""
-
-    view: GroupView
-    processes: tuple[int, ...]
-
-
-class GroupDelivered(NamedTuple):
-    """A run for local processes: one copy each, whatever number of groups it went to."""
-
-    run: Delivered
-    recipients: tuple[Recipient, ...]
-
-
-class GroupLeft(NamedTuple):
-    """The last word to a local process about a group: from here on it gets nothing from it."""
-
-    process: int
-    group: GroupId
-    name: str
-    why: str
-
-
-class GroupRefused(NamedTuple):
-    """A join came to its place in the order and was refused, by all daemons alike."""
-
-    process: int
-    group: GroupId
-    name: str
-    why: str
-
-
-GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused
-"""What the groups hand to local processes, in order."""
 
 
 def group_id(name: str) -> GroupId:

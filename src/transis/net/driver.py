@@ -35,7 +35,7 @@ from transis.model.contract import (
     Transmit,
 )
 from transis.model.errors import UsageError
-from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.model.ids import NodeId
 from transis.model.service import Service
 from transis.model.view import View

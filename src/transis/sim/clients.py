@@ -11,7 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from transis.model.groups import GroupId, GroupLeft, GroupRefused, GroupView, GroupViewInstalled, group_id
+from transis.model.group_outputs import GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.groups import GroupId, GroupView, group_id
 from transis.model.ids import ProcessId
 from transis.stack.grouped import GroupedNode
 from transis.trace.recorder import Recorder

@@ -31,7 +31,7 @@ from transis.model.contract import (
     Transmit,
 )
 from transis.model.errors import IdentityError
-from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.sim.clients import Wish
 from transis.sim.clock import Clock
 from transis.sim.disk import Disk, Write

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from transis.model.config import Config
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Port, Refused
-from transis.model.groups import GroupOutput
+from transis.model.group_outputs import GroupOutput
 from transis.model.ids import NodeId, ViewId
 from transis.model.service import Service
 from transis.model.view import View

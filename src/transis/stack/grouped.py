@@ -31,7 +31,8 @@ from transis.model.contract import (
     Tape,
 )
 from transis.model.errors import UsageError
-from transis.model.groups import Address, GroupDelivered, GroupId, GroupOutput
+from transis.model.group_outputs import GroupDelivered, GroupOutput
+from transis.model.groups import Address, GroupId
 from transis.model.ids import NodeId, ViewId
 from transis.model.limits import RUN_MESSAGES_MAX
 from transis.model.service import Service

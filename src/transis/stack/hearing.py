@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
-from transis.model.groups import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.model.ids import NodeId
 from transis.model.view import View
 from transis.stack.outbound import Outbound

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from transis.model.contract import Delivered
-from transis.model.groups import GroupDelivered, Recipient
+from transis.model.group_outputs import GroupDelivered, Recipient
 from transis.model.ids import ProcessId, Stretch, ViewId
 from transis.model.service import Service
 from transis.stack.session import Parcel

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from transis.model.config import Config
 from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
 from transis.model.errors import UsageError
-from transis.model.groups import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
 from transis.model.service import Service
 from transis.sim.clients import Clients
 from transis.sim.life import Life

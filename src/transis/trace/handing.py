@@ -7,7 +7,8 @@ its DELIVERs is known by the numbers of those events; any other waited, and is n
 from __future__ import annotations
 
 from transis.model.contract import Delivered
-from transis.model.groups import GroupId, Recipient
+from transis.model.group_outputs import Recipient
+from transis.model.groups import GroupId
 from transis.trace.events import Handed, Waited
 
 Recipients = tuple[Recipient, ...]

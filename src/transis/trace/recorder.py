@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
-from transis.model.groups import GroupDelivered, GroupId, GroupLeft, GroupOutput, GroupRefused, GroupViewId, GroupViewInstalled
+from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.model.groups import GroupId, GroupViewId
 from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.trace.events import (
     CheckpointEvent,
