@@ -34,6 +34,7 @@ from transis.console.bench_flight import interval
 from transis.console.bench_processes import Worker, Workers, next_order, open_orders, tell
 from transis.console.bench_site import Site
 from transis.console.bench_speaker import GROUP_NAME, Job, Speaker
+from transis.embed.thread import ThreadedNode
 from transis.model.contract import Delivered
 from transis.model.ids import NodeId
 from transis.model.view import View
@@ -41,7 +42,6 @@ from transis.net.clock import boottime_us
 from transis.net.process import end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.node.settings import NodeSettings
-from transis.node.thread import ThreadedNode
 from transis.trace.tape import DeliveryTape
 
 WARM_UP_S = 14.0

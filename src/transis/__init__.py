@@ -32,10 +32,10 @@ if TYPE_CHECKING:
         View,
         connect,
     )
+    from transis.embed.node import Node
     from transis.model import errors
     from transis.model.ids import MessageId, ProcessId
     from transis.model.service import Service
-    from transis.node.node import Node
 
 __all__ = [
     "Batch",
@@ -88,7 +88,7 @@ def _import(name: str) -> object:
 
         return errors
     if name == "Node":
-        from transis.node.node import Node
+        from transis.embed.node import Node
 
         return Node
     if name == "blocking":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from transis.client.blocking import Connection, Group, Joining, Receipt, Session, Stream, Transfer, connect
 
 if TYPE_CHECKING:
-    from transis.node.blocking import Node
+    from transis.embed.blocking import Node
 
 __all__ = ["Connection", "Group", "Joining", "Node", "Receipt", "Session", "Stream", "Transfer", "connect"]
 
@@ -18,6 +18,6 @@ __all__ = ["Connection", "Group", "Joining", "Node", "Receipt", "Session", "Stre
 def __getattr__(name: str) -> object:
     if name != "Node":
         raise AttributeError(f"module 'transis.blocking' has no attribute {name!r}")
-    from transis.node.blocking import Node
+    from transis.embed.blocking import Node
 
     return Node

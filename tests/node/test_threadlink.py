@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.node.party import PATIENCE_S
-from transis.node.threadlink import Passage
+from transis.embed.thread import Passage
 
 
 @settings(max_examples=20)

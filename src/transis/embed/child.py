@@ -1,4 +1,4 @@
-"""The child process of an embedded node: `python -m transis.node.child`, started by process.py and by nobody else.
+"""The child process of an embedded node: `python -m transis.embed.child`, started by process.py and by nobody else.
 
 1. It lives no longer than the program: when its standard input ends, or the system says that its parent is gone, it leaves
    gracefully and ends. Ctrl-C is for the program, which then decides.
@@ -15,10 +15,8 @@ import sys
 from contextlib import suppress
 from typing import Final
 
-from transis.model.errors import TransisError
-from transis.model.view import View
-from transis.net.process import calm_the_collector, end_with_parent, fast_loop
-from transis.node.control import (
+from transis.embed.hosting import HostedNode
+from transis.embed.process import (
     LINE_MAX,
     Ask,
     Begin,
@@ -32,7 +30,9 @@ from transis.node.control import (
     encode_line,
     ended_by,
 )
-from transis.node.hosting import HostedNode
+from transis.model.errors import TransisError
+from transis.model.view import View
+from transis.net.process import calm_the_collector, end_with_parent, fast_loop
 
 OWNER_ONLY: Final = 0o600
 

@@ -16,10 +16,10 @@ from transis.client.blocking import Connection
 from transis.client.codecs import Codec
 from transis.client.connection import WINDOW
 from transis.client.loopthread import LoopThread
+from transis.embed import node
 from transis.model.ids import NodeId
 from transis.model.view import View
 from transis.net.transport import StatisticsDict
-from transis.node import node
 from transis.node.settings import NodeArguments
 
 T = TypeVar("T")
