@@ -31,8 +31,8 @@ from transis.client.receipts import Receipt
 from transis.client.session import Session
 from transis.console.bench_processes import Worker, Workers, usage_of
 from transis.console.localcluster import LocalCluster
-from transis.model.errors import ConnectError
-from transis.model.service import Service
+from transis.types.errors import ConnectError
+from transis.types.ids import Service
 
 GROUP = "bench"
 PORTION = 1000

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transis.console.bench_throughput import Throughput, machine, measure_throughput
-from transis.model.config import ENGINES
+from transis.types.config import ENGINES
 
 PATIENCE_S = 120.0
 """What a peer may take to start and to end, beyond its seconds."""

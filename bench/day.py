@@ -18,13 +18,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transis.model.contract import Delivered, Phase
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.flight import Flight
 from transis.trace.segment import Header
 from transis.trace.tidying import FlightLimits, Tidier
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, Phase
+from transis.types.views import Cause, Member, View
 
 MESSAGES = 1000
 """Of one sender in a second; senders take turns."""

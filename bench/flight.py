@@ -35,14 +35,14 @@ from transis.console.bench_processes import Worker, Workers, next_order, open_or
 from transis.console.bench_site import Site
 from transis.console.bench_speaker import GROUP_NAME, Job, Speaker
 from transis.embed.thread import ThreadedNode
-from transis.model.contract import Delivered
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.clock import boottime_us
 from transis.net.process import end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.node.settings import NodeSettings
 from transis.trace.tape import DeliveryTape
+from transis.types.ids import NodeId
+from transis.types.outputs import Delivered
+from transis.types.views import View
 
 WARM_UP_S = 14.0
 """Longer than FlightLimits.after_s, so that developing is over."""

@@ -22,13 +22,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from transis.console.bench_bare import DATAGRAM, bare_datagrams_per_s
-from transis.model.config import LOCAL, Config, Window
-from transis.model.contract import Delivered
-from transis.model.service import Service
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
 from transis.net.statedir import StateDirectory
 from transis.net.transport import Group, MulticastTransport
+from transis.types.config import LOCAL, Config, Window
+from transis.types.ids import Service
+from transis.types.outputs import Delivered
 
 WINDOW = Window()
 BATCH = 1024

@@ -11,13 +11,12 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
-from transis.model.contract import Delivered, Phase
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.events import Event
 from transis.trace.recorder import Recorder
 from transis.trace.tape import DeliveryTape
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, Phase
+from transis.types.views import Cause, Member, View
 from transis.wire.items import Run
 from transis.wire.payloads import Payloads
 

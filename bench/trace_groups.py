@@ -10,7 +10,8 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from bench.trace_plan import Plan, Ring, Step
-from transis.model.groups import (
+from transis.types.ids import NodeId, Place, ProcessId
+from transis.types.views import (
     AT_CONFIGURATION,
     Address,
     GroupCause,
@@ -18,11 +19,10 @@ from transis.model.groups import (
     GroupView,
     GroupViewId,
     Origin,
+    View,
     group_id,
     is_primary,
 )
-from transis.model.ids import NodeId, Place, ProcessId
-from transis.model.view import View
 from transis.wire.address import encode_address
 
 CLIENTS: Final = (1, 2)

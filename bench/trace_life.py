@@ -10,10 +10,6 @@ from typing import Final
 from bench.trace_groups import CLIENTS
 from bench.trace_plan import Clock
 from bench.trace_traffic import Datagram
-from transis.model.groups import GroupId, GroupView
-from transis.model.ids import NodeId, Place, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.trace.addresses import read_address
 from transis.trace.events import (
     CheckpointEvent,
@@ -31,6 +27,8 @@ from transis.trace.events import (
     Submit,
 )
 from transis.trace.segment import Header, SegmentWriter
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
+from transis.types.views import GroupId, GroupView, View
 
 FLUSH_EVENTS: Final = 8192
 """Events of one write: few enough to hold for every node, many enough to be one frame."""

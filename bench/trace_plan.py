@@ -12,8 +12,8 @@ from math import ceil
 from random import Random
 from typing import Final, NamedTuple
 
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.view import Cause, Member, View
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 VISIT: Final = 4
 """Datagrams that a node sends while it has the token."""

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from bench.trace_groups import ADDRESSES, CLIENTS
 from bench.trace_plan import START_US, VISIT, VISIT_US, Plan, Ring
-from transis.model.ids import NodeId, Place, ProcessId
-from transis.model.service import Service
+from transis.types.ids import NodeId, Place, ProcessId, Service
 
 EMBEDDED: Final = (0, 7)
 """Processes that send to no group: the node itself, and one more."""

@@ -24,9 +24,8 @@ from bench.trace_groups import GroupPlan
 from bench.trace_life import Life
 from bench.trace_plan import VISIT_US, Plan, Ring, Shape
 from bench.trace_traffic import Datagram, Traffic, control_place, ending
-from transis.model.ids import NodeId, Place
-from transis.model.service import Service
 from transis.trace.segment import Header
+from transis.types.ids import NodeId, Place, Service
 
 Visit = list[Datagram]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from examples.airline.office import GROUP
 from examples.airline.story import StoryError, tell_story
-from transis.model.errors import TransisError, UsageError
 from transis.pipeline.failures import require_spark
+from transis.types.errors import TransisError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

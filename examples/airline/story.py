@@ -18,7 +18,7 @@ from examples.airline.script import AGAIN, ALONE, APART, OFFICES, OTHERS, TOGETH
 from transis import connect
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import LocalCluster
-from transis.model.errors import ConnectError, TransisError
+from transis.types.errors import ConnectError, TransisError
 
 PATIENCE_S: Final = 120.0
 """For one thing to happen; it takes a second or a few on an idle machine."""

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
         connect,
     )
     from transis.embed.node import Node
-    from transis.model import errors
-    from transis.model.ids import MessageId, ProcessId
-    from transis.model.service import Service
+    from transis.types import errors
+    from transis.types.ids import MessageId, ProcessId, Service
 
 __all__ = [
     "Batch",
@@ -76,15 +75,15 @@ def __getattr__(name: str) -> object:
 
 def _import(name: str) -> object:
     if name in ("MessageId", "ProcessId"):
-        from transis.model import ids
+        from transis.types import ids
 
         return getattr(ids, name)
     if name == "Service":
-        from transis.model.service import Service
+        from transis.types.ids import Service
 
         return Service
     if name == "errors":
-        from transis.model import errors
+        from transis.types import errors
 
         return errors
     if name == "Node":

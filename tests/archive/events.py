@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 
 from transis.client.codecs import Raw
 from transis.client.events import Batch, Configuration, View
-from transis.model.groups import GroupCause, GroupViewId, Origin, group_id
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member
+from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId, ViewKind
+from transis.types.views import Cause, GroupCause, GroupViewId, Member, Origin, group_id
 from transis.wire.session import Stream
 
 Event = Batch[bytes] | View | Configuration

@@ -7,9 +7,8 @@ from typing import Any
 
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration, View
-from transis.model.groups import GroupViewId
-from transis.model.ids import NodeId, ProcessId, ViewId
-from transis.model.service import Service
+from transis.types.ids import NodeId, ProcessId, Service, ViewId
+from transis.types.views import GroupViewId
 
 Row = dict[str, Any]
 Event = Batch[bytes] | View | Configuration

@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 from tests.archive.naive import conf, group_view, process
 from transis.archive.archiver import Archiver, Strand, Surroundings
 from transis.archive.writing import Limits
-from transis.model.errors import ConnectError
-from transis.model.ids import NodeId, ProcessId
-from transis.model.service import Service
 from transis.testing import Cluster
 from transis.trace.events import ClientDelivery, Conf, Delivery, GroupConf, NodeTrace
+from transis.types.errors import ConnectError
+from transis.types.ids import NodeId, ProcessId, Service
 
 T = TypeVar("T")
 

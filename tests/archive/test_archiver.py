@@ -20,11 +20,11 @@ from tests.console.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
 from transis.archive.place import Place
-from transis.model.config import ENGINES
-from transis.model.errors import ArchiveError, ConnectError, SessionLost, UsageError
 from transis.stack.sessions import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
+from transis.types.config import ENGINES
+from transis.types.errors import ArchiveError, ConnectError, SessionLost, UsageError
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from tests.archive.written import files_of_at_most, tables
 from tests.house.sources import ROOT
 from transis.archive.frames import MARK_BYTES, UNMARKED, frame
 from transis.archive.journal import HEADER_MAX, MAGIC, Journal, JournalHeader, JournalReader, Unreadable
-from transis.model.errors import ArchiveError
 from transis.trace.segment import FRAME
+from transis.types.errors import ArchiveError
 
 HEADER = JournalHeader("blue", "g", "ann", 1, 1)
 HEAD_BYTES = MARK_BYTES + FRAME.size

@@ -12,7 +12,7 @@ from transis.archive.files import Number
 from transis.archive.journal import Journal, JournalHeader
 from transis.archive.offline import Outcome, publish_directory
 from transis.archive.place import Place
-from transis.model.errors import ArchiveError
+from transis.types.errors import ArchiveError
 
 
 def left_by(directory: Path, archiver: str, journals: int) -> Place:

@@ -14,9 +14,9 @@ from tests.archive.events import NODES
 from tests.house.sources import ROOT
 from transis.archive.files import Number, waiting_journals
 from transis.archive.place import Place, local_directory
-from transis.model.errors import ArchiveError
-from transis.model.groups import group_id
-from transis.model.ids import NodeId
+from transis.types.errors import ArchiveError
+from transis.types.ids import NodeId
+from transis.types.views import group_id
 
 
 def opened(
@@ -73,7 +73,7 @@ MADE = """
 import os, sys
 from pathlib import Path
 from transis.archive.place import Place
-from transis.model.ids import NodeId
+from transis.types.ids import NodeId
 def told(event, arguments):
     if event in ("os.mkdir", "open") and Path(os.fsdecode(arguments[0])).is_relative_to(sys.argv[1]):
         print(event, Path(arguments[0]).relative_to(sys.argv[1]))

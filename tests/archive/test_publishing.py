@@ -18,7 +18,7 @@ from transis.archive.journal import Journal, JournalHeader
 from transis.archive.place import Place
 from transis.archive.publishing import publish, recover
 from transis.archive.schema import STREAM, Position
-from transis.model.errors import ArchiveError
+from transis.types.errors import ArchiveError
 
 KILLED = """
 import os, sys

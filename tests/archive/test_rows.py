@@ -15,10 +15,9 @@ from tests.archive.naive import rows_of
 from transis.archive.rows import Rows
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration
-from transis.model.groups import Origin
-from transis.model.ids import Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.trace.naming import process_name
+from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.views import Origin
 
 LAST = Position(2, "ann/1/0000000000000007", 9, 1)
 

@@ -12,8 +12,8 @@ from tests.archive.events import NODES, PROCESSES, START, batch, configuration, 
 from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.writing import Life, Limits
-from transis.model import ids
-from transis.model.service import Service
+from transis.types import ids
+from transis.types.ids import Service
 
 
 class Begun:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from tests.archive.events import PROCESSES, START, batch, configuration, group_view
 from transis.archive.place import Place
 from transis.archive.rows import Rows
-from transis.model import ids
-from transis.model.service import Service
+from transis.types import ids
+from transis.types.ids import Service
 
 
 def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None) -> list[pa.Table]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
-from transis.model.ids import MessageId, NodeId, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.trace.events import Conf, Delivery, End, History, Sent
+from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId
+from transis.types.views import View
 
 
 class Happening(NamedTuple):

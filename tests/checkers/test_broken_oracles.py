@@ -2,12 +2,11 @@
 
 import pytest
 
-from transis.model.contract import Configure, Phase
-from transis.model.ids import NodeId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.abstract import AbstractWorld, Actor, RingLog
 from transis.sim.checkers import check
+from transis.types.ids import NodeId, Service
+from transis.types.outputs import Configure, Phase
+from transis.types.views import View
 
 SEEDS = 60
 

@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from transis.model.service import Service
 from transis.sim.checkers import GROUP_PROPERTIES, check, check_groups
 from transis.sim.run import simulate
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Event, Gap, Handed, History, NodeTrace
+from transis.types.ids import Service
 
 
 @cache

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.checkers.toy import history, report, word
-from transis.model.errors import UsageError
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import VIOLATIONS_MAX
+from transis.types.errors import UsageError
 
 MISSED_SAFE = """
     a: R4{a,b} s1! d1 T6{a} R8{a}

@@ -17,11 +17,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.sim.checkers import Report, check
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
+from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 MARKS = {"": Service.AGREED, "!": Service.SAFE, "~": Service.CAUSAL, "?": Service.BASIC}
 ENDS = {"x": "failed", "z": "stopped", "?": "unknown"}

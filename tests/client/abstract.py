@@ -17,9 +17,8 @@ from transis.client.codecs import Raw
 from transis.client.connection import Connection
 from transis.client.link import Link, OnFrames, OnLost
 from transis.groups.layer import ControlMessage, Settled
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
-from transis.model.ids import ProcessId
-from transis.model.service import Service
+from transis.types.ids import ProcessId, Service
+from transis.types.outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
 from transis.wire.session import (
     SESSION_VERSION,
     Bye,

@@ -14,9 +14,9 @@ from tests.stack.hosting import Alone
 from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link, OnFrames, OnLost
-from transis.model.config import Window
-from transis.model.errors import UsageError
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import Window
+from transis.types.errors import UsageError
 from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
 
 

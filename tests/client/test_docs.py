@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.test_sockets import WAIT_S, Elsewhere
 from tests.house.sources import ROOT
-from transis.model import errors
+from transis.types import errors
 
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

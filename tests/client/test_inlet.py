@@ -10,8 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from transis.client.inlet import Entry, Inlet, Parcel
 from transis.client.spool import BLOCK, Spool
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.wire.session import Stream
 
 NODE = NodeId("ann", 1, 7)

@@ -11,16 +11,9 @@ from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from tests.client.test_streams import messages
 from transis.client import Json, Message, MsgPack
-from transis.model.errors import (
-    CodecError,
-    ConnectError,
-    JoinRefused,
-    SessionLost,
-    SlowConsumer,
-    UsageError,
-)
-from transis.model.groups import PrivateName
 from transis.stack.sessions import SessionPolicy
+from transis.types.errors import CodecError, ConnectError, JoinRefused, SessionLost, SlowConsumer, UsageError
+from transis.types.views import PrivateName
 from transis.wire.session import Done, NotJoined
 
 

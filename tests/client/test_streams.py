@@ -11,9 +11,9 @@ from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from transis.client import Batch, Group, Message, View
 from transis.client.session import CREDIT_SECONDS
-from transis.model.errors import JoinRefused, UsageError
-from transis.model.groups import group_id
-from transis.model.service import Service
+from transis.types.errors import JoinRefused, UsageError
+from transis.types.ids import Service
+from transis.types.views import group_id
 from transis.wire.session import Changed, Credit, Left, Send, Stream, cost
 
 

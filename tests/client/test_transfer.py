@@ -13,7 +13,7 @@ from tests.client.loops import run, turns
 from transis.client import Group, Message, Session, Transfer
 from transis.client.chunks import PACK_BYTES, WINDOW
 from transis.client.spool import Spool
-from transis.model.errors import SessionLost, TransferError, TransferInterrupted, UsageError
+from transis.types.errors import SessionLost, TransferError, TransferInterrupted, UsageError
 
 MIB = 1 << 20
 

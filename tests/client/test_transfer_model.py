@@ -17,8 +17,8 @@ from tests.client.abstract import ClientOrder
 from tests.client.loops import run, turns
 from tests.groups.abstract import Survivors
 from transis.client import Group, Message, Receipt, Session, Transfer
-from transis.model.errors import ConnectError, SessionLost
-from transis.model.ids import ProcessId
+from transis.types.errors import ConnectError, SessionLost
+from transis.types.ids import ProcessId
 
 NAMES = "abc"
 STEPS = 250

@@ -20,9 +20,9 @@ from transis.console.bench_lan import BenchLan, why_no_lan
 from transis.console.bench_plot import PANELS, draw_engines, short
 from transis.console.bench_speaker import Samples
 from transis.console.main import app
-from transis.model.contract import Port
-from transis.model.errors import UsageError
 from transis.net.transport import Transport
+from transis.types.errors import UsageError
+from transis.types.outputs import Port
 
 COMMAND = (sys.executable, "-m", "transis", "bench")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

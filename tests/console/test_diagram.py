@@ -12,12 +12,11 @@ from transis.console.diagram.page import draw_html
 from transis.console.diagram.picture import Picture, picture_of
 from transis.console.diagram.traffic import LINES_MAX, bundles, kind_of
 from transis.drawing.svg import escaped
-from transis.model.ids import NodeId, ProcessId
-from transis.model.service import Service
-from transis.model.view import Cause
 from transis.sim.abstract import good_history
 from transis.sim.checkers.verdict import Violation
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace
+from transis.types.ids import NodeId, ProcessId, Service
+from transis.types.views import Cause
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY = "</svg><script>alert('x')</script>&\"\x00\x1b]]>"

@@ -18,8 +18,8 @@ from transis.console.main import app
 from transis.console.showing import connecting
 from transis.console.workplace import Workplace
 from transis.daemon.loading import load_settings
-from transis.model.errors import ConfigError
 from transis.net.sessionserver import bind_unix
+from transis.types.errors import ConfigError
 
 
 @pytest.mark.slow

@@ -6,14 +6,13 @@ from transis.console.as_json import as_dict
 from transis.console.runs import Failure, Tally, Wish, replay_line
 from transis.console.words import event_words, witness_lines
 from transis.model.guarantees import MEANINGS
-from transis.model.ids import NodeId
-from transis.model.service import Service
 from transis.sim.abstract import good_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.verdict import Violation
 from transis.sim.run import simulate
 from transis.sim.tried import TOTEM
 from transis.trace.events import Delivery, End, Fault, Gap, History, NodeTrace, NoteEvent, Refuse, Submit
+from transis.types.ids import NodeId, Service
 
 NODE = NodeId("a", 1, 7)
 

@@ -17,7 +17,7 @@ from tests.daemon.running import RunningDaemon, opened_site
 from transis.console.asking import AdminConnection, places
 from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults
 from transis.daemon.reports import Report, Reports
-from transis.model.errors import ConnectError, UsageError
+from transis.types.errors import ConnectError, UsageError
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from transis.daemon.figures import LOOKS, RATES, Figures
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
-from transis.model.contract import Delivered, Lane, Phase, Room
-from transis.model.group_outputs import GroupDelivered, Recipient
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.net.transport import StatisticsDict
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, GroupDelivered, Lane, Phase, Recipient, Room
 
 SECOND = 1_000_000
 PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")

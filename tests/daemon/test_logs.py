@@ -24,9 +24,9 @@ from transis.daemon.logs import (
     start_logging,
     view_in_words,
 )
-from transis.model.contract import Note
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.view import Cause, Member, View
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.outputs import Note
+from transis.types.views import Cause, Member, View
 
 ANN, BOB, CID, DAN = (NodeId(name, 1, number) for number, name in enumerate(("ann", "bob", "cid", "dan"), 1))
 BOB_AGAIN = NodeId("bob", 2, 9)

@@ -12,11 +12,11 @@ import pytest
 
 from transis.daemon.logs import LOGGER, start_logging
 from transis.daemon.retention import PARQUET, KeptSink, Limits, Look, Retention, list_segments, look
-from transis.model.ids import NodeId
 from transis.trace.events import Event, NoteEvent
 from transis.trace.reader import DROPPED, read_trace
 from transis.trace.recorder import Recorder
 from transis.trace.segment import Header, SegmentWriter
+from transis.types.ids import NodeId
 
 ANN, ANN2 = NodeId("ann", 1, 7), NodeId("ann-2", 1, 8)
 PLENTY = Limits(1 << 40, 1 << 40, 0)

@@ -17,10 +17,10 @@ from transis.daemon.example import example, fields_of, pulse_fields, timing_fiel
 from transis.daemon.loading import SettingsError, load_settings, pulse_of, read_settings, timing_of
 from transis.daemon.plan import Plan, describe, make_plan
 from transis.daemon.settings import SECTIONS, Settings, default_of
-from transis.model.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
-from transis.model.errors import ConfigError
 from transis.net.interfaces import Interface
 from transis.net.opening import REAL_WINDOW
+from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
+from transis.types.errors import ConfigError
 
 LO = Interface("lo", 1, ip_address("127.0.0.1"))
 ETH = Interface("eth0", 2, ip_address("192.0.2.7"))

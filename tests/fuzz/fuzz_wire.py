@@ -15,16 +15,15 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.wire.samples import BEACON, COMMIT, JOIN, PROBE, TOKEN, WAKE  # the tests are no package of ours
-from transis.model.contract import Lane, OutboundRun, Phase
-from transis.model.ids import NodeId, RingTag, ViewId, ViewKind
-from transis.model.service import DatagramClass, Service
+from transis.types.errors import Rejection
+from transis.types.ids import DatagramClass, NodeId, RingTag, Service, ViewId, ViewKind
+from transis.types.outputs import Lane, OutboundRun, Phase
 from transis.wire.burst import Burst, decapsulate, encapsulate, read_bursts
 from transis.wire.control import decode_control, encode_control
 from transis.wire.envelope import Opener, Sealer
 from transis.wire.header import DATA_HEADER_SIZE, DataHeader, decode_data_header, encode_data
 from transis.wire.outbox import Outbox
 from transis.wire.parts import PartAssembler, split
-from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler
 from transis.wire.token import Token, decode_token, encode_token
 

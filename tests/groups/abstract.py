@@ -14,14 +14,11 @@ from typing import NamedTuple
 from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
 from transis.groups.state import Identify
-from transis.model.contract import Delivered, Phase
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
-from transis.model.groups import Address, group_id
-from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.events import History, NodeTrace
 from transis.trace.recorder import Recorder
+from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Phase
+from transis.types.views import Address, Cause, Member, View, group_id
 from transis.wire.address import CONTROL_ADDRESS, encode_address
 
 CHECKED_GROUPS_MAX = 100

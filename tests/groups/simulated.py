@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.groups.streams import Seen, StreamEvent
-from transis.model.config import Config
-from transis.model.group_outputs import GroupLeft, GroupRefused
-from transis.model.groups import Address, GroupView, group_id
-from transis.model.ids import ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.clients import Client, Crowd, Got
 from transis.sim.checkers.index import Index
 from transis.sim.clients import Clients
@@ -18,6 +13,10 @@ from transis.sim.life import Life, Submission
 from transis.sim.plan import Plan
 from transis.stack.grouped import GroupedNode, GroupedOutput
 from transis.trace.events import ClientLeft, GroupConf
+from transis.types.config import Config
+from transis.types.ids import ProcessId, Service
+from transis.types.outputs import GroupLeft, GroupRefused
+from transis.types.views import Address, GroupView, group_id
 from transis.wire.address import encode_address
 
 SIZE = 60

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.group_outputs import GroupLeft, GroupRefused
-from transis.model.groups import GroupId, GroupView
-from transis.model.ids import MessageId
-from transis.model.service import Service
 from transis.sim.checkers import check_groups
 from transis.trace.events import History
+from transis.types.ids import MessageId, Service
+from transis.types.outputs import GroupLeft, GroupRefused
+from transis.types.views import GroupId, GroupView
 
 
 class Seen(NamedTuple):

@@ -18,8 +18,10 @@ from transis.groups.encoding import (
     decode_control,
     encode_control,
 )
-from transis.model.errors import UsageError
-from transis.model.groups import (
+from transis.types.errors import Rejection, UsageError
+from transis.types.ids import NodeId
+from transis.types.limits import ADDRESS_MAX
+from transis.types.views import (
     ADDRESSED_GROUPS_MAX,
     ADDRESSED_PROCESSES_MAX,
     GROUP_NAME_MAX,
@@ -29,10 +31,7 @@ from transis.model.groups import (
     PrivateName,
     group_id,
 )
-from transis.model.ids import NodeId
-from transis.model.limits import ADDRESS_MAX
 from transis.wire.address import decode_address, encode_address
-from transis.wire.rejection import Rejection
 
 REP = NodeId("a", 1, (1 << 64) - 1)
 group_ids = st.integers(0, (1 << 64) - 1).map(GroupId)

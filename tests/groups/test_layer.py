@@ -9,11 +9,10 @@ from tests.groups.streams import Seen, judge
 from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
 from transis.groups.layer import CONTROL_PROCESS
 from transis.groups.waiting import WAITING_BYTES_MAX
-from transis.model.errors import UsageError
-from transis.model.group_outputs import GroupLeft, GroupRefused
-from transis.model.groups import Address, GroupId, GroupView, GroupViewId, group_id, private_name
-from transis.model.ids import Place, ProcessId, ViewKind
-from transis.model.service import Service
+from transis.types.errors import UsageError
+from transis.types.ids import Place, ProcessId, Service, ViewKind
+from transis.types.outputs import GroupLeft, GroupRefused
+from transis.types.views import Address, GroupId, GroupView, GroupViewId, group_id, private_name
 from transis.wire.address import CONTROL_ADDRESS
 
 EVERYTHING = 1 << 30

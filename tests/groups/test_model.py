@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from tests.groups.abstract import Daemon, Order, Survivors
 from tests.groups.streams import judge
-from transis.model.groups import GroupId, GroupView, group_id
-from transis.model.ids import ProcessId, ViewId
-from transis.model.service import Service
+from transis.types.ids import ProcessId, Service, ViewId
+from transis.types.views import GroupId, GroupView, group_id
 
 NAMES = "abcd"
 GROUPS = ("red", "green", "blue")

@@ -14,14 +14,13 @@ import pytest
 
 from tests.groups.simulated import Groups
 from tests.groups.streams import Seen, StreamEvent
-from transis.model.config import Window
-from transis.model.errors import UsageError
-from transis.model.group_outputs import GroupLeft
-from transis.model.groups import Address, GroupView, group_id, private_name
-from transis.model.ids import ProcessId
-from transis.model.service import Service
 from transis.sim.faults import Ambush, Partition
 from transis.sim.plan import CONFIG, Plan
+from transis.types.config import Window
+from transis.types.errors import UsageError
+from transis.types.ids import ProcessId, Service
+from transis.types.outputs import GroupLeft
+from transis.types.views import Address, GroupView, group_id, private_name
 
 GROUPS = ("red", "green", "blue")
 

@@ -14,9 +14,6 @@ from pyspark.sql.types import StructType
 
 from transis.archive.schema import STREAM as ARCHIVED
 from transis.console.sweep_table import OUTCOMES
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.pipeline.archive.columns import MESSAGES, VIEWS
 from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ
 from transis.pipeline.follow.ledger import UNREADABLE
@@ -55,6 +52,8 @@ from transis.trace.events import (
 )
 from transis.trace.parquet import convert
 from transis.trace.segment import Header, SegmentWriter
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.views import GroupId, GroupViewId
 
 Schema = pa.Schema | StructType
 

@@ -106,7 +106,7 @@ def test_package_root_imports_no_room_before_it_is_asked_for() -> None:
 def test_one_room_loads_no_other() -> None:
     """The rule above as Python sees it; and every public name is there when it is asked for."""
     show = "import sys; print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('transis.')}))"
-    assert loaded(f"import transis.model.ids; {show}") == "model"
+    assert loaded(f"import transis.types.ids; {show}") == "model"
     assert loaded(f"import transis; transis.Service; {show}") == "model"
     without_a_node = "import transis; [getattr(transis, name) for name in transis.__all__ if name != 'Node']"
     assert loaded(f"{without_a_node}; {show}") == "blocking client model wire"
@@ -159,6 +159,6 @@ def test_the_table_can_see(room: str, line: str, legal: bool) -> None:
 
 
 def test_foreign_packages_are_seen() -> None:
-    found = [Import("rich.table", 1), Import("json", 2), Import("transis.model.ids", 3), Import("msgspec", 4)]
+    found = [Import("rich.table", 1), Import("json", 2), Import("transis.types.ids", 3), Import("msgspec", 4)]
     assert foreign("totem", found) == [Import("rich.table", 1)]
     assert foreign("console", found) == []

@@ -15,10 +15,10 @@ from transis import Node
 from transis.console.main import app
 from transis.daemon.loading import read_settings
 from transis.daemon.plan import make_plan
-from transis.model.config import LAN, LAN_PULSE, Pulse, Timing, Window
-from transis.model.errors import ConfigError
 from transis.net.interfaces import Interface
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import LAN, LAN_PULSE, Pulse, Timing, Window
+from transis.types.errors import ConfigError
 
 WIDTH: Final = 120
 COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")

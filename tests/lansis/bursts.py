@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from transis.lansis.graph import Graph
 from transis.lansis.node import Node
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass, RingTag
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data

@@ -21,14 +21,13 @@ from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
 from transis.lansis.states import Event
 from transis.lansis.view import BroadcastView
-from transis.model.config import Config, Window
-from transis.model.contract import Deliver, Lane, Note, Originated, OutboundRun, Output, Phase, Port, Send
-from transis.model.ids import NodeId, Place, RingId
-from transis.model.service import Service
+from transis.types.config import Config, Window
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, Place, RingId, Service
+from transis.types.outputs import Deliver, Lane, Note, Originated, OutboundRun, Output, Phase, Port, Send
 from transis.wire.alive import Alive, decode_alive
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.parts import PartAssembler
-from transis.wire.rejection import Rejection
 from transis.wire.stream import Assembler
 
 HOP_US = 100

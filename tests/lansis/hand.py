@@ -12,8 +12,8 @@ from tests.ordering.hand import (
 )
 from transis.lansis.engine import Engine
 from transis.lansis.states import State
-from transis.model.config import Config, Pulse, Timing, Window
-from transis.model.ids import NodeId
+from transis.types.config import Config, Pulse, Timing, Window
+from transis.types.ids import NodeId
 from transis.wire.alive import Alive
 from transis.wire.control import Beacon
 from transis.wire.lansis_packets import Flushed, Statement

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.lansis.model import Machine, Stay, World
-from transis.model.ids import NodeId, RingId
+from transis.types.ids import NodeId, RingId
 
 
 def judge(world: World) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.lansis.hand import config
 from tests.ordering.hand import node_id
-from transis.model.ids import NodeId, RingId
-from transis.model.view import Cause
+from transis.types.ids import NodeId, RingId
+from transis.types.views import Cause
 from transis.wire.control import config_digest
 from transis.wire.lansis_packets import Faults, Flushed, Joining, Statement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lansis.bursts import BASE, burst_of, said
 from transis.lansis.graph import Graph
 from transis.lansis.rules.basic import on_receipt
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 
 def test_a_basic_burst_goes_up_once_whatever_is_missing_before_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.lansis.bursts import Said, said, single
 from transis.lansis.node import Node
 from transis.lansis.rules.causal import Waiting
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 CAUSAL = DatagramClass.CAUSAL
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.lansis.fixed import HOP_US, Fixed, Packet
 from transis.lansis.traps import Trap
-from transis.model.config import Pulse, Window
-from transis.model.contract import Audience, Deliver, Phase, Port
-from transis.model.service import Service
+from transis.types.config import Pulse, Window
+from transis.types.ids import Service
+from transis.types.outputs import Audience, Deliver, Phase, Port
 from transis.wire.acks import Nack
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst, read_bursts

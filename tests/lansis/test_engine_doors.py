@@ -8,7 +8,9 @@ from tests.lansis.hand import PULSE, Table, brought_to, config
 from tests.ordering.hand import node_id
 from transis.lansis.engine import Engine
 from transis.lansis.states import State
-from transis.model.contract import (
+from transis.ordering.engine import Engine as EngineProtocol
+from transis.types.ids import RingId, Service, ViewId, ViewKind
+from transis.types.outputs import (
     NEVER,
     Audience,
     Configure,
@@ -23,9 +25,6 @@ from transis.model.contract import (
     Send,
     Stopped,
 )
-from transis.model.ids import RingId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.ordering.engine import Engine as EngineProtocol
 from transis.wire.control import Beacon
 from transis.wire.packets import Join, Wake
 

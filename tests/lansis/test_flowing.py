@@ -14,9 +14,9 @@ from tests.ordering.hand import Journey, Verdict, both, first, is_data, node_id,
 from transis.lansis.engine import Engine
 from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.states import AGREEING, State
-from transis.model.config import Window
-from transis.model.contract import Lane, Originated, OutboundRun, Phase, Port, Refused
-from transis.model.service import DatagramClass, Service
+from transis.types.config import Window
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import Lane, Originated, OutboundRun, Phase, Port, Refused
 from transis.wire.acks import encode_acks
 from transis.wire.burst import Burst
 from transis.wire.control import config_digest

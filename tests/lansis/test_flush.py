@@ -9,8 +9,7 @@ from transis.lansis.barrier import Barrier
 from transis.lansis.proposal import Proposal, propose
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
-from transis.model.ids import RingTag
-from transis.model.service import Service
+from transis.types.ids import RingTag, Service
 from transis.wire.alive import Alive
 from transis.wire.lansis_packets import Faults, Joining, Statement
 

@@ -13,8 +13,8 @@ from tests.lansis.worlds import World, worlds
 from transis.lansis.graph import Graph
 from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.node import Node
-from transis.model.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
+from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data

@@ -17,12 +17,11 @@ from transis.lansis.engine import Engine
 from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.limits import PROC_SET_MAX, RING_SEQ_MAX
-from transis.model.service import DatagramClass
-from transis.model.view import Cause
 from transis.ordering.engine import Packet
 from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
+from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
+from transis.types.views import Cause
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst

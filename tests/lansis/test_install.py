@@ -9,10 +9,9 @@ from tests.ordering.hand import both, cut_off, is_data, node_id, one_way
 from transis.lansis import keys
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
-from transis.model.config import Window
-from transis.model.contract import Configure, Deliver, Lane, Note, Originated, OutboundRun, Refused, Room
-from transis.model.ids import ViewId, ViewKind
-from transis.model.service import Service
+from transis.types.config import Window
+from transis.types.ids import Service, ViewId, ViewKind
+from transis.types.outputs import Configure, Deliver, Lane, Note, Originated, OutboundRun, Refused, Room
 
 
 def formed(members: str) -> Table:

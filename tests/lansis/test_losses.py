@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.lansis.bursts import BASE, enter, said
 from transis.lansis.graph import Graph
 from transis.lansis.losses import PATIENCE_MAX, Answers, Requests, Turns
-from transis.model.contract import NEVER
+from transis.types.outputs import NEVER
 from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 
 NACK_US = 2000

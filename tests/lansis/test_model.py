@@ -7,7 +7,7 @@ import pytest
 from tests.lansis.judging import judge
 from tests.lansis.model import Machine, World
 from transis.lansis.proposal import Parting, Proposal
-from transis.model.ids import RingTag
+from transis.types.ids import RingTag
 
 STEPS = 400
 

@@ -7,9 +7,9 @@ import pytest
 from tests.lansis.fixed import HOP_US, Fixed
 from transis.lansis.traps import Trap
 from transis.lansis.view import REACH_GAPS, REACH_LEAST, BroadcastView
-from transis.model.config import Window
-from transis.model.contract import Port
-from transis.model.service import DatagramClass, Service
+from transis.types.config import Window
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import Port
 from transis.wire.acks import encode_acks
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data

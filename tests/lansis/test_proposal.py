@@ -9,8 +9,8 @@ import pytest
 from tests.lansis.speech import VIEW, nodes, said
 from tests.ordering.hand import node_id
 from transis.lansis.proposal import part, propose
-from transis.model.ids import RingId, ViewId, ViewKind
-from transis.model.view import Cause
+from transis.types.ids import RingId, ViewId, ViewKind
+from transis.types.views import Cause
 from transis.wire.lansis_packets import Joining, Statement
 
 OTHER = RingId(20, node_id("x"))

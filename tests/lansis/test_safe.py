@@ -6,7 +6,7 @@ from tests.lansis.bursts import BASE, enter, said
 from transis.lansis.graph import Graph
 from transis.lansis.rules.safe import may_leave
 from transis.lansis.stability import Stability
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 
 def test_a_safe_one_waits_for_the_last_member_and_an_agreed_one_does_not() -> None:

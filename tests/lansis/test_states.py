@@ -18,9 +18,9 @@ from transis.lansis.operational import Operational
 from transis.lansis.presence import Presence
 from transis.lansis.repair import Repair
 from transis.lansis.states import AGREEING, TABLE, TRANSITIONS, Event, State
-from transis.model.errors import InternalError
-from transis.model.ids import RingId
 from transis.ordering.table import IGNORED
+from transis.types.errors import InternalError
+from transis.types.ids import RingId
 
 RUNNING = [state for state in State if state is not State.STOPPED]
 ORGANS = (Operational, Agreeing, Flush, Presence, Detector, Heartbeat, Repair, Leaving)

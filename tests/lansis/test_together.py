@@ -11,9 +11,8 @@ from tests.lansis.hand import PULSE, TIMING, Table, is_beacon, is_flushed, is_st
 from tests.ordering.hand import HOP_US, Seat, Verdict, both, cut_off, first, is_data, one_way
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
-from transis.model.contract import Configure, Deliver, Phase
-from transis.model.ids import ViewId
-from transis.model.service import Service
+from transis.types.ids import Service, ViewId
+from transis.types.outputs import Configure, Deliver, Phase
 from transis.wire.lansis_packets import Attempt, Faults, Joining, Statement
 
 CALM_US = 200_000

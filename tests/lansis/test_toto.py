@@ -14,7 +14,7 @@ from tests.lansis.worlds import World, world_of
 from transis.lansis.graph import Graph
 from transis.lansis.node import Node
 from transis.lansis.rules.toto import ToTo
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 OBSERVER = -1
 VOTERS = (DatagramClass.ORDERED, DatagramClass.ORDERED, DatagramClass.CAUSAL, DatagramClass.BASIC)

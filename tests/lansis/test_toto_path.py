@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from tests.lansis.fixed import HOP_US, Fixed
 from tests.lansis.test_data_path import ALL, ORDERED, assert_causes_first, assert_nothing_left, chatter
-from transis.model.config import Pulse, Window
-from transis.model.contract import Phase, Port
-from transis.model.service import Service
+from transis.types.config import Pulse, Window
+from transis.types.ids import Service
+from transis.types.outputs import Phase, Port
 
 PROMPT_US = Pulse().prompt_us
 

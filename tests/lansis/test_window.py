@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.lansis.window import FEW, PRESSURE_MAX, Load, Pace, Pressure, delay_us, gather_us, is_crumb, permit, quota
-from transis.model.config import Pulse, Window
-from transis.model.limits import BURST_DATAGRAMS_MAX
+from transis.types.config import Pulse, Window
+from transis.types.limits import BURST_DATAGRAMS_MAX
 
 WINDOW = Window()
 windows = st.builds(Window, st.integers(1, 1000), st.just(1), st.integers(2000, 4000))

@@ -12,7 +12,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, Said
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 
 class World:

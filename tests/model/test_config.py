@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import LAN, LAN_PULSE, PROFILES, PULSES, Config, Pulse, Timing, Window, profile, pulse_profile
-from transis.model.errors import ConfigError
 from transis.model.guarantees import UNPROMISED
-from transis.model.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
+from transis.types.config import LAN, LAN_PULSE, PROFILES, PULSES, Config, Pulse, Timing, Window, profile, pulse_profile
+from transis.types.errors import ConfigError
+from transis.types.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
 from transis.wire.header import body_max
 from transis.wire.items import FRAGMENT_HEAD_SIZE
 

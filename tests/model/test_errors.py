@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from transis.model import errors
-from transis.model.errors import ConfigError, MissingExtra, TransisError
+from transis.types import errors
+from transis.types.errors import ConfigError, MissingExtra, TransisError
 
 
 def drawn() -> dict[str, str]:

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.ids import MessageId, NodeId, Place, ProcessId, RingId, RingTag, ViewId, ViewKind
-from transis.model.service import DatagramClass, Service
-from transis.model.view import Cause, Member, View
+from transis.types.ids import DatagramClass, MessageId, NodeId, Place, ProcessId, RingId, RingTag, Service, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 ANN = NodeId("ann", 3, 1 << 63)
 nodes = st.builds(NodeId, st.text(max_size=3), st.integers(0, 5), st.integers(0, 5))

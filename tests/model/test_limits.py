@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transis.model import limits
+from transis.types import limits
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.header import body_max
 from transis.wire.items import RUN_HEAD_SIZE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transis.model.places import MACHINE_SOCKET, find_socket, socket_candidates, socket_to_listen_at
+from transis.types.paths import MACHINE_SOCKET, find_socket, socket_candidates, socket_to_listen_at
 
 
 @pytest.mark.parametrize(

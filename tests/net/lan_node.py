@@ -12,15 +12,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transis.model.config import LOCAL, LOCAL_PULSE, Config
-from transis.model.contract import Configure, Delivered
-from transis.model.ids import NodeId
-from transis.model.service import Service
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
 from transis.net.statedir import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, MeshTransport, MulticastTransport, Transport
 from transis.trace.segment import Header, SegmentWriter
+from transis.types.config import LOCAL, LOCAL_PULSE, Config
+from transis.types.ids import NodeId, Service
+from transis.types.outputs import Configure, Delivered
 
 KEY = bytes(range(32))
 MESH_PORT = 5405

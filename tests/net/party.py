@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transis.model.config import LOCAL, LOCAL_PULSE, Config
-from transis.model.contract import Configure, Delivered, Refused, Stopped
-from transis.model.service import Service
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.statedir import StateDirectory
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
 from transis.trace.events import NodeTrace
 from transis.trace.recorder import MemorySink
+from transis.types.config import LOCAL, LOCAL_PULSE, Config
+from transis.types.ids import Service
+from transis.types.outputs import Configure, Delivered, Refused, Stopped
 
 PATIENCE_S = 30.0
 """Longer than anything takes here, even on a machine that does a lot besides."""

@@ -8,10 +8,10 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import Config
-from transis.model.ids import NodeId
 from transis.net.acquaintances import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Acquaintances
 from transis.net.addresses import Endpoint
+from transis.types.config import Config
+from transis.types.ids import NodeId
 from transis.wire.control import Probe, encode_control
 from transis.wire.envelope import Sealer
 

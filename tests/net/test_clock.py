@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.contract import NEVER
 from transis.net.clock import PAUSE_US, NodeClock, boottime_us
+from transis.types.outputs import NEVER
 
 
 class Machine:

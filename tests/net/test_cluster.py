@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import Opening, Party, loopback, mesh_around, multicast_lan
-from transis.model.config import LOCAL
-from transis.model.errors import UsageError
-from transis.model.service import Service
 from transis.net.clock import boottime_us
 from transis.net.sockets import aim_multicast
 from transis.sim.checkers import check
 from transis.trace.events import History
+from transis.types.config import LOCAL
+from transis.types.errors import UsageError
+from transis.types.ids import Service
 
 KEY = bytes(range(32))
 ROUNDS = 40

@@ -15,13 +15,13 @@ from typing import Protocol
 import pytest
 
 from tests.net.party import Opening, Party, mesh_around, multicast_lan
-from transis.model.config import LOCAL, LOCAL_PULSE, SECOND, Config
-from transis.model.service import Service
 from transis.sim.checkers import check
 from transis.sim.life import Submission
 from transis.sim.world import Conditions, World
 from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Submit, is_ordered
+from transis.types.config import LOCAL, LOCAL_PULSE, SECOND, Config
+from transis.types.ids import Service
 
 WAIT_MAX_US = 60 * SECOND
 

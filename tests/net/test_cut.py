@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.net.party import loopback, mesh_around, multicast_lan
-from transis.model.config import Config
-from transis.model.contract import Audience, Port
-from transis.model.errors import ConfigError
 from transis.net.cut import CuttableTransport
 from transis.net.transport import MeshTransport, MulticastTransport
+from transis.types.config import Config
+from transis.types.errors import ConfigError
+from transis.types.outputs import Audience, Port
 
 CONFIG = Config(name="x", plaintext=True)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import PATIENCE_S, Party, loopback, multicast_lan
-from transis.model.config import LOCAL, Config
-from transis.model.contract import Audience, Delivered, Port
-from transis.model.errors import UsageError
-from transis.model.service import Service
 from transis.net.driver import Driver, Event
 from transis.net.statedir import StateDirectory
 from transis.net.transport import MeshTransport, StatisticsDict, Transport
 from transis.trace.events import Delivery, Sent
 from transis.trace.events import Event as Recorded
+from transis.types.config import LOCAL, Config
+from transis.types.errors import UsageError
+from transis.types.ids import Service
+from transis.types.outputs import Audience, Delivered, Port
 
 CONFIG = Config(name="ann", timing=LOCAL, plaintext=True)
 

@@ -9,10 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.node.party import until
-from transis.model.config import Config
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, Place, ViewId, ViewKind
-from transis.model.view import Cause, Member, View
 from transis.net.clock import boottime_us
 from transis.net.flying import FlightKeeper, FlightPlan, open_flight
 from transis.trace.events import Conf, End
@@ -21,6 +17,9 @@ from transis.trace.reader import read_history, read_segment
 from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS
 from transis.trace.tidying import KEPT, FlightLimits
+from transis.types.config import Config
+from transis.types.ids import NodeId, Place, ViewId, ViewKind
+from transis.types.views import Cause, GroupId, GroupViewId, Member, View
 
 ANN = NodeId("ann", 1, 7)
 CONFIG = Config(name="ann", plaintext=True)

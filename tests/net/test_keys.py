@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from transis.model.errors import ConfigError
 from transis.net.keys import key_text, new_key, read_key, write_key
+from transis.types.errors import ConfigError
 
 KEY = bytes(range(32))
 

@@ -12,9 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import LAN, LOCAL, PULSES, Config, Window
-from transis.model.errors import ConfigError, IdentityError
-from transis.model.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.opening import (
     REAL_WINDOW,
@@ -30,6 +27,9 @@ from transis.net.opening import (
 from transis.net.sockets import datagrams_that_fit, open_unicast, size_buffers
 from transis.net.statedir import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group
+from transis.types.config import LAN, LOCAL, PULSES, Config, Window
+from transis.types.errors import ConfigError, IdentityError
+from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 
 LOOPBACK = Interface("lo", 1, ip_address("127.0.0.1"))
 LAN_CARD = Interface("eth0", 2, ip_address("192.0.2.7"))

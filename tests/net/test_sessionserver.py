@@ -14,10 +14,10 @@ import pytest
 
 from tests.net.party import PATIENCE_S
 from tests.net.visitors import KEY, House, Visitor
-from transis.model.errors import ConfigError, UsageError
 from transis.net.addresses import configured_endpoint
 from transis.net.sessionserver import Patience
 from transis.stack.sessions import TOO_SLOW, SessionPolicy
+from transis.types.errors import ConfigError, UsageError
 from transis.wire.sealedstream import GREETING_SIZE
 from transis.wire.session import (
     FRAME_MAX,

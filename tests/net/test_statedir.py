@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from transis.model.errors import ConfigError, IdentityError, InternalError
 from transis.net.statedir import KEYS, StateDirectory, new_boot_id
 from transis.trace.durable import write_beside
+from transis.types.errors import ConfigError, IdentityError, InternalError
 
 
 def reopened(path: Path) -> dict[str, int]:

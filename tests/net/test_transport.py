@@ -8,11 +8,11 @@ from select import select
 import pytest
 
 from tests.net.party import PATIENCE_S, loopback, mesh_around, multicast_lan
-from transis.model.config import Config
-from transis.model.contract import Audience, Port
-from transis.model.errors import ConfigError
 from transis.net.addresses import configured_endpoint
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
+from transis.types.config import Config
+from transis.types.errors import ConfigError
+from transis.types.outputs import Audience, Port
 from transis.wire.segments import apart
 
 CONFIG = Config(name="ann", plaintext=True)

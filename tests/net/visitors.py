@@ -10,17 +10,17 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.net.party import PATIENCE_S, loopback
-from transis.model.config import LOCAL, Config
-from transis.model.groups import Address, group_id
-from transis.model.service import Service
 from transis.net.addresses import configured_endpoint
 from transis.net.driver import Driver, Event
 from transis.net.sessionserver import Patience, SessionServer
 from transis.net.statedir import StateDirectory
 from transis.net.transport import MeshTransport
 from transis.stack.sessions import SessionHost, SessionPolicy
+from transis.types.config import LOCAL, Config
+from transis.types.errors import Rejection
+from transis.types.ids import Service
+from transis.types.views import Address, group_id
 from transis.wire.address import encode_address
-from transis.wire.rejection import Rejection
 from transis.wire.sealedstream import SealedStream
 from transis.wire.session import (
     NODE_FRAMES,

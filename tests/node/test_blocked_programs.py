@@ -21,7 +21,7 @@ import pytest
 
 from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
 from transis import Node
-from transis.model.config import LOCAL, MS
+from transis.types.config import LOCAL, MS
 
 PATIENT = replace(LOCAL, token_loss_us=250 * MS, consensus_us=300 * MS, fail_to_receive_us=500 * MS)
 """So slow to suspect that what else this machine does is no reason to."""

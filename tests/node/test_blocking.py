@@ -8,7 +8,7 @@ import pytest
 
 import transis
 from tests.node.party import PATIENCE_S, Cluster
-from transis.model.errors import IdentityError, SessionLost, UsageError
+from transis.types.errors import IdentityError, SessionLost, UsageError
 
 
 def blocking_node(cluster: Cluster, name: str, run: str) -> transis.blocking.Node:

@@ -12,11 +12,11 @@ import pytest
 
 import transis
 from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
-from transis.model.errors import ConfigError, IdentityError, NodeLost, SessionLost, UsageError
 from transis.net.statedir import StateDirectory
 from transis.trace.durable import beside
 from transis.trace.events import End
 from transis.trace.reader import read_history
+from transis.types.errors import ConfigError, IdentityError, NodeLost, SessionLost, UsageError
 
 
 @pytest.fixture(params=("thread", "process"))

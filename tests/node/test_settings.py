@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from transis import Node
-from transis.model.config import LAN, PULSES, Config, Pulse, Timing, Window
-from transis.model.errors import ConfigError
 from transis.net.keys import write_key
 from transis.net.opening import REAL_WINDOW
 from transis.node.settings import NodeSettings, default_state
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import LAN, PULSES, Config, Pulse, Timing, Window
+from transis.types.errors import ConfigError
 
 KEY = bytes(range(32))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import Enum
 
 from tests.ordering.hand import node_id
-from transis.model.config import Config
-from transis.model.contract import Audience, Lane, Originated, OutboundRun, Phase, Port, Send
-from transis.model.ids import RingTag, ViewId, ViewKind
-from transis.model.service import DatagramClass, Service
 from transis.ordering.core import BaseCore
 from transis.ordering.origination import Stamp, multicast, originate
+from transis.types.config import Config
+from transis.types.ids import DatagramClass, RingTag, Service, ViewId, ViewKind
+from transis.types.outputs import Audience, Lane, Originated, OutboundRun, Phase, Port, Send
 from transis.wire.burst import read_bursts
 from transis.wire.stream import Assembler
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass
 from transis.ordering.store import Store
+from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_data
 

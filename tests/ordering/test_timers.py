@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.contract import NEVER
 from transis.ordering.timers import Timers
 from transis.totem.states import Event
+from transis.types.outputs import NEVER
 
 EVENTS = list(Event)
 arms = st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 20)), max_size=30)

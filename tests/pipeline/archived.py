@@ -16,12 +16,11 @@ from transis.archive.rows import Rows
 from transis.client import Session
 from transis.client.events import Batch, Configuration, View
 from transis.client.group import Group
-from transis.model.groups import group_id
-from transis.model.ids import ViewId
-from transis.model.service import Service
 from transis.testing.cluster import Cluster
 from transis.testing.clusters import Clusters
 from transis.trace.naming import group_view_name, node_name, process_name, view_name
+from transis.types.ids import Service, ViewId
+from transis.types.views import group_id
 
 NODES = "abcde"
 SEATS = 6

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any
 
 from transis.console.words import event_words
-from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.pipeline.report.content import (
     Around,
     Clock,
@@ -36,6 +35,7 @@ from transis.sim.run import simulate
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit
 from transis.trace.events import End as Ended
 from transis.trace.events import Fault as Struck
+from transis.types.ids import MessageId, NodeId, ProcessId
 
 BIN_US = 50_000
 NEAR = 6

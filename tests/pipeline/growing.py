@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.pipeline.keys import Keys
 from transis.trace.events import Conf, Delivery, Event, History, NodeTrace, Sent, Submit
 from transis.trace.segment import Header, SegmentWriter
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 CLUSTER = "simulated"
 """Whose clocks nobody compares with true time."""

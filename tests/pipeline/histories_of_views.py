@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.view import View
 from transis.sim.abstract import good_history
 from transis.sim.mutants import MUTANTS
 from transis.sim.run import simulate
 from transis.trace.events import Conf, End, Event, Fault, Gap, History, NodeTrace
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.views import View
 
 
 def with_gaps(history: History, rng: Random) -> History:

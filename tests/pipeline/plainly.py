@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from transis.model.ids import NodeId, ViewId
-from transis.model.view import View
 from transis.trace.addresses import read_address
 from transis.trace.events import Conf, Delivery, End, Fault, History, NodeTrace, NoteEvent, Refuse, Sent, Submit
+from transis.types.ids import NodeId, ViewId
+from transis.types.views import View
 
 SEPARATES = ("crash", "cut", "leave", "partition", "pause")
 

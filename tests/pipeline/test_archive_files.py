@@ -14,14 +14,14 @@ from tests.archive.events import NODES, PROCESSES, START, configuration, group_v
 from tests.archive.written import tables
 from transis.archive.rows import Rows
 from transis.client.events import View
-from transis.model import ids
-from transis.model.groups import GroupViewId, Origin, group_id
-from transis.model.ids import ViewId, ViewKind
 from transis.pipeline.archive import in_force
 from transis.pipeline.archive.once import messages
 from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.telling import gap_sentence
 from transis.trace.naming import group_view_name, view_name
+from transis.types import ids
+from transis.types.ids import ViewId, ViewKind
+from transis.types.views import GroupViewId, Origin, group_id
 
 NEXT = ViewId(ViewKind.REGULAR, START.seq + 4, NODES[0])
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from transis.model.errors import PipelineError, UsageError
 from transis.pipeline.failures import told_plainly
 from transis.pipeline.session import spark_session, ui_address
+from transis.types.errors import PipelineError, UsageError
 
 
 def test_a_session_in_this_process_is_used_and_not_ended(spark: SparkSession) -> None:

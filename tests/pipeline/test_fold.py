@@ -10,8 +10,6 @@ import pytest
 from tests.pipeline.digests import CLUSTER, digests_of, prefix, told, told_by, told_of
 from tests.trace.taped import taped_run
 from transis.model.guarantees import BROKEN, HELD, NOT_PROMISED, PENDING
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.view import Cause, Member, View
 from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
 from transis.sim.abstract import good_history
@@ -21,6 +19,8 @@ from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.prefix import EMPTY, after
 from transis.trace.prefix import Told as Sums
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 A, B, C = (NodeId(name, 1, boot) for name, boot in (("a", 7), ("b", 8), ("c", 9)))
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.trace.test_flight import ODD, OTHER, SECOND, run_of, view_of
-from transis.model.errors import PipelineError
 from transis.pipeline.follow.evidence import AGAIN_S, Evidence
 from transis.pipeline.follow.telling import ONE_SEQUENCE, Divergence
 from transis.trace.flight import Flight
 from transis.trace.segment import Header
 from transis.trace.tidying import FlightLimits
+from transis.types.errors import PipelineError
 
 CONF = view_of(4).id
 FOUND = Divergence("test", ONE_SEQUENCE, CONF, CONF, 3, 4, (("a/1",), ("b/1",)), "in R4 nodes delivered different messages")

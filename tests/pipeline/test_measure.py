@@ -14,8 +14,6 @@ from pyspark.sql import functions as F
 
 from tests.pipeline.frames import tables_of_histories
 from tests.pipeline.plainly import Flow, delivered, flows, incidents, visits
-from transis.model.ids import NodeId
-from transis.model.service import Service
 from transis.pipeline.audit.lay import Laid, lay
 from transis.pipeline.keys import Keys
 from transis.pipeline.measure import incidents as incident_rows
@@ -31,6 +29,7 @@ from transis.sim.clock import Clock
 from transis.sim.run import Run
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit
+from transis.types.ids import NodeId, Service
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,6 @@ from typer.testing import CliRunner, Result
 from tests.pipeline.archived import archive_simulated
 from transis.console.main import app
 from transis.console.reconcile import tell
-from transis.model.errors import UsageError
-from transis.model.groups import group_id
 from transis.pipeline.archive.columns import PLACE, RING
 from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of
 from transis.pipeline.archive.lineage import Lineage
@@ -31,6 +29,8 @@ from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
 from transis.pipeline.archive.rings import Configuration, Ring
 from transis.pipeline.archive.telling import as_dict
 from transis.pipeline.schemas import INT, TEXT, columns
+from transis.types.errors import UsageError
+from transis.types.views import group_id
 
 GROUP = "orders of totem 1"
 

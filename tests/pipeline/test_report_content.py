@@ -11,7 +11,6 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, Stri
 from tests.pipeline.contents import content_of_history, content_of_seed, many_runs, wounded
 from transis.console.as_json import as_dict as simulated_as_dict
 from transis.console.runs import Wish, run
-from transis.model.errors import PipelineError
 from transis.pipeline.measure import schemas
 from transis.pipeline.report.as_json import as_dict, written
 from transis.pipeline.report.charts import ring_charts
@@ -20,6 +19,7 @@ from transis.pipeline.report.measured import RING_MEASURES, measured
 from transis.pipeline.report.summary import headline, starts_us, sums_of
 from transis.sim.run import simulate
 from transis.sim.tried import TOTEM
+from transis.types.errors import PipelineError
 
 NAMES = {7: "a run"}
 RING_NOTES = (("backlog", 3), ("tokens lost", 0))

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.programs import left_behind, program_environment, run_program, start_program
-from transis.model.errors import ConfigError, PipelineError
 from transis.pipeline.failures import sentence_for
 from transis.pipeline.masters import read_master
 from transis.pipeline.sizing import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, settings_for, shuffle_partitions
 from transis.pipeline.steps import Steps
+from transis.types.errors import ConfigError, PipelineError
 
 # -- sessions that are ours --------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ def launched_by(process: int) -> int:
 
 FAILING = """
 import os, signal, sys
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 from transis.pipeline.session import spark_session
 try:
     with spark_session("local[1]") as session:

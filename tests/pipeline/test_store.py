@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.pipeline.written import longest, open_trace, record, write_traces
-from transis.model.errors import PipelineError, TraceError, UsageError
 from transis.pipeline.ingest import decode, find_segments
 from transis.pipeline.keeping import require_shared
 from transis.pipeline.ledger import Dropped, Entry, KeptFile, Ledger, Published
@@ -22,6 +21,7 @@ from transis.pipeline.store import Store
 from transis.sim.abstract import good_history
 from transis.sim.run import simulate
 from transis.trace.events import History
+from transis.types.errors import PipelineError, TraceError, UsageError
 
 HISTORY = good_history(5, steps=200)
 EVENTS_OF_HISTORY = sum(len(trace.events) for trace in HISTORY.nodes)

@@ -15,10 +15,9 @@ from typing import Any
 
 from tests.real.notes import Heard, Notes
 from transis.client import View
-from transis.model.groups import GroupViewId
-from transis.model.ids import MessageId, ProcessId
-from transis.model.service import Service
 from transis.trace.events import is_ordered
+from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.views import GroupViewId
 
 Step = tuple[str, Any]
 

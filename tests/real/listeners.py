@@ -15,10 +15,9 @@ from itertools import cycle
 from tests.real.notes import Heard, Notes
 from tests.real.waiting import Changes
 from transis.client import Group, Message, Receipt, Session, View
-from transis.model.errors import InDoubt, SendRefused, SessionLost, TransisError
-from transis.model.ids import MessageId, ProcessId
-from transis.model.service import Service
 from transis.trace.events import is_ordered
+from transis.types.errors import InDoubt, SendRefused, SessionLost, TransisError
+from transis.types.ids import MessageId, ProcessId, Service
 
 DIGEST = 16
 MARK = b"mark "

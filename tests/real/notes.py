@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from transis.client import View
-from transis.model.ids import MessageId, Place, ViewId
-from transis.model.service import Service
+from transis.types.ids import MessageId, Place, Service, ViewId
 
 
 class Heard(NamedTuple):

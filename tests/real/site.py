@@ -31,10 +31,10 @@ from tests.real.switched import HECKLER, SwitchedLan
 from tests.real.waiting import PATIENCE_S, Changes
 from transis.client import Session, connect
 from transis.client.connection import WINDOW
-from transis.model.service import Service
 from transis.net.addresses import read_endpoint
 from transis.net.keys import write_key
 from transis.trace.events import History
+from transis.types.ids import Service
 
 CLUSTER = "real"
 KEY = bytes(range(32))

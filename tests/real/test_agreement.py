@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.real.agreement import disagreements
 from tests.real.notes import Heard, Notes
 from transis.client import View
-from transis.model.groups import GroupCause, GroupViewId, group_id
-from transis.model.ids import MessageId, NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
+from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.views import GroupCause, GroupViewId, group_id
 
 ANN = ProcessId(NodeId("ann", 1, 1), 1)
 BOB = ProcessId(NodeId("bob", 1, 2), 1)

@@ -11,7 +11,7 @@ import pytest
 from tests.real.listeners import Listener, Traffic
 from tests.real.site import LAN, LAN_IPV6, LAN_MESH, LOOPBACK, MESH, Site, Way, on, tell
 from tests.real.waiting import let_pass
-from transis.model.errors import SessionLost
+from transis.types.errors import SessionLost
 
 NAMES = ("ann", "bob", "cid")
 SHORT_S = 0.5

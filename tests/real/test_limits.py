@@ -12,9 +12,9 @@ import pytest
 from tests.real.listeners import Listener, payload
 from tests.real.site import Site, tell
 from transis.client import connect
-from transis.model.errors import ConnectError
-from transis.model.groups import ADDRESSED_GROUPS_MAX
-from transis.model.service import Service
+from transis.types.errors import ConnectError
+from transis.types.ids import Service
+from transis.types.views import ADDRESSED_GROUPS_MAX
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.real.listeners import SERVICES
 from tests.real.site import LAN, LAN_IPV6, LAN_MESH, LOOPBACK, MESH, MESH_IPV6, PLAIN, Site, Way, on, tell
-from transis.model.errors import MessageTooLarge
-from transis.model.limits import MESSAGE_MAX
-from transis.model.service import Service
+from transis.types.errors import MessageTooLarge
+from transis.types.ids import Service
+from transis.types.limits import MESSAGE_MAX
 
 NAMES = ("ann", "bob", "cid")
 EIGHT = ("ann", "bob", "cid", "dan", "eve", "fay", "gus", "hal")

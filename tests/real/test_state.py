@@ -12,7 +12,7 @@ from tests.real.notes import Heard
 from tests.real.site import LAN, LOOPBACK, Site, Way, on, tell
 from tests.real.test_faults import progress
 from transis.client import Group, Message, Session, Transfer
-from transis.model.errors import TransferInterrupted, TransisError
+from transis.types.errors import TransferInterrupted, TransisError
 
 NAMES = ("ann", "bob", "cid")
 GROUP = "ledger"

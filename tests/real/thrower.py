@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from random import Random
 
-from transis.model.ids import NodeId
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.sockets import aim_multicast, open_group, open_unicast
+from transis.types.ids import NodeId
 from transis.wire.envelope import ENVELOPE_SIZE, Sealer
 
 PERIOD_S = 0.02

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from transis.model.config import Config
-from transis.model.contract import (
+from transis.types.config import Config
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import (
     NEVER,
     Accepted,
     Audience,
@@ -22,9 +23,7 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
+from transis.types.views import Cause, Member, View
 
 HEARTBEAT_US = 10_000
 

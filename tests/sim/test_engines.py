@@ -10,7 +10,6 @@ import pytest
 from tests.checkers.toy import history
 from tests.wire.samples import ANN, DATA_HEADER, RING
 from transis.model.guarantees import NOT_PROMISED
-from transis.model.service import DatagramClass
 from transis.sim.checkers import check
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
 from transis.sim.faults import MOMENTS, Ambush, Crash, Cut, Delay, Fault, Heal, Partition, Restart, Send, Weather, parse
@@ -25,6 +24,7 @@ from transis.sim.streams import Streams
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import NoteEvent
+from transis.types.ids import DatagramClass
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.alive import Alive, encode_alive
 from transis.wire.control import encode_control

@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.contract import Port
-from transis.model.service import Service
 from transis.sim.durations import format_duration, format_rate, parse_duration, parse_rate
 from transis.sim.faults import (
     MOMENTS,
@@ -31,6 +29,8 @@ from transis.sim.faults import (
 )
 from transis.sim.plan import parse_plan, plan_text
 from transis.sim.swarm import draw
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 NAMES = st.sampled_from(["a", "b", "n07", "b+copy"])
 LINK_ENDS = st.sampled_from(["a", "b", "*"])

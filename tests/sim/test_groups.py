@@ -10,8 +10,6 @@ from itertools import pairwise
 
 import pytest
 
-from transis.model.groups import group_id
-from transis.model.ids import ProcessId
 from transis.sim.checkers import GROUP_PROPERTIES
 from transis.sim.cluster import Cluster
 from transis.sim.faults import Ask, parse
@@ -24,6 +22,8 @@ from transis.sim.swarm import draw, draw_groups
 from transis.stack.grouped import GroupedNode
 from transis.stack.node import Node
 from transis.trace.events import ClientDelivery, ClientLife, GroupConf
+from transis.types.ids import ProcessId
+from transis.types.views import group_id
 
 CROWD = ClientPlan(processes=3, groups=3, wishes=60, interval_us=20_000, gone_permille=100, private_permille=200, quorum=3)
 PLAIN = Plan(5, ("a", "b", "c"), traffic=Traffic(messages=80, batch=3), clients=CROWD, safety_us=800_000)

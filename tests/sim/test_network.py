@@ -4,10 +4,10 @@ from dataclasses import fields
 
 import pytest
 
-from transis.model.contract import Port
 from transis.sim.faults import WEATHERS
 from transis.sim.network import Climate, Fate, Network
 from transis.sim.streams import Streams
+from transis.types.outputs import Port
 
 BURST = [b"one", b"two", b"three"]
 CALM = Climate(delay_us=(300, 200, 100), jitter_us=0)

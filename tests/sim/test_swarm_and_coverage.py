@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from transis.model.contract import Note
 from transis.sim.coverage import Coverage
 from transis.sim.episodes import EPISODES, KINDS, KINDS_OF_ONE, THEMES
 from transis.sim.swarm import draw
+from transis.types.outputs import Note
 
 
 def test_a_seed_always_draws_the_same_plan() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.fake import HEARTBEAT_US, FakeNode
-from transis.model.config import Config
-from transis.model.contract import NEVER, Port
-from transis.model.service import Service
 from transis.sim.faults import parse
 from transis.sim.host import Machine
 from transis.sim.life import Submission
 from transis.sim.network import Climate, Journey
 from transis.sim.world import Conditions, World
+from transis.types.config import Config
+from transis.types.ids import Service
+from transis.types.outputs import NEVER, Port
 
 QUIET = Conditions(climate=Climate(delay_us=(300, 200, 100), jitter_us=0), sync_us=(1_000, 1_000), kept_permille=0)
 

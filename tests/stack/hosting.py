@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.model.config import Config, Window
-from transis.model.contract import Configure, Delivered, Persist, Refused, Room, Stopped
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
-from transis.model.groups import Address, group_id
-from transis.model.service import Service
 from transis.stack.grouped import GroupedNode
 from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
+from transis.types.config import Config, Window
+from transis.types.ids import Service
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    Persist,
+    Refused,
+    Room,
+    Stopped,
+)
+from transis.types.views import Address, group_id
 from transis.wire.address import encode_address
 from transis.wire.session import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
 

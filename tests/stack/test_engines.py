@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.wire.samples import ANN, BEACON, COMMIT, JOIN, TOKEN, WAKE
-from transis.model.config import Config
-from transis.model.contract import NodeOutput, Note, Port
-from transis.model.ids import NodeId
 from transis.stack.engines import KINDS, engine_of, foreign_kinds
 from transis.stack.node import Node
 from transis.totem.engine import Engine as Totem
+from transis.types.config import Config
+from transis.types.ids import NodeId
+from transis.types.outputs import NodeOutput, Note, Port
 from transis.wire.alive import KIND_ALIVE
 from transis.wire.control import ControlPacket, encode_control
 from transis.wire.envelope import Sealer

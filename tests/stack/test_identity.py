@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from transis.model.contract import NEVER
-from transis.model.ids import NodeId, RingId
-from transis.model.limits import KNOWN_NAMES_MAX
 from transis.stack.identity import PROBES, Identity, Stage
+from transis.types.ids import NodeId, RingId
+from transis.types.limits import KNOWN_NAMES_MAX
+from transis.types.outputs import NEVER
 from transis.wire.control import Beacon, Probe, ProbeAnswer
 from transis.wire.packets import Join
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.stack.test_node import run_alone, transmits
-from transis.model.contract import Port
-from transis.model.ids import NodeId
+from transis.types.ids import NodeId
+from transis.types.outputs import Port
 from transis.wire.control import Probe, encode_control
 from transis.wire.envelope import Sealer
 

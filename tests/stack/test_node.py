@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from transis.model.config import Config, Window
-from transis.model.contract import (
+from transis.stack.node import IDENTITY_TICKET, Node
+from transis.types.config import Config, Window
+from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
+from transis.types.ids import NodeId, Service
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import (
     NEVER,
     Accepted,
     Audience,
@@ -19,11 +23,6 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
-from transis.model.ids import NodeId
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
-from transis.stack.node import IDENTITY_TICKET, Node
 from transis.wire.segments import Segments
 
 

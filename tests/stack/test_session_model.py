@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.stack.hosting import Alone, send_to
-from transis.model.config import Window
-from transis.model.contract import Delivered, Phase
-from transis.model.group_outputs import GroupDelivered, Recipient
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.stack.session import Unsent
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import Window
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient
 from transis.wire.session import (
     SESSION_VERSION,
     Credit,

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.stack.hosting import Alone, send_to
-from transis.model.config import Window
-from transis.model.contract import Lane, Refused, Room, RunIds, Stopped
-from transis.model.errors import ConfigError, UsageError
-from transis.model.group_outputs import GroupLeft
-from transis.model.groups import Address, PrivateName, group_id
-from transis.model.ids import ProcessId
-from transis.model.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
 from transis.stack.memberships import REQUESTS_MAX
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import Window
+from transis.types.errors import ConfigError, UsageError
+from transis.types.ids import ProcessId, Service
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import GroupLeft, Lane, Refused, Room, RunIds, Stopped
+from transis.types.views import Address, PrivateName, group_id
 from transis.wire.address import encode_address
 from transis.wire.session import (
     BATCH_BYTES,

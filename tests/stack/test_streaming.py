@@ -8,13 +8,11 @@ from itertools import chain, pairwise
 import pytest
 
 from tests.stack.hosting import Alone
-from transis.model.contract import Delivered, Phase
-from transis.model.group_outputs import GroupDelivered, Recipient
-from transis.model.groups import GroupId
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.stack.sessionpolicy import SessionPolicy
 from transis.stack.streaming import OpenFrame, portions
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient
+from transis.types.views import GroupId
 from transis.wire.session import BATCH_BYTES, Stream, payload_cost
 
 ANN = NodeId("ann", 1, 7)

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, KEY
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass
 from transis.stack.unpacking import Unpacking
+from transis.types.ids import DatagramClass, RingTag
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.envelope import Opener, Sealer

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from transis.client import Message, Session, View
-from transis.model.config import ENGINES
-from transis.model.errors import ConnectError, SessionLost, SlowConsumer, UsageError
-from transis.model.service import Service
 from transis.stack.sessions import SessionPolicy
 from transis.testing.cluster import Cluster, GuaranteeBroken, Unsettled
 from transis.testing.clusters import Clusters
 from transis.trace.events import Delivery
+from transis.types.config import ENGINES
+from transis.types.errors import ConnectError, SessionLost, SlowConsumer, UsageError
+from transis.types.ids import Service
 
 
 @pytest.fixture(params=ENGINES)

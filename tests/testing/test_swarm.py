@@ -10,9 +10,9 @@ import asyncio
 import pytest
 
 from transis import Message, Service, Session
-from transis.model.config import ENGINES
-from transis.model.errors import ConnectError, SessionLost
 from transis.testing import Cluster, Clusters
+from transis.types.config import ENGINES
+from transis.types.errors import ConnectError, SessionLost
 
 GROUPS = ("g", "h", "k")
 SERVICES = tuple(Service)

@@ -10,10 +10,10 @@ from tests.ordering.hand import (
     Seat,
     cut_off,
 )
-from transis.model.config import Config, Timing, Window
-from transis.model.contract import Output, Persist
-from transis.model.ids import NodeId, RingId
 from transis.totem.engine import Engine
+from transis.types.config import Config, Timing, Window
+from transis.types.ids import NodeId, RingId
+from transis.types.outputs import Output, Persist
 from transis.wire.packets import Commit, Wake
 from transis.wire.token import Token
 

@@ -6,15 +6,9 @@ import pytest
 
 from tests.ordering.hand import cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, is_token
-from transis.model.contract import (
-    Originated,
-    Output,
-    Persist,
-    Port,
-    Send,
-)
-from transis.model.service import Service
 from transis.totem.states import State
+from transis.types.ids import Service
+from transis.types.outputs import Originated, Output, Persist, Port, Send
 
 SECOND = 1_000_000
 

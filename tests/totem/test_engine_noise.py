@@ -8,12 +8,11 @@ import pytest
 
 from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit, is_commit, is_token
-from transis.model.contract import Deliver, Note, Phase
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.service import DatagramClass, Service
-from transis.model.view import Cause
 from transis.ordering.engine import Packet
 from transis.totem.states import State
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
+from transis.types.outputs import Deliver, Note, Phase
+from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon, config_digest
 from transis.wire.header import DataHeader, encode_data

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import Window
 from transis.totem.flow import Demand, permit
+from transis.types.config import Window
 
 DATAGRAM = 1400
 ENDLESS = 1_000_000 * DATAGRAM

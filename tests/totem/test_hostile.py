@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit
-from transis.model.contract import Persist
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.limits import RING_SEQ_MAX
-from transis.model.service import DatagramClass
-from transis.model.view import Cause
 from transis.ordering.engine import Packet
 from transis.stack.node import Node
 from transis.totem.states import State
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
+from transis.types.limits import RING_SEQ_MAX
+from transis.types.outputs import Persist
+from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon, config_digest
 from transis.wire.header import COUNTER_MAX, DataHeader, encode_data

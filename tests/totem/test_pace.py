@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.config import LAN, PROFILES, Timing
-from transis.model.limits import MEMBERS_MAX
 from transis.ordering.health import HEALTH_MAX
 from transis.totem.pace import ROTATIONS_IN_LOSS, STRETCH_MAX, Pace
+from transis.types.config import LAN, PROFILES, Timing
+from transis.types.limits import MEMBERS_MAX
 
 rotations = st.lists(st.integers(0, 10_000_000), max_size=200)
 

@@ -10,10 +10,9 @@ import pytest
 
 from tests.ordering.hand import Heard, Journey, cut_off, first
 from tests.totem.hand import Table, in_commit, is_token
-from transis.model.contract import Port
-from transis.model.ids import RingId
-from transis.model.service import Service
 from transis.totem.states import State
+from transis.types.ids import RingId, Service
+from transis.types.outputs import Port
 from transis.wire.burst import Burst
 
 

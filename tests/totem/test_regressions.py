@@ -13,13 +13,12 @@ import pytest
 
 from tests.ordering.hand import Journey, Seat, cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, config, is_commit, is_token
-from transis.model.config import Window
-from transis.model.contract import Port, Send
-from transis.model.errors import ConfigError
-from transis.model.ids import NodeId, RingId
-from transis.model.limits import MEMBERS_MAX, VISIT_DATAGRAMS_MAX
-from transis.model.service import Service
 from transis.totem.states import State
+from transis.types.config import Window
+from transis.types.errors import ConfigError
+from transis.types.ids import NodeId, RingId, Service
+from transis.types.limits import MEMBERS_MAX, VISIT_DATAGRAMS_MAX
+from transis.types.outputs import Port, Send
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon, config_digest
 from transis.wire.header import INDEX_MAX

@@ -6,7 +6,6 @@ import pytest
 
 from tests.ordering.hand import node_id
 from tests.totem.hand import config
-from transis.model.errors import InternalError
 from transis.ordering.table import IGNORED
 from transis.totem.core import Core
 from transis.totem.engine import Engine
@@ -17,6 +16,7 @@ from transis.totem.passing import Passing
 from transis.totem.presence import Presence
 from transis.totem.recovery import Recovering
 from transis.totem.states import TABLE, TRANSITIONS, Event, State
+from transis.types.errors import InternalError
 
 ORGANS = (Operational, Gathering, Forming, Recovering, Presence, Passing)
 HANDLERS = sorted({name for events in TABLE.values() for name in events.values()} - {IGNORED})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.ordering.hand import cut_off, first
 from tests.totem.hand import Table, is_token
-from transis.model.contract import Port
-from transis.model.service import Service
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 SECOND = 1_000_000
 

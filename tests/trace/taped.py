@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from transis.model.config import Config
-from transis.model.ids import NodeId
 from transis.sim.run import Run, node_of
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
@@ -12,6 +10,8 @@ from transis.stack.grouped import GroupedNode
 from transis.stack.node import Node
 from transis.trace.events import Event, History
 from transis.trace.tape import DeliveryTape
+from transis.types.config import Config
+from transis.types.ids import NodeId
 
 
 class Taped(NamedTuple):

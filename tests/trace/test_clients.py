@@ -6,12 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.contract import Configure, Delivered, Phase
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Recipient
-from transis.model.groups import Address, GroupCause, GroupId, GroupView, GroupViewId, Origin, PrivateName
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
     ClientDelivery,
@@ -32,8 +26,20 @@ from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Recorder
 from transis.trace.rows import KINDS, decode_rows, encode_rows
 from transis.trace.segment import SCHEMA, Header, SegmentWriter
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    Phase,
+    Recipient,
+)
+from transis.types.views import Address, Cause, GroupCause, GroupId, GroupView, GroupViewId, Member, Origin, PrivateName, View
 from transis.wire.address import decode_address, encode_address
-from transis.wire.rejection import Rejection
 
 A = NodeId("a", 1, 7)
 CONF = ViewId(ViewKind.REGULAR, 4, A)

@@ -8,12 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.trace.taped import taped_run
-from transis.model.contract import Delivered, Phase
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.limits import ADDRESS_MAX
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.sim.checkers import check
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.develop import DEVELOPING, Wanted, develop, forget_half_developed, main
@@ -25,6 +19,10 @@ from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.trace.tidying import KEPT, MB, FlightLimits, Tidier
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.limits import ADDRESS_MAX
+from transis.types.outputs import Delivered, Phase
+from transis.types.views import Cause, GroupId, GroupViewId, Member, View
 
 SECOND = 1_000_000
 ODD = NodeId("ä %_b", 3, 7)

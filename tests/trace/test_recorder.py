@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from transis.model.contract import Accepted, Configure, Delivered, Lane, Note, Originated, Phase, Refused, Room, RunIds, Stopped
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, NoteEvent, Refuse, Sent, Submit
 from transis.trace.recorder import Recorder
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Accepted, Configure, Delivered, Lane, Note, Originated, Phase, Refused, Room, RunIds, Stopped
+from transis.types.views import Cause, Member, View
 
 A = NodeId("a", 1, 7)
 REGULAR = ViewId(ViewKind.REGULAR, 4, A)

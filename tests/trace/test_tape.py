@@ -3,15 +3,13 @@
 import pytest
 
 from tests.trace.taped import Taped, taped_run
-from transis.model.contract import Delivered, Phase
-from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import Conf, Delivery, Event
 from transis.trace.prefix import EMPTY, after, head_of
 from transis.trace.tape import ADDRESSES_MAX, DATAGRAMS_MAX, DeliveryTape, Named, Taken, Telling, rows_of, runs_of
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Delivered, Phase
+from transis.types.views import PROCESSES_MAX, Cause, Member, View
 
 A = NodeId("a", 1, 7)
 B = NodeId("b", 1, 9)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tests.wire.samples import ANN, VIEW
-from transis.model.contract import Delivered, Phase, RunIds
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, RingTag, Service
+from transis.types.outputs import Delivered, Phase, RunIds
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.header import DataHeader, encode_data
 from transis.wire.outbox import FilledDatagram

@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
-from transis.model.limits import INFO_MAX, MEMBERS_MAX, RTR_RANGES_MAX
-from transis.model.service import DatagramClass
-from transis.model.view import Cause
+from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, ViewId, ViewKind
+from transis.types.limits import INFO_MAX, MEMBERS_MAX, RTR_RANGES_MAX
+from transis.types.views import Cause
 from transis.wire.control import Beacon, ControlPacket, Probe, ProbeAnswer
 from transis.wire.header import COUNTER_MAX, DataHeader
 from transis.wire.packets import Commit, CommitEntry, Join, Row, Wake

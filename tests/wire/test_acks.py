@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import mutated
-from transis.model.limits import MEMBERS_MAX
+from transis.types.errors import Rejection
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Acks, Nack, decode_acks, encode_acks
 from transis.wire.header import COUNTER_MAX
 from transis.wire.items import ACK_SIZE, ACKS_HEAD_SIZE, NACK_SIZE, AcksAt, Incomplete, read_item
-from transis.wire.rejection import Rejection
 
 ACKS = Acks(0x0102030405, ((0, 7), (2, 300)), (Nack(1, 5, 9),))
 GOLDEN = "04 0000000102030405 02 01  00 0000000000000007  02 000000000000012c  01 0000000000000005 0005"

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BEACON, BOB, CID, COMMIT, JOIN, PROBE, PROBE_ANSWER, RING, WAKE, control_packets, mutated
-from transis.model.ids import NodeId
-from transis.model.limits import DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, PARTS_MAX
-from transis.model.view import Cause
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId
+from transis.types.limits import DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, PARTS_MAX
+from transis.types.views import Cause
 from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.packets import Commit, CommitEntry, Join, Row
 from transis.wire.parts import split
-from transis.wire.rejection import Rejection
 
 BODY_MIN = DATAGRAM_MIN - ENVELOPE_SIZE - SEAL_SIZE
 

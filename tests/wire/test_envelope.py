@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BOB, KEY, mutated, nodes
-from transis.model.errors import ConfigError, InternalError
-from transis.model.ids import NodeId
+from transis.types.errors import ConfigError, InternalError, Rejection
+from transis.types.ids import NodeId
 from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, SEAL_SIZE, Opener, Sealer, transmitter_tag
-from transis.wire.rejection import Rejection
 from transis.wire.segments import Segments
 
 OTHER_KEY = bytes(32)

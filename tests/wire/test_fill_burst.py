@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_stream import by_datagram
 from tests.wire.samples import ANN, VIEW
-from transis.model.contract import Delivered, Lane, OutboundRun, Phase
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, RingTag, Service
+from transis.types.outputs import Delivered, Lane, OutboundRun, Phase
 from transis.wire.acks import Nack, encode_acks
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.header import DataHeader, encode_data

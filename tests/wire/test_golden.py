@@ -19,8 +19,8 @@ from tests.wire.samples import (
     TOKEN,
     WAKE,
 )
-from transis.model.contract import Lane, OutboundRun
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import Lane, OutboundRun
 from transis.wire.burst import encapsulate
 from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control
 from transis.wire.envelope import Sealer

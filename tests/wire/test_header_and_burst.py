@@ -6,8 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.wire.samples import DATA_HEADER, data_headers, mutated
-from transis.model.limits import DATAGRAM_MIN
-from transis.model.service import DatagramClass
+from transis.types.errors import Rejection
+from transis.types.ids import DatagramClass
+from transis.types.limits import DATAGRAM_MIN
 from transis.wire.burst import Burst, decapsulate, encapsulate, read_bursts
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.header import (
@@ -20,7 +21,6 @@ from transis.wire.header import (
     decode_data_header,
     encode_data,
 )
-from transis.wire.rejection import Rejection
 
 START = DATA_HEADER._replace(index=0, last=False)
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.wire.naive_stream import feed, flattened, whole_bursts
 from tests.wire.samples import BOB, VIEW
-from transis.model.contract import Lane, OutboundRun, RunIds
-from transis.model.errors import MessageTooLarge, UsageError
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import DatagramClass, Service
+from transis.types.errors import MessageTooLarge, UsageError
+from transis.types.ids import DatagramClass, Service
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import Lane, OutboundRun, RunIds
 from transis.wire.outbox import FilledDatagram, Outbox
 from transis.wire.stream import Assembler
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.naive_stream import Message, NaiveReader, Placed, copied, feed, flattened, ids_of, stamped
-from transis.model.contract import Delivered, Lane, OutboundRun
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import Delivered, Lane, OutboundRun
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.outbox import FilledDatagram, Outbox
 from transis.wire.stream import Assembler

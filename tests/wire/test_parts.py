@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import mutated
+from transis.types.errors import Rejection
 from transis.wire.parts import CONTROL_MAX, KIND_PART, REASSEMBLIES_MAX, PartAssembler, split
-from transis.wire.rejection import Rejection
 
 PAYLOAD = b"\x03" + bytes(range(200))
 LIMIT = 50

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.errors import ConfigError, UsageError
-from transis.wire.rejection import Rejection
+from transis.types.errors import ConfigError, Rejection, UsageError
 from transis.wire.sealedstream import GREETING_SIZE, RANDOM_SIZE, RECORD_MAX, SealedStream
 
 KEY = bytes(range(32))

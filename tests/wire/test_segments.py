@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, read_bursts, read_whole
 from transis.wire.header import INDEX_MAX, DataHeader, encode_ramp
 from transis.wire.segments import Segments, apart

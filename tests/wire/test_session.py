@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BOB
-from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin, group_id
-from transis.model.ids import Place, ProcessId, ViewId, ViewKind
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection
+from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.views import Cause, GroupCause, GroupView, GroupViewId, Member, Origin, View, group_id
 from transis.wire.session import (
     CLIENT_FRAMES,
     FRAME_MAX,

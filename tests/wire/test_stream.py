@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_stream import RING, copied, feed, flattened, whole_bursts
 from tests.wire.samples import ANN, BOB, VIEW, mutated
-from transis.model.contract import Lane, OutboundRun, Phase
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import Lane, OutboundRun, Phase
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.header import DataHeader, encode_data
 from transis.wire.items import Fragment, Run, encode_fragment_head, encode_run_head

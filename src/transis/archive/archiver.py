@@ -26,8 +26,8 @@ from transis.archive.writing import Acknowledged, Life, Limits
 from transis.client.connection import Connection
 from transis.client.group import Group
 from transis.client.session import Session
-from transis.model.errors import ArchiveError, ConnectError, SessionLost, TransisError
-from transis.model.groups import require_group_name
+from transis.types.errors import ArchiveError, ConnectError, SessionLost, TransisError
+from transis.types.views import require_group_name
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transis.archive.schema import KINDS, MESSAGE, RARE, SERVICES, STREAM, Position
-from transis.model.ids import NodeId, ProcessId, ViewId
 from transis.trace.naming import node_name, process_name, view_name
+from transis.types.ids import NodeId, ProcessId, ViewId
 
 Rare = dict[str, Any]
 """Values of the columns that no message has."""

@@ -10,7 +10,7 @@ from transis.archive.files import Files, files_with_journals
 from transis.archive.journal import JournalReader
 from transis.archive.place import cluster_of
 from transis.archive.publishing import Left, publish_left
-from transis.model.errors import ArchiveError
+from transis.types.errors import ArchiveError
 
 
 class Outcome(NamedTuple):

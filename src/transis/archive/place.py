@@ -23,11 +23,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 from transis.archive.files import Files, number_of
 from transis.archive.schema import FORMAT
-from transis.model.errors import ArchiveError
-from transis.model.groups import group_id, require_group_name
-from transis.model.ids import NodeId
 from transis.trace.durable import replace_durably, sync
 from transis.trace.naming import node_name
+from transis.types.errors import ArchiveError
+from transis.types.ids import NodeId
+from transis.types.views import group_id, require_group_name
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
 

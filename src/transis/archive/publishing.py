@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from transis.archive.files import Files
 from transis.archive.journal import JournalReader, Unreadable
 from transis.archive.schema import REPEATING, STREAM, Position
-from transis.model.errors import ArchiveError
 from transis.trace.durable import sync
+from transis.types.errors import ArchiveError
 
 GROUP_ROWS: Final = 131_072
 GROUP_BYTES: Final = 64 << 20

@@ -17,9 +17,8 @@ from typing import Any, Final, NamedTuple
 from transis.archive.columns import NOTHING, Frame, Portion, Rare, Stretch
 from transis.archive.schema import BEGIN, CONFIGURATION, MESSAGE, VIEW, Position
 from transis.client.events import Batch, Configuration, View
-from transis.model.ids import ViewId
-from transis.model.service import Service
 from transis.trace.naming import group_view_name, node_name, process_name, view_name
+from transis.types.ids import Service, ViewId
 
 ROW_BYTES: Final = 64
 """What a row takes in memory beside its value, about; and what a string does beside its characters."""

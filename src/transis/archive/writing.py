@@ -20,7 +20,7 @@ from transis.archive.place import Place
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.client.events import Batch, Configuration, View
-from transis.model.groups import GroupView
+from transis.types.views import GroupView
 
 Event = Batch[bytes] | View | Configuration
 

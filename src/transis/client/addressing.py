@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from transis.client.transfer import COMPANION_SUFFIX
-from transis.model.errors import UsageError
-from transis.model.groups import Address, PrivateName, group_id, private_name, require_group_name
-from transis.model.ids import ProcessId
+from transis.types.errors import UsageError
+from transis.types.ids import ProcessId
+from transis.types.views import Address, PrivateName, group_id, private_name, require_group_name
 from transis.wire.address import encode_address
 
 Destination = str | ProcessId | PrivateName

@@ -31,11 +31,10 @@ from transis.client.loopthread import LoopThread
 from transis.client.positions import Passed, Position
 from transis.client.receipts import Outcome
 from transis.client.stream import MessageStream
-from transis.model.errors import UsageError
-from transis.model.groups import GroupView
-from transis.model.ids import MessageId, ProcessId
-from transis.model.service import Service
-from transis.model.view import View as Configuration
+from transis.types.errors import UsageError
+from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.views import GroupView
+from transis.types.views import View as Configuration
 
 T = TypeVar("T")
 

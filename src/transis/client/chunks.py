@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from contextlib import aclosing
 from typing import Final
 
-from transis.model.errors import TransferError, TransferInterrupted
+from transis.types.errors import TransferError, TransferInterrupted
 
 PACK_BYTES: Final = 64 * 1024
 PACK_CHUNKS: Final = 1024

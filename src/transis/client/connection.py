@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 from transis.client.codecs import Codec, Raw
 from transis.client.link import Link, link_to_host, link_to_unix
 from transis.client.session import Session
-from transis.model.errors import UsageError
+from transis.types.errors import UsageError
 
 T = TypeVar("T")
 

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from transis.client.codecs import Codec
-from transis.model.errors import CodecError
-from transis.model.groups import GroupView
-from transis.model.ids import MessageId, Place, ProcessId, Stretch, ViewId
-from transis.model.service import Service
-from transis.model.view import View as NodeView
+from transis.types.errors import CodecError
+from transis.types.ids import MessageId, Place, ProcessId, Service, Stretch, ViewId
+from transis.types.views import GroupView
+from transis.types.views import View as NodeView
 from transis.wire.session import Stream
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from transis.client.spool import Spool
-from transis.model.errors import TransisError, UsageError
+from transis.types.errors import TransisError, UsageError
 from transis.wire.session import StreamFrame
 
 Gate = Callable[[StreamFrame], StreamFrame | None]

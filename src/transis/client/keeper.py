@@ -45,9 +45,9 @@ from transis.client.transfer import (
     companion_of,
     decode_said,
 )
-from transis.model.errors import TransferError, TransferInterrupted, TransisError, UsageError
-from transis.model.groups import Address, GroupView, GroupViewId, group_id
-from transis.model.ids import ProcessId, ViewKind
+from transis.types.errors import TransferError, TransferInterrupted, TransisError, UsageError
+from transis.types.ids import ProcessId, ViewKind
+from transis.types.views import Address, GroupView, GroupViewId, group_id
 from transis.wire.address import encode_address
 from transis.wire.session import Changed, Stream, StreamFrame
 

@@ -12,9 +12,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
-from transis.model.errors import ConnectError, UsageError
-from transis.model.places import find_socket, socket_candidates
-from transis.wire.rejection import Rejection
+from transis.types.errors import ConnectError, Rejection, UsageError
+from transis.types.paths import find_socket, socket_candidates
 from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
 from transis.wire.session import NODE_FRAMES, ClientFrame, FrameReader, NodeFrame, encode_frame
 
@@ -137,7 +136,7 @@ class SocketLink(asyncio.Protocol):
 
 
 async def link_to_unix(path: str | None) -> SocketLink:
-    """To the node that listens there; where the rule says (model/places.py) if nobody says."""
+    """To the node that listens there; where the rule says (types/paths.py) if nobody says."""
     tried = (path,) if path is not None else socket_candidates(os.environ)
     found = path if path is not None else find_socket(os.environ, os.path.exists)
     if found is None:

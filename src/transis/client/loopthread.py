@@ -15,7 +15,7 @@ from contextlib import suppress
 from threading import Lock, Thread, current_thread
 from typing import Any, Generic, TypeVar
 
-from transis.model.errors import UsageError
+from transis.types.errors import UsageError
 
 R = TypeVar("R")
 

@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 from transis.client.inlet import Inlet
 from transis.client.transfer import TRANSFER_MARK
-from transis.model.errors import JoinRefused, TransisError, UsageError
-from transis.model.groups import GroupId, GroupView, PrivateName, group_id
+from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
+from transis.types.views import GroupId, GroupView, PrivateName, group_id
 from transis.wire.address import decode_address
-from transis.wire.rejection import Rejection
 from transis.wire.session import ClientFrame, Join, Leave, Left
 
 ROUTES_MAX: Final = 4096

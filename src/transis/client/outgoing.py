@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from transis.model.errors import MessageTooLarge, TransisError
-from transis.model.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
+from transis.types.errors import MessageTooLarge, TransisError
+from transis.types.ids import Service
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.wire.session import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
 
 Transmit = Callable[[Sequence[ClientFrame]], None]

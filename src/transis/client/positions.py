@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.errors import UsageError
-from transis.model.groups import GroupViewId
-from transis.model.ids import Place, ProcessId
-from transis.model.service import Service
+from transis.types.errors import UsageError
+from transis.types.ids import Place, ProcessId, Service
+from transis.types.views import GroupViewId
 from transis.wire.session import Stream
 
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from transis.client.chunks import Window, packs
 from transis.client.transfer import Begin, Chunks, End, Failed, Private
-from transis.model.errors import SessionLost, UsageError
-from transis.model.groups import GroupId
-from transis.model.ids import ProcessId
+from transis.types.errors import SessionLost, UsageError
+from transis.types.ids import ProcessId
+from transis.types.views import GroupId
 
 ERROR_TEXT_MAX: Final = 1000
 """Characters of an error that travel to the joiner."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from transis.model.errors import TransisError, UsageError
+from transis.types.errors import TransisError, UsageError
 from transis.wire.session import Answer, Ask, ClientFrame, decode_value
 
 

@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Generator
 from typing import Any, Final, Literal
 
-from transis.model.errors import InDoubt, SendRefused
-from transis.model.ids import MessageId, ProcessId
+from transis.types.errors import InDoubt, SendRefused
+from transis.types.ids import MessageId, ProcessId
 
 Outcome = Literal["pending", "delivered", "refused", "in doubt"]
 

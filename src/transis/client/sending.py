@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from transis.client.outgoing import Outgoing, divide, require_size
 from transis.client.receipts import Receipt, Receipts
-from transis.model.errors import UsageError
-from transis.model.ids import ProcessId
-from transis.model.service import Service
+from transis.types.errors import UsageError
+from transis.types.ids import ProcessId, Service
 
 
 class Sending:

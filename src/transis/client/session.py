@@ -33,11 +33,9 @@ from transis.client.receipts import Receipt
 from transis.client.sending import Sending
 from transis.client.stream import MessageStream
 from transis.client.transfer import Ready, Request, decode_said, group_of
-from transis.model.errors import ConnectError, JoinRefused, SessionLost, SlowConsumer, TransisError, UsageError
-from transis.model.groups import ADDRESSED_GROUPS_MAX, GroupId, private_name
-from transis.model.ids import ProcessId
-from transis.model.service import Service
-from transis.wire.rejection import Rejection
+from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
+from transis.types.ids import ProcessId, Service
+from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
 from transis.wire.session import (
     SESSION_VERSION,
     TOO_SLOW,

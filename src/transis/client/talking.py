@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from transis.client.transfer import Private, Said, encode_said, transfer_address
-from transis.model.errors import SessionLost, UsageError
-from transis.model.ids import ProcessId
+from transis.types.errors import SessionLost, UsageError
+from transis.types.ids import ProcessId
 from transis.wire.address import encode_address
 
 

@@ -21,9 +21,9 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from transis.model.groups import Address, GroupId, GroupView, group_id, private_name
-from transis.model.ids import ProcessId, ViewKind
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection
+from transis.types.ids import ProcessId, ViewKind
+from transis.types.views import Address, GroupId, GroupView, group_id, private_name
 
 COMPANION_SUFFIX: Final = " ⟨state⟩"
 """The companion of the group `orders` is the group `orders ⟨state⟩`; applications cannot join or address such names."""

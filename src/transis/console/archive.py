@@ -22,7 +22,7 @@ from transis.archive.flow import set_within
 from transis.console.completing import complete_group
 from transis.console.printing import complain, stdout
 from transis.console.talking import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
-from transis.model.errors import JoinRefused, MissingExtra, TransisError, UsageError
+from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageError
 
 if TYPE_CHECKING:
     from transis.archive.archiver import Archiver

@@ -10,10 +10,10 @@ from typing import Final
 
 import typer
 
-from transis.model.config import ENGINES, MODES, ORDERS
-from transis.model.limits import MEMBERS_MAX
 from transis.sim.broken import DEFECTS, defects_of
 from transis.sim.tried import JUDGES, TOTEM, Tried
+from transis.types.config import ENGINES, MODES, ORDERS
+from transis.types.limits import MEMBERS_MAX
 
 SEED_MAX: Final = (1 << 63) - 1
 SEEDS_AT_ONCE: Final = 10_000_000

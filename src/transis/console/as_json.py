@@ -9,11 +9,11 @@ from typing import Any
 from transis.console.expected import expected_of
 from transis.console.runs import Failure, Tally, Wish
 from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
-from transis.model.view import View
 from transis.sim.run import Outcome
 from transis.sim.sweep import Property
 from transis.sim.tried import TOTEM
 from transis.trace.events import Conf, End
+from transis.types.views import View
 
 
 def written(wish: Wish, tally: Tally, more: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Asking a daemon over its admin socket, and saying in one sentence that there is none.
 
-A daemon that is named is asked; otherwise the one that clients find, by the same rule (model/places.py). If it left its socket
+A daemon that is named is asked; otherwise the one that clients find, by the same rule (types/paths.py). If it left its socket
 behind and does not answer, no other is asked in its place: somebody would stop a daemon that was not meant.
 """
 
@@ -16,9 +16,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from transis.daemon.paths import ADMIN_VARIABLE, admin_beside
-from transis.model.errors import ConnectError
-from transis.model.places import find_socket, socket_candidates
+from transis.types.errors import ConnectError
+from transis.types.paths import ADMIN_VARIABLE, admin_beside, find_socket, socket_candidates
 
 UNABLE: Final = 2
 INTERRUPTED: Final = 130

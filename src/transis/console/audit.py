@@ -9,7 +9,7 @@ import typer
 
 from transis.console.asking import unable
 from transis.console.printing import say, stdout
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 
 if TYPE_CHECKING:
     from transis.pipeline.report.content import Content

@@ -15,8 +15,8 @@ from rich.text import Text
 from transis.console.arguments import complete_engine, one_of, picture_file, wrong
 from transis.console.asking import INTERRUPTED, JsonOption, unable
 from transis.console.tables import plain_table, stdout
-from transis.model.config import ENGINES
-from transis.model.errors import TransisError
+from transis.types.config import ENGINES
+from transis.types.errors import TransisError
 
 SERVICES: Final = ("basic", "causal", "agreed", "safe")
 PATHS: Final = ("embedded", "session")

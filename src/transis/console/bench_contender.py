@@ -23,8 +23,6 @@ import msgspec
 
 from transis.console.bench_processes import PATIENCE_S, next_order, open_orders, tell
 from transis.console.bench_speaker import Samples
-from transis.model.contract import Configure, Delivered, Port
-from transis.model.service import Service
 from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
 from transis.net.opening import open_node
@@ -32,6 +30,8 @@ from transis.net.passing import PassingTransport
 from transis.net.process import calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group, StatisticsDict, Transport
 from transis.node.settings import NodeSettings
+from transis.types.ids import Service
+from transis.types.outputs import Configure, Delivered, Port
 from transis.wire.segments import Arrival, apart
 
 STAMP: Final = struct.Struct(">IBQ")

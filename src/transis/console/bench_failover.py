@@ -25,10 +25,10 @@ from transis.console.bench_processes import PATIENCE_S, BenchError, Line, Worker
 from transis.console.bench_site import Site
 from transis.console.bench_throughput import machine
 from transis.console.bench_witness import Post
-from transis.model.config import MS, Config
 from transis.net.clock import boottime_us
 from transis.net.interfaces import choose_interface
 from transis.net.opening import pulse_for, timing_for
+from transis.types.config import MS, Config
 
 LOADED_RATE: Final = 1000.0
 PHASES: Final = ("detection", "consensus", "commit", "recovery", "total", "merge")

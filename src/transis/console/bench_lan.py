@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-from transis.model.errors import UsageError
+from transis.types.errors import UsageError
 
 NETWORK: Final = "198.18.0.0/15"
 MACHINES_MAX: Final = 250

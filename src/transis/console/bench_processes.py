@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 
 LINE_MAX: Final = 1 << 22
 PATIENCE_S: Final = 60.0

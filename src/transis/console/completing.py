@@ -9,8 +9,8 @@ import threading
 from typing import Final
 
 from transis.console.asking import AdminConnection
-from transis.model.errors import TransisError
-from transis.model.service import Service
+from transis.types.errors import TransisError
+from transis.types.ids import Service
 
 COMPLETION_PATIENCE_S: Final = 0.5
 GROUPS_MAX: Final = 200

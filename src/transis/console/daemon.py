@@ -13,7 +13,7 @@ from transis.console.printing import plain_table, say, stdout
 from transis.daemon.example import example
 from transis.daemon.loading import SettingsError, load_settings
 from transis.daemon.plan import Plan, describe, make_plan
-from transis.model.errors import ConfigError, TransisError
+from transis.types.errors import ConfigError, TransisError
 
 DAEMON_EXAMPLES = """Examples:
 

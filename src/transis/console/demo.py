@@ -21,11 +21,11 @@ from transis.console.simulated_demo import play_simulated, verdicts_of
 from transis.console.telling import sum_up
 from transis.console.words import witness_lines
 from transis.console.workplace import Workplace
-from transis.model.config import ENGINES
-from transis.model.errors import MissingExtra, TransisError
 from transis.sim.checkers.verdict import Verdict
 from transis.trace.events import History
 from transis.trace.reader import Finding
+from transis.types.config import ENGINES
+from transis.types.errors import MissingExtra, TransisError
 
 EXAMPLES = """Examples:
 

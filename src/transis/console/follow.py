@@ -19,8 +19,8 @@ from transis.console.asking import unable
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
 from transis.console.tables import COLOURS
-from transis.model.errors import PipelineError, TransisError
 from transis.model.guarantees import ALL_MEANINGS, BROKEN
+from transis.types.errors import PipelineError, TransisError
 
 if TYPE_CHECKING:
     from transis.pipeline.follow.follower import Batch

@@ -9,7 +9,7 @@ import typer
 
 from transis.console.asking import AdminConnection, AdminOption, JsonOption, SocketOption, unable
 from transis.console.printing import plain_table, say, stdout
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 
 GROUPS_EXAMPLES = """Examples:
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from transis.console.asking import unable
-from transis.model.errors import ConfigError
 from transis.net.keys import key_text, new_key, write_key
+from transis.types.errors import ConfigError
 
 KEYGEN_EXAMPLES = """Examples:
 

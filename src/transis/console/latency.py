@@ -16,8 +16,8 @@ from typing import Final
 
 from transis.client.connection import connect
 from transis.client.session import Session
-from transis.model.errors import TransisError
-from transis.model.service import Service
+from transis.types.errors import TransisError
+from transis.types.ids import Service
 
 KEPT: Final = 20
 """Measurements whose median is shown."""

@@ -7,7 +7,7 @@ from typing import Final
 import typer
 
 from transis.console.asking import AdminConnection, AdminOption, SocketOption, unable
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 
 LEAVE_EXAMPLES = """Examples:
 

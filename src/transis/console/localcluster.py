@@ -20,10 +20,9 @@ from time import monotonic
 from typing import Final
 
 from transis.daemon.example import as_toml
-from transis.daemon.paths import admin_beside
-from transis.model.errors import TransisError
-from transis.model.places import socket_to_listen_at
 from transis.net.sessionserver import UNIX_PATH_MAX, bind_unix
+from transis.types.errors import TransisError
+from transis.types.paths import admin_beside, socket_to_listen_at
 
 STOP_S: Final = 10.0
 """A graceful leave is bounded by the daemon itself, well below this; who still runs then is killed."""

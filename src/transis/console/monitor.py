@@ -18,7 +18,7 @@ from transis.console.latency import Milliseconds, Probe, measure_once, words
 from transis.console.panels import daemon_table, past_views, view_lines, warning_lines
 from transis.console.printing import complain, stdout
 from transis.console.watching import Look, Watch, Watched, look_once
-from transis.model.errors import ConnectError, TransisError
+from transis.types.errors import ConnectError, TransisError
 
 EXAMPLES = """Examples:
 

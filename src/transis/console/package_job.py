@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transis.console.asking import unable
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 EXAMPLES = """Examples:
 

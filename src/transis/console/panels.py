@@ -15,7 +15,7 @@ from rich.text import Text
 from transis.console.printing import plain_table
 from transis.console.status import duration
 from transis.console.watching import Look, SeenView, Watched
-from transis.model.config import ENGINES
+from transis.types.config import ENGINES
 
 PADDING: Final = 2
 NO_ANSWER: Final = "no answer"

@@ -15,12 +15,12 @@ from transis.console.printing import plain_table
 from transis.console.scenes import SCENES
 from transis.console.stage import GROUP, Actor, Stage
 from transis.console.telling import tell_outcome, tell_step
-from transis.model.groups import PROCESSES_MAX
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report, Verdict
 from transis.sim.cluster import show_node
 from transis.trace.events import Delivery, History, NodeTrace, Sent
 from transis.trace.reader import Finding
+from transis.types.views import PROCESSES_MAX
 
 
 class Played(NamedTuple):

@@ -13,8 +13,8 @@ from transis.console.asking import unable
 from transis.console.audit import MasterOption, UiOption
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
-from transis.model.errors import TransisError, UsageError
 from transis.pipeline.archive.lineage import POLICIES, policy_of
+from transis.types.errors import TransisError, UsageError
 
 if TYPE_CHECKING:
     from transis.pipeline.archive.job import Reconciled, Told

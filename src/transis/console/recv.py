@@ -19,7 +19,7 @@ from transis.console.completing import complete_group
 from transis.console.payloads import SHOWN_MAX, as_json, shown
 from transis.console.printing import stdout
 from transis.console.talking import Failed, HostOption, KeyOption, SocketOption, run_client
-from transis.model.ids import ProcessId
+from transis.types.ids import ProcessId
 
 RECV_EXAMPLES = """Examples:
 

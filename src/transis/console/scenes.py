@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from transis.console.stage import Stage
-from transis.model.service import Service
+from transis.types.ids import Service
 
 
 class Scene(NamedTuple):

@@ -18,9 +18,9 @@ from transis.client.session import Session
 from transis.console.arguments import wrong
 from transis.console.completing import complete_group, complete_service
 from transis.console.talking import PROBLEM, Failed, HostOption, KeyOption, SocketOption, run_client
-from transis.model.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost
-from transis.model.limits import MESSAGE_MAX
-from transis.model.service import Service
+from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost
+from transis.types.ids import Service
+from transis.types.limits import MESSAGE_MAX
 
 SEND_EXAMPLES = """Examples:
 

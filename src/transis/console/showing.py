@@ -16,7 +16,7 @@ from transis.console.localcluster import LocalCluster, LocalDaemon
 from transis.console.panels import daemon_table, view_lines, warning_lines
 from transis.console.printing import say, stdout
 from transis.console.watching import SeenView, Watch
-from transis.model.places import socket_candidates
+from transis.types.paths import socket_candidates
 
 REFRESHES_PER_S: Final = 4
 

@@ -17,7 +17,6 @@ from transis.console.printing import complain, counted
 from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
-from transis.model.errors import TransisError
 from transis.sim.broken import GROUP_DEFECTS
 from transis.sim.plan import plan_text
 from transis.sim.promises import beyond_promise
@@ -27,6 +26,7 @@ from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM
+from transis.types.errors import TransisError
 
 SIMULATE_EXAMPLES = """Examples:
 

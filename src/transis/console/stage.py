@@ -21,14 +21,13 @@ from transis.client.receipts import Receipt
 from transis.client.session import Session
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import ClusterError, LocalCluster
-from transis.model.errors import ConnectError, SessionLost
-from transis.model.ids import MessageId, NodeId
-from transis.model.service import Service
 from transis.net.clock import boottime_us
 from transis.sim.checkers.verdict import Findings, Verdict
 from transis.trace.events import End, Event, History, NodeTrace
 from transis.trace.obituary import record_end
 from transis.trace.reader import STILL_OPEN, Finding, read_trace
+from transis.types.errors import ConnectError, SessionLost
+from transis.types.ids import MessageId, NodeId, Service
 
 NAMES: Final = ("a", "b", "c", "d", "e")
 GROUP: Final = "orders"

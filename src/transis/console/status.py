@@ -12,7 +12,7 @@ from rich.text import Text
 
 from transis.console.asking import AdminConnection, AdminOption, JsonOption, SocketOption, unable
 from transis.console.printing import counted, plain_table, stdout
-from transis.model.errors import TransisError
+from transis.types.errors import TransisError
 
 STATUS_EXAMPLES = """Examples:
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from transis.model.config import MS
-from transis.model.service import Service
 from transis.sim.cluster import Cluster
 from transis.sim.paces import agreement_us
 from transis.sim.plan import Plan, with_setting
+from transis.types.config import MS
+from transis.types.ids import Service
 
 NAMES: Final = ("a", "b", "c", "d", "e")
 SEED: Final = 5

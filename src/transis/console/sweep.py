@@ -22,11 +22,11 @@ from transis.console.runs import Tally, Wish, note_failure
 from transis.console.simulate import Engine, Judge, Mode, Order, Partitions, sums, tell_failures, tell_tables
 from transis.console.sweep_build import build_id
 from transis.console.tables import say, stdout
-from transis.model.errors import MissingExtra, TransisError
 from transis.sim.broken import GROUP_DEFECTS
 from transis.sim.seedrows import CRASHED, TIMED_OUT, SeedRow, result_from
 from transis.sim.sweep import Job
 from transis.sim.tried import TOTEM
+from transis.types.errors import MissingExtra, TransisError
 
 if TYPE_CHECKING:
     from transis.console.sweep_table import SweepTable

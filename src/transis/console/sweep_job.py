@@ -14,9 +14,9 @@ from typing import Final
 
 from transis.console.sweep_table import SweepTable, decoded
 from transis.console.sweep_task import COLUMNS, Order, run_seeds
-from transis.model.errors import PipelineError
 from transis.pipeline.spread import Executors
 from transis.sim.seedrows import SeedRow
+from transis.types.errors import PipelineError
 
 PIECE: Final = 8
 """Seeds of a task at most: some seconds."""

@@ -26,9 +26,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.model.errors import PipelineError
 from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, RanRow, SeedRow
 from transis.trace.durable import sync
+from transis.types.errors import PipelineError
 
 KEY_DIGITS: Final = 8
 FILES_OPEN: Final = 16

@@ -19,8 +19,8 @@ import typer
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.session import Session
 from transis.console.printing import complain
-from transis.model.errors import ConfigError, ConnectError, TransisError, UsageError
 from transis.net.keys import read_key
+from transis.types.errors import ConfigError, ConnectError, TransisError, UsageError
 
 PROBLEM: Final = 1
 UNABLE: Final = 2

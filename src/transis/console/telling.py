@@ -17,14 +17,12 @@ from rich.text import Text
 
 from transis.console.tables import plain_table, verdict_table
 from transis.drawing.times import clock
-from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import NodeId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.checkers.verdict import Verdict
 from transis.sim.cluster import grouped, show_node, show_view, show_view_id
 from transis.sim.sweep import Property
 from transis.trace.events import Conf, Delivery, History
+from transis.types.ids import NodeId, Service, ViewId
+from transis.types.views import PROCESSES_MAX, View
 
 PROSE_WIDTH: Final = 100
 MARKS: Final = {Service.BASIC: "({})", Service.CAUSAL: "<{}>"}

@@ -19,8 +19,8 @@ from transis.console.printing import complain
 from transis.console.showing import Showing, showing_for
 from transis.console.watching import Watch
 from transis.console.workplace import Workplace
-from transis.model.config import ENGINES
-from transis.model.errors import ConfigError
+from transis.types.config import ENGINES
+from transis.types.errors import ConfigError
 
 EXAMPLES = """Examples:
 

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from transis.console.asking import AdminConnection
-from transis.model.errors import ConnectError
+from transis.types.errors import ConnectError
 
 Values = Mapping[str, Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from transis.drawing.times import clock
-from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.sim.checkers.verdict import Violation, Witness
 from transis.sim.cluster import show_message, show_node, show_view, show_view_id
 from transis.trace.events import (
@@ -28,6 +27,7 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
+from transis.types.ids import MessageId, NodeId, ProcessId
 
 
 def witness_lines(history: History, violations: Sequence[Violation]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from transis.model.errors import ConfigError
+from transis.types.errors import ConfigError
 
 LOCK: Final = "transis.lock"
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from transis.daemon.retention import CONVERTED
-from transis.model.errors import TransisError
 from transis.trace.parquet import convert
+from transis.types.errors import TransisError
 
 
 def convert_aside(segment: Path, directory: Path) -> None:

@@ -29,10 +29,6 @@ from transis.daemon.plan import Plan, describe
 from transis.daemon.reports import Reports
 from transis.daemon.retention import KeptSink, Limits, Retention
 from transis.daemon.settings import MB
-from transis.model.config import SECOND
-from transis.model.contract import Configure, Note
-from transis.model.errors import ConfigError
-from transis.model.ids import NodeId
 from transis.net.clock import boottime_us
 from transis.net.cut import CuttableTransport, Severable
 from transis.net.driver import Driver, Event
@@ -42,6 +38,10 @@ from transis.net.process import calm_the_collector, fast_loop
 from transis.net.sessionserver import SessionServer
 from transis.stack.sessions import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
+from transis.types.config import SECOND
+from transis.types.errors import ConfigError
+from transis.types.ids import NodeId
+from transis.types.outputs import Configure, Note
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the figures."""

@@ -9,10 +9,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from transis.model.contract import Delivered
-from transis.model.group_outputs import GroupDelivered
 from transis.net.driver import Event
 from transis.net.transport import StatisticsDict
+from transis.types.outputs import Delivered, GroupDelivered
 
 LOOKS: Final = 10
 """Looks that are kept: rates are over so many seconds."""

@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from transis.daemon.settings import SECTIONS, Settings
-from transis.model.config import MS, Pulse, Timing, Window, profile, pulse_profile
-from transis.model.errors import ConfigError
 from transis.net.opening import REAL_WINDOW
+from transis.types.config import MS, Pulse, Timing, Window, profile, pulse_profile
+from transis.types.errors import ConfigError
 
 FILE_BYTES_MAX: Final = 1 << 20
 SHOWN_MAX: Final = 60

@@ -16,9 +16,9 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from transis.model.contract import Note
-from transis.model.ids import NodeId, ViewId
-from transis.model.view import Cause, View
+from transis.types.ids import NodeId, ViewId
+from transis.types.outputs import Note
+from transis.types.views import Cause, View
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LOGGER: Final = logging.getLogger("transis")

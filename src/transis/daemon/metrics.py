@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from transis.model.errors import ConfigError, MissingExtra
 from transis.net.addresses import Endpoint
 from transis.net.transport import StatisticsDict
+from transis.types.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -18,11 +18,7 @@ from typing import Final
 
 from transis.daemon.loading import profile_of, pulse_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
-from transis.daemon.paths import admin_beside, default_state
 from transis.daemon.settings import KB, MB, Settings
-from transis.model.config import MS, SECOND, Config
-from transis.model.errors import ConfigError, MissingExtra
-from transis.model.places import socket_to_listen_at
 from transis.net.addresses import PORT_MAX, Endpoint, configured_endpoint
 from transis.net.flying import FLIGHT, FlightPlan
 from transis.net.interfaces import Interface, choose_interface
@@ -32,6 +28,9 @@ from transis.net.sessionserver import UNIX_PATH_MAX
 from transis.net.transport import Group
 from transis.stack.sessions import SessionPolicy
 from transis.trace.tidying import FlightLimits
+from transis.types.config import MS, SECOND, Config
+from transis.types.errors import ConfigError, MissingExtra
+from transis.types.paths import admin_beside, default_state, socket_to_listen_at
 
 LOOPBACK: Final = "127.0.0.1"
 KEY_FILE: Final = "security.key_file"

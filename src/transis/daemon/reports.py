@@ -11,13 +11,12 @@ from transis import __version__
 from transis.daemon.figures import Figures
 from transis.daemon.logs import Strangers, cause_in_words, level_name, view_name
 from transis.daemon.plan import Plan
-from transis.model.contract import Configure
-from transis.model.groups import is_primary
-from transis.model.view import View
 from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
 from transis.net.transport import StatisticsDict
 from transis.stack.sessions import SessionHost
+from transis.types.outputs import Configure
+from transis.types.views import View, is_primary
 
 Report = dict[str, Any]
 

@@ -17,10 +17,10 @@ from transis.client.codecs import Codec
 from transis.client.connection import WINDOW
 from transis.client.loopthread import LoopThread
 from transis.embed import node
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeArguments
+from transis.types.ids import NodeId
+from transis.types.views import View
 
 T = TypeVar("T")
 

@@ -30,9 +30,9 @@ from transis.embed.process import (
     encode_line,
     ended_by,
 )
-from transis.model.errors import TransisError
-from transis.model.view import View
 from transis.net.process import calm_the_collector, end_with_parent, fast_loop
+from transis.types.errors import TransisError
+from transis.types.views import View
 
 OWNER_ONLY: Final = 0o600
 

@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transis.model.errors import IdentityError
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.driver import Event
 from transis.net.flying import FlightKeeper
 from transis.net.opening import open_node
@@ -17,6 +14,9 @@ from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
 from transis.stack.sessions import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
+from transis.types.errors import IdentityError
+from transis.types.ids import NodeId
+from transis.types.views import View
 
 
 class HostedNode:

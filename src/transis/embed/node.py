@@ -23,14 +23,14 @@ from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
 from transis.embed.process import ChildNode
 from transis.embed.thread import ThreadedNode
-from transis.model.config import Pulse, Timing, Window
-from transis.model.errors import UsageError
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.opening import REAL_WINDOW
 from transis.net.transport import GROUP, Group, StatisticsDict
 from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import Pulse, Timing, Window
+from transis.types.errors import UsageError
+from transis.types.ids import NodeId
+from transis.types.views import View
 
 T = TypeVar("T")
 

@@ -27,11 +27,11 @@ from typing import Any, Final
 import msgspec
 
 from transis.client.link import Link, link_to_unix
-from transis.model.errors import ConfigError, IdentityError, NodeLost, TransisError
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
+from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError
+from transis.types.ids import NodeId
+from transis.types.views import View
 
 # --- control ----------------------------------------------------------------------------------------------------------
 

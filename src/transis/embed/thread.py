@@ -25,14 +25,14 @@ from typing import Final, Generic, TypeVar
 
 from transis.client.link import Link, OnFrames, OnLost
 from transis.embed.hosting import HostedNode
-from transis.model.errors import NodeLost
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.net.process import fast_loop
 from transis.net.sessionlink import log
 from transis.net.sessionserver import SessionServer
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
+from transis.types.errors import NodeLost
+from transis.types.ids import NodeId
+from transis.types.views import View
 from transis.wire.session import ClientFrame, Goodbye, NodeFrame
 
 # --- threadlink -------------------------------------------------------------------------------------------------------

@@ -10,15 +10,11 @@ from typing import Annotated, Final
 
 import msgspec
 
-from transis.model.groups import (
-    GROUP_MEMBERS_MAX,
-    PROCESSES_MAX,
-    is_group_name,
-)
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.limits import MEMBERS_MAX
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.limits import MEMBERS_MAX
+from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name
 from transis.wire.nodetable import is_valid_node
-from transis.wire.rejection import Rejection
 
 PART_GROUPS_MAX: Final = 256
 """Groups of one part of an announcement: with the longest names it stays far below what one fragmented message may be."""

@@ -13,10 +13,9 @@ from typing import NamedTuple
 from transis.groups.encoding import PART_GROUPS_MAX, AnnouncedGroup, Announcement, encode_control
 from transis.groups.state import Group, Identify, Table
 from transis.groups.views import consensus
-from transis.model.groups import GroupCause, GroupId, GroupView, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, ViewId
-from transis.model.view import Cause, View
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, Place, ProcessId, ViewId
+from transis.types.views import Cause, GroupCause, GroupId, GroupView, GroupViewId, View
 
 
 class Dismissed(NamedTuple):

@@ -35,14 +35,11 @@ from transis.groups.routing import Router
 from transis.groups.state import Group, Identify, Table
 from transis.groups.views import fingerprint, next_regular, next_transitional
 from transis.groups.waiting import Waiting, WaitingRequest
-from transis.model.contract import Configure, Delivered
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.groups import AT_CONFIGURATION, GroupCause, GroupId, GroupViewId, group_id, is_primary
-from transis.model.ids import NodeId, Place, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
+from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
+from transis.types.views import AT_CONFIGURATION, GroupCause, GroupId, GroupViewId, View, group_id, is_primary
 from transis.wire.address import CONTROL_ADDRESS
-from transis.wire.rejection import Rejection
 
 CONTROL_PROCESS: Final = (1 << 32) - 1
 """The sender of control messages: no process of an application has this number."""

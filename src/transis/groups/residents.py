@@ -5,8 +5,8 @@ from __future__ import annotations
 from transis.groups.encoding import DisconnectRequest, JoinRequest, LeaveRequest
 from transis.groups.routing import Router
 from transis.groups.state import Identify
-from transis.model.errors import UsageError
-from transis.model.groups import LOCAL_MEMBERSHIPS_MAX, PROCESSES_MAX, GroupId, require_group_name
+from transis.types.errors import UsageError
+from transis.types.views import LOCAL_MEMBERSHIPS_MAX, PROCESSES_MAX, GroupId, require_group_name
 
 
 class Residents:

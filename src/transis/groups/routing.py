@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from transis.groups.state import Table
-from transis.model.group_outputs import Recipient
-from transis.model.groups import Address, GroupId
-from transis.model.ids import NodeId
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId
+from transis.types.outputs import Recipient
+from transis.types.views import Address, GroupId
 from transis.wire.address import decode_address
-from transis.wire.rejection import Rejection
 
 ROUTES_MAX: Final = 4096
 """Addresses whose recipients are remembered; with more in use at once they are worked out again, which is slower and no more."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from transis.model.groups import GROUP_MEMBERS_MAX, GROUPS_MAX, GroupId, GroupView, GroupViewId
-from transis.model.ids import NodeId, ProcessId
+from transis.types.ids import NodeId, ProcessId
+from transis.types.views import GROUP_MEMBERS_MAX, GROUPS_MAX, GroupId, GroupView, GroupViewId
 
 Identify = Callable[[str], GroupId]
 

@@ -11,8 +11,8 @@ from collections.abc import Container, Mapping
 from hashlib import blake2b
 
 from transis.groups.state import Group
-from transis.model.groups import GroupCause, GroupView, GroupViewId, Origin
-from transis.model.ids import NodeId, ProcessId
+from transis.types.ids import NodeId, ProcessId
+from transis.types.views import GroupCause, GroupView, GroupViewId, Origin
 
 
 def next_regular(group: Group, view_id: GroupViewId, cause: GroupCause, primary: bool | None) -> GroupView | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from transis.groups.encoding import JoinRequest, Request
-from transis.model.contract import Delivered
-from transis.model.ids import ProcessId
+from transis.types.ids import ProcessId
+from transis.types.outputs import Delivered
 
 WAITING_BYTES_MAX: Final = 1 << 20
 """Bytes of basic messages that wait for the end of an exchange; more are dropped, as basic messages may be."""

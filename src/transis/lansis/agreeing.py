@@ -19,11 +19,11 @@ from transis.lansis.proposal import propose
 from transis.lansis.statements import GROWN, Change, Verdict
 from transis.lansis.states import AGREEING, Event, State
 from transis.lansis.traps import Trap
-from transis.model.contract import Audience, Port, Send
-from transis.model.ids import NodeId, RingId
-from transis.model.view import Cause
 from transis.ordering.health import Health
 from transis.ordering.numbers import is_clock_in_reach, is_seq_in_reach
+from transis.types.ids import NodeId, RingId
+from transis.types.outputs import Audience, Port, Send
+from transis.types.views import Cause
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.lansis_packets import Attempt, Faults, Joining, Statement
 

@@ -16,7 +16,7 @@ from transis.lansis.core import Core
 from transis.lansis.node import Node
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
-from transis.model.contract import NEVER, Audience, Port, Send
+from transis.types.outputs import NEVER, Audience, Port, Send
 from transis.wire.alive import Alive, encode_alive
 
 PATIENCE: Final = 4

@@ -9,7 +9,7 @@ and hears anything of its view installs it at once, because its sender had the F
 from __future__ import annotations
 
 from transis.lansis.proposal import Proposal
-from transis.model.ids import NodeId, RingTag
+from transis.types.ids import NodeId, RingTag
 from transis.wire.lansis_packets import Flushed
 
 

@@ -17,10 +17,10 @@ from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.node import Node
 from transis.lansis.receiving import Receiving
-from transis.model.contract import Audience, Port, Send
-from transis.model.limits import BURST_DATAGRAMS_MAX
-from transis.model.service import DatagramClass
 from transis.ordering.origination import Stamp, originate
+from transis.types.ids import DatagramClass
+from transis.types.limits import BURST_DATAGRAMS_MAX
+from transis.types.outputs import Audience, Port, Send
 from transis.wire.acks import Acks, decode_acks, encode_acks
 from transis.wire.burst import Burst
 from transis.wire.control import decode_control, encode_control

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from transis.lansis.states import TRANSITIONS, Event, State
 from transis.lansis.view import BroadcastView
-from transis.model.config import Config
-from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
+from transis.types.config import Config
+from transis.types.ids import NodeId, RingId
 from transis.wire.visit import Filled
 
 

@@ -15,8 +15,8 @@ from transis.lansis.node import Node
 from transis.lansis.rules import basic, safe
 from transis.lansis.synchrony import Synchrony
 from transis.lansis.traps import Trap
-from transis.model.contract import Deliver, Phase
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
+from transis.types.outputs import Deliver, Phase
 from transis.wire.burst import Burst
 
 

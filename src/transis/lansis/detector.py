@@ -15,10 +15,10 @@ from typing import Final
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.states import Event, State
-from transis.model.contract import Port, Send
-from transis.model.ids import NodeId
-from transis.model.view import Cause
 from transis.ordering.health import Health
+from transis.types.ids import NodeId
+from transis.types.outputs import Port, Send
+from transis.types.views import Cause
 from transis.wire.lansis_packets import Query
 
 SILENT = "silent"

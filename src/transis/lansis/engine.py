@@ -38,14 +38,14 @@ from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
 from transis.lansis.states import AGREEING, TABLE, Event, State
 from transis.lansis.traps import Trap
-from transis.model.config import Config
-from transis.model.contract import NEVER, Configure, Lane, OutboundRun
-from transis.model.ids import NodeId, RingId, ViewId
-from transis.model.view import Cause, Member, View
 from transis.ordering.doors import Doors
 from transis.ordering.engine import Packet
 from transis.ordering.health import Health
 from transis.ordering.quarantine import Quarantine
+from transis.types.config import Config
+from transis.types.ids import NodeId, RingId, ViewId
+from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
+from transis.types.views import Cause, Member, View
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon

@@ -18,9 +18,9 @@ from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core, Flow, Frozen
 from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, mark_of, number_of, round_of
 from transis.lansis.states import AGREEING
-from transis.model.contract import Audience, Lane, Port, Send
-from transis.model.ids import NodeId, RingTag
-from transis.model.limits import BURST_DATAGRAMS_MAX
+from transis.types.ids import NodeId, RingTag
+from transis.types.limits import BURST_DATAGRAMS_MAX
+from transis.types.outputs import Audience, Lane, Port, Send
 from transis.wire.burst import Burst
 from transis.wire.header import LAST_OFFSET, DataHeader, encode_ramp
 from transis.wire.visit import Filled

@@ -14,9 +14,9 @@ from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.repair import Repair
 from transis.lansis.states import AGREEING, Event, State
 from transis.lansis.traps import Trap
-from transis.model.contract import Audience, Port, Send
-from transis.model.ids import NodeId, RingTag
-from transis.model.view import Cause
+from transis.types.ids import NodeId, RingTag
+from transis.types.outputs import Audience, Port, Send
+from transis.types.views import Cause
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.lansis_packets import Flushed, Statement

@@ -17,10 +17,10 @@ from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.states import Event, State
 from transis.lansis.traps import Trap
 from transis.lansis.view import BroadcastView
-from transis.model.contract import Configure, Lane, Phase
-from transis.model.ids import ViewId, ViewKind
-from transis.model.view import Member, View
 from transis.ordering.quarantine import Mercy, Quarantine
+from transis.types.ids import ViewId, ViewKind
+from transis.types.outputs import Configure, Lane, Phase
+from transis.types.views import Member, View
 from transis.wire.lansis_packets import Statement
 
 FOREIGN_VIEW = "foreign view"

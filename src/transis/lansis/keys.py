@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
+from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 
 RANK_BITS: Final = 7
 DATAGRAM_BITS: Final = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.states import Event, State
-from transis.model.contract import RunIds, Stopped
+from transis.types.outputs import RunIds, Stopped
 
 
 class Leaving:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from transis.lansis.graph import Graph
-from transis.model.contract import NEVER
+from transis.types.outputs import NEVER
 from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 
 PATIENCE_MAX: Final = 8

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from transis.lansis.core import Flow
-from transis.model.ids import NodeId, RingTag
+from transis.types.ids import NodeId, RingTag
 from transis.wire.header import COUNTER_MAX, DataHeader
 from transis.wire.visit import Filled, FilledDatagram
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from transis.lansis.keys import order_key
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 from transis.wire.burst import Burst
 
 

@@ -11,10 +11,10 @@ from transis.lansis.install import FOREIGN_VIEW
 from transis.lansis.statements import Verdict
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.model.ids import NodeId
-from transis.model.view import Cause
 from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
 from transis.ordering.quarantine import Mercy, Quarantine
+from transis.types.ids import NodeId
+from transis.types.views import Cause
 from transis.wire.control import Beacon
 from transis.wire.lansis_packets import Statement
 

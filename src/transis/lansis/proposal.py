@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
-from transis.model.view import Cause
+from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
+from transis.types.views import Cause
 from transis.wire.control import encode_control
 from transis.wire.lansis_control import PROPOSAL_SIZE
 from transis.wire.lansis_packets import Statement

@@ -10,7 +10,7 @@ from transis.lansis.delivery import Delivery
 from transis.lansis.node import Node
 from transis.lansis.repair import Repair
 from transis.lansis.traps import Trap
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from transis.lansis.core import Core
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.model.contract import NEVER
 from transis.ordering.origination import multicast
+from transis.types.outputs import NEVER
 from transis.wire.acks import Nack
 from transis.wire.burst import Burst
 

@@ -19,9 +19,9 @@ from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.model.contract import NEVER, Lane
-from transis.model.service import DatagramClass
 from transis.ordering.origination import Stamp, multicast, originate
+from transis.types.ids import DatagramClass
+from transis.types.outputs import NEVER, Lane
 from transis.wire.acks import encode_acks
 from transis.wire.header import body_max
 from transis.wire.visit import Filled, VisitWriter

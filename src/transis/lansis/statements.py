@@ -18,8 +18,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
-from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
+from transis.types.ids import NodeId
+from transis.types.limits import MEMBERS_MAX, PROC_SET_MAX
 from transis.wire.lansis_packets import Joining, Statement
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 _NAMES: Final = {
     DatagramClass.BASIC: "basic",

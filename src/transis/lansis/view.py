@@ -14,8 +14,8 @@ from transis.lansis.rules.order import Order
 from transis.lansis.rules.toto import ToTo
 from transis.lansis.stability import Stability
 from transis.lansis.window import Pace, Pressure, unit_us
-from transis.model.config import Config
-from transis.model.ids import NodeId, RingId, RingTag, ViewId, ViewKind
+from transis.types.config import Config
+from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 
 CROWD: Final = 10
 """From twice so many members on everybody says less often that it lives: their packets grow with the square."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from transis.model.config import Pulse, Window
-from transis.model.limits import BURST_DATAGRAMS_MAX
+from transis.types.config import Pulse, Window
+from transis.types.limits import BURST_DATAGRAMS_MAX
 
 CALM: Final = 4
 """No burst is larger than a quarter of the window: others may start at the same moment. While more than a quarter is free, nobody

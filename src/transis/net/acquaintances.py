@@ -17,14 +17,14 @@ from typing import Final
 
 import msgspec
 
-from transis.model.config import Config
-from transis.model.ids import NodeId
-from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.net.addresses import Endpoint, read_endpoint
+from transis.types.config import Config
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId
+from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.wire.control import asks, decode_control, introduces
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
 from transis.wire.parts import PartAssembler
-from transis.wire.rejection import Rejection
 
 KIND_INTRODUCTION: Final = b"\xf0"
 """The first byte of an introduction's body; the wire room's packets count from below."""

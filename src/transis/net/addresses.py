@@ -11,8 +11,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
-from transis.model.errors import ConfigError
-from transis.model.limits import NETWORK_ADDRESS_MAX
+from transis.types.errors import ConfigError
+from transis.types.limits import NETWORK_ADDRESS_MAX
 
 IPAddress = IPv4Address | IPv6Address
 SocketAddress = tuple[str, int] | tuple[str, int, int, int]

@@ -18,12 +18,26 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from transis.model.config import Config
-from transis.model.contract import (
+from transis.net.clock import NodeClock, boottime_us
+from transis.net.statedir import StateDirectory, new_boot_id
+from transis.net.transport import StatisticsDict, Transport
+from transis.net.witnessed import WitnessedNode
+from transis.stack.grouped import GroupedOutput
+from transis.trace.flight import Flight
+from transis.trace.recorder import Recorder, Sink
+from transis.types.config import Config
+from transis.types.errors import UsageError
+from transis.types.ids import NodeId, Service
+from transis.types.outputs import (
     NEVER,
     Accepted,
     Configure,
     Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupViewInstalled,
     Note,
     Originated,
     Persist,
@@ -34,18 +48,7 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.errors import UsageError
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.ids import NodeId
-from transis.model.service import Service
-from transis.model.view import View
-from transis.net.clock import NodeClock, boottime_us
-from transis.net.statedir import StateDirectory, new_boot_id
-from transis.net.transport import StatisticsDict, Transport
-from transis.net.witnessed import WitnessedNode
-from transis.stack.grouped import GroupedOutput
-from transis.trace.flight import Flight
-from transis.trace.recorder import Recorder, Sink
+from transis.types.views import View
 
 Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What an application is told, in this order of a node's outputs."""

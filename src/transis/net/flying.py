@@ -17,8 +17,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from transis.model.config import Config
-from transis.model.ids import NodeId
 from transis.net.apart import run_apart
 from transis.net.clock import boottime_us
 from transis.trace.develop import Wanted, forget_half_developed
@@ -26,6 +24,8 @@ from transis.trace.flight import Flight, Keep
 from transis.trace.mending import mend
 from transis.trace.segment import live_header
 from transis.trace.tidying import KEPT, MB, FlightLimits, Tidied, Tidier
+from transis.types.config import Config
+from transis.types.ids import NodeId
 
 FLIGHT: Final = "flight"
 """Where a flight recorder is in its node's state directory, unless told otherwise."""

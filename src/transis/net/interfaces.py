@@ -16,8 +16,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.model.errors import ConfigError
 from transis.net.addresses import IPAddress
+from transis.types.errors import ConfigError
 
 SIOCGIFCONF: Final = 0x8912
 REQUEST_SIZE: Final = 40

@@ -14,7 +14,7 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Final
 
-from transis.model.errors import ConfigError
+from transis.types.errors import ConfigError
 from transis.wire.envelope import KEY_SIZE
 
 FILE_BYTES_MAX: Final = 4096

@@ -15,17 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from transis.model.config import Config, Pulse, Timing, Window, profile, pulse_profile
-from transis.model.contract import Note
-from transis.model.errors import ConfigError
-from transis.model.ids import NodeId
-from transis.model.limits import BURST_DATAGRAMS_MAX
 from transis.net.driver import Driver, Event
 from transis.net.flying import FlightPlan, open_flight
 from transis.net.interfaces import Interface
 from transis.net.statedir import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group, MeshTransport, MulticastTransport, Transport
 from transis.trace.recorder import Sink
+from transis.types.config import Config, Pulse, Timing, Window, profile, pulse_profile
+from transis.types.errors import ConfigError
+from transis.types.ids import NodeId
+from transis.types.limits import BURST_DATAGRAMS_MAX
+from transis.types.outputs import Note
 from transis.wire.envelope import KEY_SIZE
 
 TransportKind = Literal["multicast", "mesh"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from transis.model.contract import Audience, Port
 from transis.net.transport import StatisticsDict, Transport
+from transis.types.outputs import Audience, Port
 from transis.wire.segments import Arrival
 
 

@@ -16,7 +16,7 @@ import socket
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.stack.sessions import SessionHost
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection
 from transis.wire.sealedstream import SealedStream
 from transis.wire.session import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, encode_frame
 

@@ -19,13 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from transis.model.contract import NEVER, Stopped
-from transis.model.errors import ConfigError, UsageError
 from transis.net.addresses import Endpoint
 from transis.net.driver import Driver, Event
 from transis.net.sessionlink import NO_HELLO, SLICE, Patience, SessionLink, log
 from transis.stack.sessions import SessionHost
-from transis.wire.rejection import Rejection
+from transis.types.errors import ConfigError, Rejection, UsageError
+from transis.types.outputs import NEVER, Stopped
 from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
 from transis.wire.session import ClientFrame, Goodbye, Hello
 

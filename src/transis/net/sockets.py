@@ -15,9 +15,9 @@ from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import Final
 
-from transis.model.errors import ConfigError
 from transis.net.addresses import PORT_MAX, Endpoint, IPAddress
 from transis.net.interfaces import Interface
+from transis.types.errors import ConfigError
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Asked for on the data socket: several windows, with the kernel's own overhead per datagram."""

@@ -15,8 +15,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from transis.model.errors import ConfigError, IdentityError, InternalError
 from transis.trace.durable import TEMPORARY, replace_durably
+from transis.types.errors import ConfigError, IdentityError, InternalError
 
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32

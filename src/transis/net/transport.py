@@ -17,9 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 
-from transis.model.config import Config
-from transis.model.contract import Audience, Port
-from transis.model.errors import ConfigError
 from transis.net.acquaintances import Acquaintances
 from transis.net.addresses import PORT_MAX, Endpoint, SocketAddress, configured_endpoint, read_endpoint
 from transis.net.bursts import BurstReceiver, BurstSender
@@ -35,6 +32,9 @@ from transis.net.sockets import (
     size_buffers,
 )
 from transis.net.statedir import new_boot_id
+from transis.types.config import Config
+from transis.types.errors import ConfigError
+from transis.types.outputs import Audience, Port
 from transis.wire.segments import Arrival, apart
 
 ADDRESSES_MAX: Final = 1024

@@ -15,8 +15,6 @@ from types import NoneType
 from typing import Final, Literal, TypedDict
 from urllib.parse import quote
 
-from transis.model.config import Config, Pulse, Timing, Window
-from transis.model.errors import ConfigError
 from transis.net.addresses import configured_endpoint
 from transis.net.flying import FLIGHT, FlightPlan
 from transis.net.interfaces import Interface, choose_interface
@@ -24,6 +22,8 @@ from transis.net.keys import read_key
 from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
 from transis.net.transport import GROUP, Group
 from transis.stack.sessions import SessionPolicy
+from transis.types.config import Config, Pulse, Timing, Window
+from transis.types.errors import ConfigError
 
 RunIn = Literal["thread", "process"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from transis.model.ids import NodeId, RingId
-from transis.model.limits import MEMBERS_MAX
 from transis.ordering.core import BaseCore
+from transis.types.ids import NodeId, RingId
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.control import Beacon
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 

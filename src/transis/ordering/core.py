@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-from transis.model.config import Config
-from transis.model.contract import Audience, Note, Output, Port, Refused, Room, RunIds, Send
-from transis.model.errors import InternalError
-from transis.model.ids import NodeId
-from transis.model.limits import PROC_SET_MAX
-from transis.model.view import Cause
 from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
 from transis.ordering.timers import Timers
+from transis.types.config import Config
+from transis.types.errors import InternalError
+from transis.types.ids import NodeId
+from transis.types.limits import PROC_SET_MAX
+from transis.types.outputs import Audience, Note, Output, Port, Refused, Room, RunIds, Send
+from transis.types.views import Cause
 from transis.wire.control import ControlPacket, config_digest, encode_control
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.header import body_max

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from transis.model.config import Config
-from transis.model.contract import Lane, OutboundRun, Output
-from transis.model.ids import NodeId, ViewId
+from transis.types.config import Config
+from transis.types.ids import NodeId, ViewId
+from transis.types.outputs import Lane, OutboundRun, Output
 from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.control import ControlPacket

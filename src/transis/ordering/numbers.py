@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.limits import RING_SEQ_MAX
+from transis.types.limits import RING_SEQ_MAX
 from transis.wire.header import COUNTER_MAX
 
 AHEAD_MAX: Final = 1 << 40

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from transis.model.contract import Audience, Originated, Port, RunIds, Send
-from transis.model.ids import RingTag, Stretch, ViewId
 from transis.ordering.core import BaseCore
+from transis.types.ids import RingTag, Stretch, ViewId
+from transis.types.outputs import Audience, Originated, Port, RunIds, Send
 from transis.wire.burst import Burst
 from transis.wire.header import DataHeader, encode_ramp
 from transis.wire.outbox import FilledDatagram

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from transis.model.config import Timing
-from transis.model.ids import NodeId
+from transis.types.config import Timing
+from transis.types.ids import NodeId
 
 
 class Mercy(IntEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Generic, TypeVar
 
-from transis.model.contract import NEVER
+from transis.types.outputs import NEVER
 
 E = TypeVar("E", bound=Enum)
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from transis.model.service import Service
 from transis.pipeline.naming import Names
 from transis.pipeline.tables import Tables
+from transis.types.ids import Service
 
 NEAR: Final = 6
 """Events before and behind each witness."""

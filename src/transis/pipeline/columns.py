@@ -14,8 +14,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transis.model.groups import GroupView
-from transis.model.ids import NodeId, ProcessId
 from transis.pipeline.deliveries import Array, Deliveries, Lookup
 from transis.pipeline.keys import Keys, key_of
 from transis.pipeline.schemas import KINDS
@@ -42,6 +40,8 @@ from transis.trace.events import (
 from transis.trace.reader import Frames, Segment
 from transis.trace.rows import NUMBERS, decode_row, encode_rows, split_rows
 from transis.trace.segment import Header
+from transis.types.ids import NodeId, ProcessId
+from transis.types.views import GroupView
 
 Values = tuple[Any, ...]
 Row = tuple[int, msgspec.Raw]

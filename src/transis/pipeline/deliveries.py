@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from transis.model.errors import TraceError
-from transis.model.ids import ProcessId, ViewId
-from transis.model.service import Service
 from transis.pipeline.keys import Keys
+from transis.types.errors import TraceError
+from transis.types.ids import ProcessId, Service, ViewId
 
 Array = NDArray[Any]
 

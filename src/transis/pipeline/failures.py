@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from transis.model.errors import MissingExtra, PipelineError
+from transis.types.errors import MissingExtra, PipelineError
 
 WHAT_TO_DO: Final[tuple[tuple[str, str], ...]] = (
     (r"No space left on device", "the disk is full where Spark keeps its working files ({temporary}): make room, or set TMPDIR"),

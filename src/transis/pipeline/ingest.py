@@ -27,7 +27,6 @@ from msgspec import MsgspecError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.model.errors import PipelineError, TraceError
 from transis.pipeline.columns import Columns, Row
 from transis.pipeline.failures import told_plainly
 from transis.pipeline.schemas import EVENTS
@@ -35,6 +34,7 @@ from transis.pipeline.wide import CHUNK, trouble_batch, wide
 from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
 from transis.trace.rows import split_rows
 from transis.trace.segment import SUFFIX, Header
+from transis.types.errors import PipelineError, TraceError
 
 TASK_BYTES: Final = 64 << 20
 """What one task decodes when there is much: tasks of a few seconds, and few files in the store."""

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 OLDEST: Final = 17
 PATIENCE_S: Final = 60

@@ -13,7 +13,6 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.model.errors import TransisError
 from transis.model.guarantees import BROKEN, EVIDENCE, PENDING
 from transis.pipeline.audit.judging import Judged, judge, require_known
 from transis.pipeline.audit.lay import Laid, Settle, lay
@@ -29,6 +28,7 @@ from transis.pipeline.steps import Steps
 from transis.pipeline.store import Store
 from transis.pipeline.tables import Tables
 from transis.pipeline.telling import tell
+from transis.types.errors import TransisError
 
 FINE: Final = 0
 BAD: Final = 1

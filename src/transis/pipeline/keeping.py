@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from transis.model.errors import PipelineError
 from transis.pipeline.ingest import SegmentFile, batches_of_files, sources
 from transis.pipeline.wide import NARROW
+from transis.types.errors import PipelineError
 
 ROWS_TOGETHER: Final = 1 << 18
 """Rows of a row group: what a task holds of each kind."""

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.types.ids import NodeId, ProcessId, ViewId
+from transis.types.views import GroupId, GroupViewId
 
 _SIGNED: Final = Struct(">q")
 

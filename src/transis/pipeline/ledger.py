@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import msgspec
 
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 LOG: Final = "_log"
 STAGING: Final = "_staging"

@@ -7,7 +7,7 @@ import re
 import socket
 from typing import Final, NamedTuple
 
-from transis.model.errors import ConfigError, PipelineError
+from transis.types.errors import ConfigError, PipelineError
 
 LOCAL: Final = "local[*]"
 ALLOWED: Final = (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import transis
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 ARCHIVE: Final = "transis-job.zip"
 ENTRY: Final = "audit_job.py"

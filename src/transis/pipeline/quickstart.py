@@ -14,9 +14,9 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-from transis.model.errors import TransisError
 from transis.pipeline.failures import require_spark
 from transis.pipeline.java import Java, cache_directory, ensure_java
+from transis.types.errors import TransisError
 
 
 def archive_of(java: Java) -> Path:

@@ -23,7 +23,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from transis.model.errors import PipelineError, UsageError
 from transis.pipeline.failures import require_spark, told_plainly
 from transis.pipeline.interrupts import HeldBack
 from transis.pipeline.java import Java, ensure_java
@@ -31,6 +30,7 @@ from transis.pipeline.masters import LOCAL, Master, read_master
 from transis.pipeline.packaging import ARCHIVE, write_archive
 from transis.pipeline.quickstart import archive_of
 from transis.pipeline.sizing import MIB, heap, options_for, settings_for
+from transis.types.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext

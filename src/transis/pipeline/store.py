@@ -20,11 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from transis.model.errors import PipelineError, TraceError, UsageError
 from transis.pipeline.ingest import SegmentFile, find_segments, is_local, literally, local_path, seal_of
 from transis.pipeline.keeping import decode_into
 from transis.pipeline.ledger import EVENTS_PART, Dropped, Entry, KeptFile, Ledger, Published, State, Writing
 from transis.pipeline.schemas import EVENTS, INT, KINDS, columns
+from transis.types.errors import PipelineError, TraceError, UsageError
 
 COMPACT_FROM: Final = 16
 """So many batches are worth being made one: each has some twenty directories."""

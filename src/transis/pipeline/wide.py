@@ -8,10 +8,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from transis.model.errors import TraceCutOff, TraceError
 from transis.pipeline.keys import Keys
 from transis.pipeline.schemas import EVENTS, KINDS
 from transis.trace.segment import Header
+from transis.types.errors import TraceCutOff, TraceError
 
 ARROW: Final[pa.Schema] = to_arrow_schema(EVENTS, timezone="UTC")
 """Spark takes exactly this and nothing that is merely like it."""

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from transis.model.contract import Accepted, Configure, Delivered, Originated, Phase, Refused, RunIds
-from transis.model.ids import NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.trace.events import History, NodeTrace, is_ordered
 from transis.trace.recorder import Recorder
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
+from transis.types.outputs import Accepted, Configure, Delivered, Originated, Phase, Refused, RunIds
+from transis.types.views import Cause, Member, View
 
 RING_STEP: Final = 4
 """A new ring's sequence exceeds all it replaces by this much; its transitional configurations have two less (TOCS95)."""

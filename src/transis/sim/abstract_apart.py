@@ -9,12 +9,11 @@ others behind the transitional one.
 
 from __future__ import annotations
 
-from transis.model.contract import Configure, Phase
-from transis.model.ids import NodeId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.abstract import AbstractWorld, Actor, RingLog
 from transis.trace.events import History
+from transis.types.ids import NodeId, Service
+from transis.types.outputs import Configure, Phase
+from transis.types.views import View
 
 
 class ApartWorld(AbstractWorld):

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Final
 
-from transis.model.errors import UsageError
 from transis.sim.defect import Change, Defect
 from transis.sim.lansis_defects import LANSIS_DEFECTS
+from transis.types.errors import UsageError
 
 GROUP_DEFECTS: Final[dict[str, Defect]] = {
     "requests_of_the_lost": Defect(

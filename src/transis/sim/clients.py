@@ -11,11 +11,11 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from transis.model.group_outputs import GroupLeft, GroupRefused, GroupViewInstalled
-from transis.model.groups import GroupId, GroupView, group_id
-from transis.model.ids import ProcessId
 from transis.stack.grouped import GroupedNode
 from transis.trace.recorder import Recorder
+from transis.types.ids import ProcessId
+from transis.types.outputs import GroupLeft, GroupRefused, GroupViewInstalled
+from transis.types.views import GroupId, GroupView, group_id
 
 FIRST: Final = 1
 """The number of a life's first client process; 0 is the node itself."""

@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from transis.model.config import SECOND
-from transis.model.ids import MessageId, NodeId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
 from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume, Send
@@ -25,6 +21,9 @@ from transis.sim.run import build_world
 from transis.sim.sniff import KINDS, Caught, Filter, Tally
 from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, History
+from transis.types.config import SECOND
+from transis.types.ids import MessageId, NodeId, Service, ViewId
+from transis.types.views import View
 
 ALWAYS: Final = 1 << 62
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from transis.model.contract import Note
+from transis.types.outputs import Note
 
 Pair = tuple[str, str]
 

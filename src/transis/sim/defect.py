@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.config import ENGINES
+from transis.types.config import ENGINES
 
 
 class Change(NamedTuple):

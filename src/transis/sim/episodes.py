@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from transis.model.config import MS, Config, Timing
-from transis.model.contract import Port
-from transis.model.service import Service
 from transis.sim.faults import (
     Ambush,
     Copy,
@@ -34,6 +31,9 @@ from transis.sim.faults import (
 )
 from transis.sim.paces import gathering_us
 from transis.sim.streams import Stream
+from transis.types.config import MS, Config, Timing
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 EPISODES_MAX: Final = 7
 """Episodes of one kind in one run."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.service import Service
 from transis.sim.checkers.verdict import Findings
 from transis.sim.faults import Send
 from transis.sim.life import Life
@@ -16,6 +15,7 @@ from transis.sim.liveness import budget_us, hop_us, judged, rotation_us, settle
 from transis.sim.plan import Plan
 from transis.sim.world import World
 from transis.trace.events import Delivery, Sent
+from transis.types.ids import Service
 
 HEAD_START: Final = 3
 """Rounds that the others have before the single message is sent."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from transis.model.contract import Port
-from transis.model.service import Service
 from transis.sim.durations import format_duration, format_rate, parse_duration, parse_rate
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 COPY_SUFFIX: Final = "+copy"
 """The host on which somebody starts a copy of another host's state directory."""

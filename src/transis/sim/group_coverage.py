@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from transis.model.groups import GroupView
-from transis.model.ids import ViewId
 from transis.trace.addresses import read_address
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
+from transis.types.ids import ViewId
+from transis.types.views import GroupView
 
 GROUPS_EXPECTED: Final = (
     "process connected",

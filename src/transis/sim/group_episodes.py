@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.config import Config
-from transis.model.contract import Port
-from transis.model.service import Service
 from transis.sim.episodes import Draft
 from transis.sim.faults import Ambush, Ask, Crash, Cut, Fault, Heal, Partition, Restart, Schedule, Send, Weather
 from transis.sim.streams import Stream
+from transis.types.config import Config
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 STRIKES: Final = (0, 2, 4, 8)
 """Exchanges of one run that are struck."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.model.groups import Address, GroupId, PrivateName, group_id, private_name
 from transis.sim.clients import Clients, Want, Wish
 from transis.sim.host import Host
 from transis.sim.life import Submission
 from transis.sim.plan import ClientPlan, Traffic
 from transis.sim.workload import Workload
 from transis.sim.world import World
+from transis.types.views import Address, GroupId, PrivateName, group_id, private_name
 from transis.wire.address import encode_address
 
 

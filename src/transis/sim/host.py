@@ -13,12 +13,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from transis.model.config import Config
-from transis.model.contract import (
+from transis.sim.clients import Wish
+from transis.sim.clock import Clock
+from transis.sim.disk import Disk, Write
+from transis.sim.faults import Ambush
+from transis.sim.life import Life, Submission
+from transis.sim.network import Journey
+from transis.types.config import Config
+from transis.types.errors import IdentityError
+from transis.types.outputs import (
     NEVER,
     Accepted,
     Configure,
     Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupViewInstalled,
     NodeOutput,
     Note,
     Originated,
@@ -30,14 +42,6 @@ from transis.model.contract import (
     Stopped,
     Transmit,
 )
-from transis.model.errors import IdentityError
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.sim.clients import Wish
-from transis.sim.clock import Clock
-from transis.sim.disk import Disk, Write
-from transis.sim.faults import Ambush
-from transis.sim.life import Life, Submission
-from transis.sim.network import Journey
 
 if TYPE_CHECKING:
     from transis.sim.world import World

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.config import Config
-from transis.model.contract import Port
-from transis.model.service import Service
 from transis.sim.episodes import Draft
 from transis.sim.faults import Ambush, Crash, Cut, Delay, Heal, Mend, Partition, Restart, Schedule, Send, Weather
 from transis.sim.streams import Stream
+from transis.types.config import Config
+from transis.types.ids import Service
+from transis.types.outputs import Port
 
 RUNS_PERMILLE: Final = 200
 LAST_EPISODES_MAX: Final = 4

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from transis.model.config import Config
-from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Port, Refused
-from transis.model.group_outputs import GroupOutput
-from transis.model.ids import NodeId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.clients import Clients
 from transis.stack.grouped import GroupedNode
 from transis.trace.recorder import Recorder
+from transis.types.config import Config
+from transis.types.ids import NodeId, Service, ViewId
+from transis.types.outputs import Accepted, Configure, Delivered, GroupOutput, NodeOutput, Port, Refused
+from transis.types.views import View
 
 
 class NodeLike(Protocol):

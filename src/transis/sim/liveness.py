@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.model.config import MS, SECOND
-from transis.model.ids import NodeId, ProcessId
 from transis.sim.faults import COPY_SUFFIX
 from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.sim.paces import agreement_us, gathering_us
 from transis.sim.plan import Plan
 from transis.sim.world import World
+from transis.types.config import MS, SECOND
+from transis.types.ids import NodeId, ProcessId
 
 FOREIGN: Final = "foreign"
 """The address of the node of another cluster; it is no part of the run that is judged."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from transis.model.ids import MessageId, NodeId, ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.index import Duty, Line, Origin, Stay
 from transis.sim.mutants_of_messages import strike
 from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Delivery, Sent
+from transis.types.ids import MessageId, NodeId, ProcessId, Service
 
 CAUSAL = Kit()
 

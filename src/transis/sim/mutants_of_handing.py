@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.group_synchrony import Stretch, stretches
 from transis.sim.mutants_of_messages import strike
 from transis.sim.mutation import Draft, Kit
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
+from transis.types.ids import NodeId, ProcessId, Service
+from transis.types.views import GroupId, GroupViewId
 
 HANDING = Kit()
 

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from transis.model.ids import NodeId, Place, ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.index import Duty, Stay
 from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
+from transis.types.ids import NodeId, Place, ProcessId, Service
 
 MESSAGES = Kit()
 

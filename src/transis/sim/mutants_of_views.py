@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.service import Service
-from transis.model.view import Cause, Member, View
 from transis.sim.checkers.index import Life, Stay
 from transis.sim.mutants_of_messages import strike
 from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Conf, End
+from transis.types.ids import NodeId, Service, ViewId, ViewKind
+from transis.types.views import Cause, Member, View
 
 VIEWS = Kit()
 

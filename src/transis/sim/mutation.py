@@ -11,8 +11,6 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from transis.model.ids import NodeId, Place, ViewId
-from transis.model.view import View
 from transis.sim.checkers.index import Index, Life, Stay
 from transis.trace.events import (
     ClientDelivery,
@@ -27,6 +25,8 @@ from transis.trace.events import (
     Submit,
     is_ordered,
 )
+from transis.types.ids import NodeId, Place, ViewId
+from transis.types.views import View
 
 Properties = frozenset[str]
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from transis.model.contract import Port
 from transis.sim.faults import WEATHERS
 from transis.sim.streams import Stream
+from transis.types.outputs import Port
 
 CAPTURED_MAX: Final = 64
 """Old packets that an eavesdropper keeps for replays."""

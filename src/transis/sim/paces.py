@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transis.model.config import Config
+from transis.types.config import Config
 
 
 def gathering_us(config: Config) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
-from transis.model.config import Config
 from transis.sim.durations import format_duration, parse_duration
 from transis.sim.faults import Schedule, parse
 from transis.sim.tried import PROMISED, Tried
 from transis.sim.world import Conditions
+from transis.types.config import Config
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from transis.model.guarantees import UNPROMISED
-from transis.model.ids import ViewId
 from transis.sim.life import Life
 from transis.sim.plan import Plan
 from transis.trace.events import Conf, Delivery, History, NodeTrace
+from transis.types.ids import ViewId
 
 ONE_ORDER: Final = "toto one component"
 """What ToTo keeps where a view does not part."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from transis.model.ids import MessageId
-from transis.model.view import Cause
 from transis.sim.cluster import Cluster, grouped, show_message, show_node, show_view_id
 from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
+from transis.types.ids import MessageId
+from transis.types.views import Cause
 
 
 def awaited(cluster: Cluster, name: str, what: str) -> Callable[[], bool]:

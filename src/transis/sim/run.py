@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from transis.model.config import Config
 from transis.sim.broken import broken_engine
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Findings, Report, Violation
@@ -31,6 +30,7 @@ from transis.stack.grouped import GroupedNode
 from transis.stack.node import Node
 from transis.trace.digest import digest
 from transis.trace.events import History
+from transis.types.config import Config
 
 AFTERMATH_PERMILLE = 100
 """Traffic goes on for a while after the faults end: so much more of the plan's messages, for a tenth of its time."""

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from transis.model.config import profile, pulse_profile
 from transis.model.guarantees import HELD, PENDING
 from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import ALWAYS, Cluster, show_view
@@ -28,6 +27,7 @@ from transis.sim.liveness import judged
 from transis.sim.plan import Plan, parse_plan, with_setting
 from transis.sim.reading import awaited, causes, delivering, endings, notes, packets, refused, sent, totals
 from transis.sim.run import simulate
+from transis.types.config import profile, pulse_profile
 
 SEPARATOR: Final = "----"
 

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from transis.model.contract import Port
 from transis.sim.network import Fate
+from transis.types.outputs import Port
 from transis.wire.alive import KIND_ALIVE
 from transis.wire.control import KIND_BEACON, KIND_PROBE, KIND_PROBE_ANSWER, decode_control
 from transis.wire.envelope import ENVELOPE_SIZE, FLAG_SEALED

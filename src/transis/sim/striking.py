@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from transis.model.contract import Port
 from transis.sim.faults import (
     COPY_SUFFIX,
     HARMLESS,
@@ -33,6 +32,7 @@ from transis.sim.faults import (
     Weather,
 )
 from transis.sim.life import Submission
+from transis.types.outputs import Port
 
 if TYPE_CHECKING:
     from transis.sim.host import Host

@@ -12,9 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.model.config import MS, SECOND, Config, Pulse, Timing, Window
-from transis.model.contract import Port
-from transis.model.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.sim.episodes import draw_schedule
 from transis.sim.faults import Heal, Partition, Schedule
 from transis.sim.group_episodes import draw_strikes
@@ -27,6 +24,9 @@ from transis.sim.plan import ClientPlan, Plan, Traffic
 from transis.sim.streams import Stream, Streams
 from transis.sim.tried import TOTEM, Tried
 from transis.sim.world import Conditions
+from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window
+from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
+from transis.types.outputs import Port
 
 SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)
 """How many nodes 90 % of the runs have; three to five meet every case soonest."""

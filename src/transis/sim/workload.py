@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from transis.model.service import Service
 from transis.sim.host import Host
 from transis.sim.life import Submission
 from transis.sim.plan import Traffic
 from transis.sim.streams import Stream
 from transis.sim.world import World
+from transis.types.ids import Service
 
 NOT_YET: Final = ("down", "Starting", "Stopped")
 """States of a host in which its application has nobody to call: messages are saved for better times."""

@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
-from transis.model.config import Config
-from transis.model.contract import Audience, Delivered, Transmit
-from transis.model.ids import NodeId
 from transis.sim.clock import Clock
 from transis.sim.coverage import Coverage
 from transis.sim.faults import HARMLESS, Fault
@@ -24,6 +21,9 @@ from transis.sim.life import Life, NodeFactory
 from transis.sim.network import Climate, Network
 from transis.sim.streams import Streams
 from transis.sim.striking import strike
+from transis.types.config import Config
+from transis.types.ids import NodeId
+from transis.types.outputs import Audience, Delivered, Transmit
 
 FAULT: Final = 0
 ARRIVAL: Final = 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from transis.lansis.engine import Engine as Lansis
-from transis.model.config import Config
-from transis.model.ids import NodeId
 from transis.ordering.engine import Engine
 from transis.totem.engine import Engine as Totem
+from transis.types.config import Config
+from transis.types.ids import NodeId
 from transis.wire.alive import KIND_ALIVE
 from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
 from transis.wire.packets import KIND_COMMIT, KIND_JOIN, KIND_WAKE

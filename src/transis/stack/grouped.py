@@ -17,10 +17,16 @@ from typing import Final
 
 from transis import __version__
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
-from transis.model.config import Config
-from transis.model.contract import (
+from transis.stack.node import Node
+from transis.types.config import Config
+from transis.types.errors import Rejection, UsageError
+from transis.types.ids import NodeId, Service, ViewId
+from transis.types.limits import RUN_MESSAGES_MAX
+from transis.types.outputs import (
     Configure,
     Delivered,
+    GroupDelivered,
+    GroupOutput,
     NodeOutput,
     Originated,
     OutboundRun,
@@ -30,15 +36,8 @@ from transis.model.contract import (
     Stopped,
     Tape,
 )
-from transis.model.errors import UsageError
-from transis.model.group_outputs import GroupDelivered, GroupOutput
-from transis.model.groups import Address, GroupId
-from transis.model.ids import NodeId, ViewId
-from transis.model.limits import RUN_MESSAGES_MAX
-from transis.model.service import Service
-from transis.stack.node import Node
+from transis.types.views import Address, GroupId
 from transis.wire.address import CONTROL_ADDRESS, decode_address, encode_address
-from transis.wire.rejection import Rejection
 from transis.wire.segments import Arrival
 from transis.wire.session import Checkpoint
 

@@ -11,15 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.ids import NodeId
-from transis.model.view import View
 from transis.stack.outbound import Outbound
 from transis.stack.requests import Requests
 from transis.stack.session import Parcel, Session
 from transis.stack.streaming import OpenFrame, portions
 from transis.stack.turns import Turns
+from transis.types.ids import NodeId
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupViewInstalled,
+    Refused,
+    Room,
+    Stopped,
+)
+from transis.types.views import View
 from transis.wire.session import Changed, Configured, Left, NotSent, cost
 
 HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput

@@ -16,9 +16,9 @@ from collections import OrderedDict
 from enum import Enum
 from typing import Final
 
-from transis.model.contract import NEVER
-from transis.model.ids import NodeId
-from transis.model.limits import KNOWN_NAMES_MAX
+from transis.types.ids import NodeId
+from transis.types.limits import KNOWN_NAMES_MAX
+from transis.types.outputs import NEVER
 from transis.wire.control import ControlPacket, Probe, ProbeAnswer, introduces
 
 PROBES: Final = 3

@@ -9,8 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from transis.model.config import Config
-from transis.model.contract import (
+from transis.ordering.engine import Packet
+from transis.stack.engines import engine_of, foreign_kinds
+from transis.stack.freshness import Freshness
+from transis.stack.identity import Identity, Stage
+from transis.stack.unpacking import Unpacking
+from transis.types.config import Config
+from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, Rejection, UsageError
+from transis.types.ids import NodeId, Service, ViewId
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import (
     Accepted,
     Audience,
     Configure,
@@ -28,21 +36,11 @@ from transis.model.contract import (
     Tape,
     Transmit,
 )
-from transis.model.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
-from transis.model.ids import NodeId, ViewId
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
-from transis.ordering.engine import Packet
-from transis.stack.engines import engine_of, foreign_kinds
-from transis.stack.freshness import Freshness
-from transis.stack.identity import Identity, Stage
-from transis.stack.unpacking import Unpacking
 from transis.wire.alive import KIND_ALIVE, Alive, decode_alive
 from transis.wire.burst import Burst
 from transis.wire.control import ControlPacket, announces, decode_control, encode_control, introduces
 from transis.wire.envelope import Opener, Sealer, transmitter_tag
 from transis.wire.parts import PartAssembler
-from transis.wire.rejection import Rejection
 from transis.wire.segments import Arrival
 from transis.wire.stream import Assembler
 from transis.wire.token import KIND_TOKEN, Token, decode_token

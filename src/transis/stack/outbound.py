@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from transis.model.contract import NEVER
 from transis.stack.session import Parcel, Session
 from transis.stack.sessionpolicy import SessionPolicy
+from transis.types.outputs import NEVER
 from transis.wire.session import NodeFrame
 
 

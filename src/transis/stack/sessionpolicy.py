@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from transis.model.config import MS, SECOND
-from transis.model.errors import ConfigError
+from transis.types.config import MS, SECOND
+from transis.types.errors import ConfigError
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

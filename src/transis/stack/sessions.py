@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from transis.model.errors import UsageError
-from transis.model.ids import ProcessId
 from transis.stack.grouped import GroupedNode
 from transis.stack.hearing import Hearing, HostEvent
 from transis.stack.outbound import Outbound
@@ -26,6 +24,8 @@ from transis.stack.requests import Requests
 from transis.stack.session import Parcel, Session, SessionStatus
 from transis.stack.sessionpolicy import SessionPolicy
 from transis.stack.turns import Turns
+from transis.types.errors import UsageError
+from transis.types.ids import ProcessId
 from transis.wire.session import (
     SESSION_VERSION,
     TOO_SLOW,

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from transis.model.contract import Delivered
-from transis.model.group_outputs import GroupDelivered, Recipient
-from transis.model.ids import ProcessId, Stretch, ViewId
-from transis.model.service import Service
 from transis.stack.session import Parcel
+from transis.types.ids import ProcessId, Service, Stretch, ViewId
+from transis.types.outputs import Delivered, GroupDelivered, Recipient
 from transis.wire.payloads import Payloads, payload_size
 from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from transis.model.contract import NEVER
-from transis.model.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.stack.grouped import GroupedNode
 from transis.stack.outbound import Outbound
 from transis.stack.session import Session, Unsent
 from transis.stack.sessionpolicy import SessionPolicy
+from transis.types.errors import Rejection
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import NEVER
 from transis.wire.address import decode_address
-from transis.wire.rejection import Rejection
 from transis.wire.session import Send, payload_cost
 
 TURN_BYTES: Final = 64 * 1024

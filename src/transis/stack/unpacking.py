@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from transis.ordering.engine import Packet
+from transis.types.errors import Rejection
 from transis.wire.burst import Burst, read_bursts, read_whole
 from transis.wire.envelope import ENVELOPE_SIZE, Opener, counter_of
 from transis.wire.header import KIND_DATA
-from transis.wire.rejection import Rejection
 from transis.wire.segments import Arrival, Segments, apart
 
 _DATA: Final = bytes([KIND_DATA])

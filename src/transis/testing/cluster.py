@@ -15,13 +15,13 @@ from typing import Any, Final, TypeVar, overload
 from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
-from transis.model.config import ENGINES, MS, SECOND
-from transis.model.errors import ConnectError, UsageError
 from transis.stack.sessions import SessionPolicy
 from transis.testing.link import SimulatedLink
 from transis.testing.loop import VirtualLoop
 from transis.testing.node import SessionNode
 from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
+from transis.types.config import ENGINES, MS, SECOND
+from transis.types.errors import ConnectError, UsageError
 
 __all__ = ["Cluster", "GuaranteeBroken", "Unsettled"]
 

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from transis.model.config import ENGINES
-from transis.model.errors import SessionLost
 from transis.stack.sessions import SessionPolicy
 from transis.testing.cluster import POLICY, Cluster
 from transis.testing.loop import VirtualLoop
 from transis.testing.timeline import Timeline
+from transis.types.config import ENGINES
+from transis.types.errors import SessionLost
 
 T = TypeVar("T")
 

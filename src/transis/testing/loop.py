@@ -20,9 +20,9 @@ from contextvars import Context
 from itertools import count
 from typing import Any, Final, TypeVarTuple
 
-from transis.model.config import SECOND
-from transis.model.errors import UsageError
 from transis.testing.timeline import Timeline
+from transis.types.config import SECOND
+from transis.types.errors import UsageError
 
 Ts = TypeVarTuple("Ts")
 

@@ -15,16 +15,25 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from transis.model.config import Config
-from transis.model.contract import Configure, Delivered, Refused, Room, Stopped
-from transis.model.errors import UsageError
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
-from transis.model.service import Service
 from transis.sim.clients import Clients
 from transis.sim.life import Life
 from transis.sim.world import World
 from transis.stack.grouped import GroupedNode, GroupedOutput
 from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
+from transis.types.config import Config
+from transis.types.errors import UsageError
+from transis.types.ids import Service
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    Refused,
+    Room,
+    Stopped,
+)
 from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
 
 if TYPE_CHECKING:

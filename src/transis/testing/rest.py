@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from transis.model.ids import NodeId, ProcessId
 from transis.sim.life import Life
 from transis.sim.world import World
 from transis.testing.node import SessionNode
+from transis.types.ids import NodeId, ProcessId
 
 
 def unrest(world: World, components: Iterable[Sequence[str]]) -> str:

@@ -11,9 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from transis.model.config import MS, SECOND, Config
-from transis.model.errors import UsageError
-from transis.model.limits import MEMBERS_MAX
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import show_view
@@ -31,6 +28,9 @@ from transis.testing.node import SessionNode
 from transis.testing.rest import unrest
 from transis.trace.digest import digest
 from transis.trace.events import History, NodeTrace
+from transis.types.config import MS, SECOND, Config
+from transis.types.errors import UsageError
+from transis.types.limits import MEMBERS_MAX
 
 LOG_SHOWN: Final = 40
 """Doings that are told when something fails: the last ones."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from transis.model.contract import NEVER
 from transis.sim.world import World
+from transis.types.outputs import NEVER
 
 
 class Attached(NamedTuple):

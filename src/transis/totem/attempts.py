@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from transis.model.ids import NodeId
 from transis.totem.ring import Ring
+from transis.types.ids import NodeId
 from transis.wire.packets import Join
 
 ATTEMPTS_BEFORE_BLAME = 2

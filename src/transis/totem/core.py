@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from transis.model.config import Config
-from transis.model.contract import Persist
-from transis.model.ids import NodeId, RingId
 from transis.ordering.core import BaseCore
 from transis.ordering.numbers import is_seq_in_reach
 from transis.totem.pace import Pace
 from transis.totem.ring import Ring
 from transis.totem.states import TRANSITIONS, Event, State
+from transis.types.config import Config
+from transis.types.ids import NodeId, RingId
+from transis.types.outputs import Persist
 
 RESERVE = 4_000
 """Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""

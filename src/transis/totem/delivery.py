@@ -7,11 +7,11 @@ Basic: on receipt, or at its place, whichever is first, once.
 
 from __future__ import annotations
 
-from transis.model.contract import Deliver, Phase
-from transis.model.limits import SEQ_JUMP_MAX
-from transis.model.service import DatagramClass
 from transis.totem.core import Core
 from transis.totem.ring import Ring
+from transis.types.ids import DatagramClass
+from transis.types.limits import SEQ_JUMP_MAX
+from transis.types.outputs import Deliver, Phase
 from transis.wire.burst import Burst
 
 

@@ -13,10 +13,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.config import Config
-from transis.model.contract import NEVER, Configure, Lane, OutboundRun
-from transis.model.ids import NodeId, RingId, ViewId
-from transis.model.view import Cause, Member, View
 from transis.ordering.doors import Doors
 from transis.ordering.engine import Packet
 from transis.ordering.quarantine import Quarantine
@@ -31,6 +27,10 @@ from transis.totem.recovery import Recovering
 from transis.totem.states import TABLE, Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit
+from transis.types.config import Config
+from transis.types.ids import NodeId, RingId, ViewId
+from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
+from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
 from transis.wire.packets import Commit, Join, Wake

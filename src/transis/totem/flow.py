@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.config import Window
+from transis.types.config import Window
 
 
 class Demand(NamedTuple):

@@ -11,14 +11,14 @@ Join is sent in Commit or Recovery (F5), and a Join from a member with this ring
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId, RingId
-from transis.model.view import Cause
 from transis.totem.core import Core
 from transis.totem.gather import MEMBER_GATHERS, Gathering
 from transis.totem.passing import Passing
 from transis.totem.recovery import Recovering
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
+from transis.types.ids import NodeId, RingId
+from transis.types.views import Cause
 from transis.wire.packets import Commit, CommitEntry, Join
 
 CAUSE_ACCUSED_MAX = 16

@@ -14,10 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from transis.model.contract import Audience, Port, Send
-from transis.model.ids import NodeId
-from transis.model.limits import PROC_SET_MAX
-from transis.model.view import Cause
 from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.attempts import Attempts
 from transis.totem.core import Core
@@ -26,6 +22,10 @@ from transis.totem.passing import Passing
 from transis.totem.reach import Reachability, clique_of
 from transis.totem.states import Event, State
 from transis.totem.traps import Trap
+from transis.types.ids import NodeId
+from transis.types.limits import PROC_SET_MAX
+from transis.types.outputs import Audience, Port, Send
+from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 from transis.wire.packets import Join, Row

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.contract import Stopped
-from transis.model.view import Cause
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
@@ -19,6 +17,8 @@ from transis.totem.ring import Ring
 from transis.totem.states import Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit, is_idle
+from transis.types.outputs import Stopped
+from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.packets import Wake
 from transis.wire.token import Token

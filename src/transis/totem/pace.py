@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.config import Timing
 from transis.ordering.health import Health
+from transis.types.config import Timing
 
 ROTATIONS_IN_LOSS: Final = 8
 RETRIES_IN_LOSS: Final = 3

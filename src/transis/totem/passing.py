@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.model.contract import Audience, Port, Send
-from transis.model.ids import NodeId
 from transis.totem.core import Core
 from transis.totem.ring import Ring
 from transis.totem.states import Event
+from transis.types.ids import NodeId
+from transis.types.outputs import Audience, Port, Send
 from transis.wire.token import Token, encode_token
 
 SELF_ROTATION_US = 100

@@ -5,14 +5,14 @@ Deviation (D24): who beacons, and when, is in ordering/beacons.py.
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId
-from transis.model.view import Cause
 from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
 from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
 from transis.totem.states import Event
 from transis.totem.traps import Trap
+from transis.types.ids import NodeId
+from transis.types.views import Cause
 from transis.wire.control import Beacon
 from transis.wire.packets import Join
 

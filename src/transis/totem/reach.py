@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX
+from transis.types.ids import NodeId
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.packets import Row
 
 

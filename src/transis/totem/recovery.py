@@ -12,10 +12,6 @@ from __future__ import annotations
 from hashlib import sha256
 from itertools import islice
 
-from transis.model.contract import Configure, Lane, Phase
-from transis.model.ids import NodeId, ViewId, ViewKind
-from transis.model.service import DatagramClass
-from transis.model.view import Cause, Member, View
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
@@ -24,6 +20,9 @@ from transis.totem.ring import Ring
 from transis.totem.states import Event, State
 from transis.totem.traps import Trap
 from transis.totem.visit import Visit
+from transis.types.ids import DatagramClass, NodeId, ViewId, ViewKind
+from transis.types.outputs import Configure, Lane, Phase
+from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst, decapsulate
 from transis.wire.outbox import FilledDatagram
 from transis.wire.packets import Commit, CommitEntry

@@ -6,8 +6,8 @@ highest number known to be everywhere, `high_delivered` my_high_delivered.
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId, RingId, ViewId, ViewKind
 from transis.ordering.store import Store
+from transis.types.ids import NodeId, RingId, ViewId, ViewKind
 
 
 class Ring:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
-from transis.model.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.ordering.origination import Stamp, multicast, originate
 from transis.totem import flow
 from transis.totem.core import Core
@@ -22,6 +21,7 @@ from transis.totem.delivery import Delivery
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.traps import Trap
+from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import Burst
 from transis.wire.outbox import FilledDatagram
 from transis.wire.token import NOBODY, Token

@@ -22,14 +22,14 @@ from typing import Final
 
 import msgspec
 
-from transis.model.errors import TraceError, TransisError
-from transis.model.ids import NodeId, ProcessId, ViewId
-from transis.model.view import View
 from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.film import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
 from transis.trace.segment import Header, SegmentWriter, segment_name
 from transis.trace.tape import Named, TapedRow, rows_of, runs_of
 from transis.trace.tidying import KEPT
+from transis.types.errors import TraceError, TransisError
+from transis.types.ids import NodeId, ProcessId, ViewId
+from transis.types.views import View
 
 ANY: Final = 1 << 62
 BATCH: Final = 4096

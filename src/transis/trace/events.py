@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupView, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
+from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
+from transis.types.views import GroupId, GroupView, GroupViewId, View
 
 
 class Submit(NamedTuple):

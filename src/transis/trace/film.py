@@ -21,11 +21,11 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from transis.model.errors import TraceError
-from transis.model.view import View
 from transis.trace.appending import Appender
 from transis.trace.segment import KIND_HEADER, Header, Naming, frame, segment_name, whole_frames
 from transis.trace.tape import DeliveryTape, Named, Piece
+from transis.types.errors import TraceError
+from transis.types.views import View
 
 MAGIC: Final = b"transis film\n"
 FILMS: Final = Naming("life-", ".film")

@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.model.contract import Configure
-from transis.model.ids import NodeId, ViewId
-from transis.model.view import View
 from transis.trace.events import Event, Gap
 from transis.trace.film import FILM_BYTES, FilmWriter
 from transis.trace.recorder import Checkpoint, Recorder
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
 from transis.trace.tape import DeliveryTape, Telling
 from transis.trace.tidying import FlightLimits
+from transis.types.ids import NodeId, ViewId
+from transis.types.outputs import Configure
+from transis.types.views import View
 
 FRAME_BYTES: Final = 64 << 10
 """Rows on the tape that are written at once,"""

@@ -6,10 +6,9 @@ its DELIVERs is known by the numbers of those events; any other waited, and is n
 
 from __future__ import annotations
 
-from transis.model.contract import Delivered
-from transis.model.group_outputs import Recipient
-from transis.model.groups import GroupId
 from transis.trace.events import Handed, Waited
+from transis.types.outputs import Delivered, Recipient
+from transis.types.views import GroupId
 
 Recipients = tuple[Recipient, ...]
 

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from transis.model.errors import TraceCutOff, TraceError
-from transis.model.ids import NodeId
 from transis.trace.obituary import record_end
 from transis.trace.reader import read_segment
 from transis.trace.segment import DIGESTS, KIND_FOOTER, Footer, frame
+from transis.types.errors import TraceCutOff, TraceError
+from transis.types.ids import NodeId
 
 DAMAGED: Final = ".damaged"
 """What is added to the name of a file that cannot be read, so that nobody tries again."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from transis.model.groups import GroupViewId
-from transis.model.ids import NodeId, ProcessId, ViewId
+from transis.types.ids import NodeId, ProcessId, ViewId
+from transis.types.views import GroupViewId
 
 
 def node_name(node: NodeId) -> str:

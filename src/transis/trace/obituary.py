@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from transis.model.errors import TraceCutOff, TraceError
-from transis.model.ids import NodeId
 from transis.trace.events import End, Event
 from transis.trace.reader import Segment, read_segment
 from transis.trace.segment import TRACES, Naming, SegmentWriter, life_name
+from transis.types.errors import TraceCutOff, TraceError
+from transis.types.ids import NodeId
 
 
 def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from transis.model.errors import MissingExtra
-from transis.model.groups import GroupId
 from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
     CheckpointEvent,
@@ -36,6 +34,8 @@ from transis.trace.naming import node_name as _node
 from transis.trace.naming import process_name as _process
 from transis.trace.naming import view_name as _view
 from transis.trace.reader import Segment, read_segment
+from transis.types.errors import MissingExtra
+from transis.types.views import GroupId
 
 Row = dict[str, Any]
 

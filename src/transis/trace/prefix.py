@@ -17,7 +17,7 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Final, NamedTuple
 
-from transis.model.service import Service
+from transis.types.ids import Service
 
 PRIME: Final = (1 << 61) - 1
 """A prime of Mersenne: sums fit 64 bits with a sign."""

@@ -17,11 +17,11 @@ from zlib import crc32
 
 import msgspec
 
-from transis.model.errors import TraceCutOff, TraceError
-from transis.model.ids import NodeId
 from transis.trace.events import Event, Gap, History, NodeTrace
 from transis.trace.rows import decode_rows
 from transis.trace.segment import FRAME, KIND_BATCH, KIND_FOOTER, KIND_HEADER, MAGIC, SCHEMA, SUFFIX, Footer, Header
+from transis.types.errors import TraceCutOff, TraceError
+from transis.types.ids import NodeId
 
 CHAIN_BROKEN: Final = "chain broken"
 DENSITY: Final = "density"

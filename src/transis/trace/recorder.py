@@ -14,10 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from transis.model.contract import Accepted, Configure, Delivered, NodeOutput, Note, Originated, Refused, Stopped
-from transis.model.group_outputs import GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -38,6 +34,23 @@ from transis.trace.events import (
 )
 from transis.trace.handing import Handing
 from transis.trace.tape import Telling
+from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.types.outputs import (
+    Accepted,
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupOutput,
+    GroupRefused,
+    GroupViewInstalled,
+    NodeOutput,
+    Note,
+    Originated,
+    Refused,
+    Stopped,
+)
+from transis.types.views import GroupId, GroupViewId
 
 TURN_EVENTS_MAX: Final = 1 << 20
 """Events between two flushes: one turn of a driver makes hundreds, so this is a bound on memory, not a tuning knob."""

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.model.errors import TraceError
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -31,6 +30,7 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
+from transis.types.errors import TraceError
 
 KINDS: Final[tuple[type[Event], ...]] = (
     *(Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap),

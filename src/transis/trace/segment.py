@@ -24,11 +24,11 @@ from zlib import crc32
 import msgspec
 
 from transis import __version__
-from transis.model.config import Config
-from transis.model.ids import NodeId
 from transis.trace.appending import Appender
 from transis.trace.events import Event
 from transis.trace.rows import encode_rows
+from transis.types.config import Config
+from transis.types.ids import NodeId
 
 MAGIC: Final = b"transis trace\n"
 SCHEMA: Final = 3

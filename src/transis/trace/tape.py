@@ -24,12 +24,10 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from transis.model.contract import Delivered
-from transis.model.groups import PROCESSES_MAX
-from transis.model.ids import Place, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.trace.prefix import Prefixes, Told, head_of
+from transis.types.ids import Place, ProcessId, Service, ViewId
+from transis.types.outputs import Delivered
+from transis.types.views import PROCESSES_MAX, View
 
 ROW: Final = Struct("<QQQQQqIIIIHBB")
 """Boot of the sender, first counter, place, origin_us, timestamp, tpos; process, messages, index of the place, datagrams; number

@@ -13,10 +13,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from transis.model.limits import MEMBERS_MAX
+from transis.types.errors import Rejection
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.header import COUNTER_MAX
 from transis.wire.items import ACK_SIZE, ACKS, ACKS_HEAD_SIZE, INCOMPLETE, NACK_SIZE, Incomplete
-from transis.wire.rejection import Rejection
 
 NACK_RANGES_MAX: Final = 32
 """Ranges of requests in one packet: enough for a bad moment, and an ALIVE stays one small datagram."""

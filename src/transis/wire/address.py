@@ -10,9 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from transis.model.errors import UsageError
-from transis.model.groups import ADDRESSED_GROUPS_MAX, ADDRESSED_PROCESSES_MAX, Address, GroupId, PrivateName
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection, UsageError
+from transis.types.views import ADDRESSED_GROUPS_MAX, ADDRESSED_PROCESSES_MAX, Address, GroupId, PrivateName
 
 APPLICATION_KIND: Final = 1
 CONTROL_ADDRESS: Final = b"\x02"

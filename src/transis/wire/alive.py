@@ -9,12 +9,12 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from transis.model.ids import RingTag
-from transis.model.limits import MEMBERS_MAX
+from transis.types.errors import Rejection
+from transis.types.ids import RingTag
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.acks import NACK_RANGES_MAX, Nack, decode_nacks, encode_nacks
 from transis.wire.header import COUNTER_MAX
 from transis.wire.items import NACK_SIZE
-from transis.wire.rejection import Rejection
 
 KIND_ALIVE: Final = 10
 FLAG_FROZEN: Final = 1

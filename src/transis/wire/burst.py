@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.model.ids import RingTag
-from transis.model.service import DatagramClass
+from transis.types.errors import Rejection
+from transis.types.ids import DatagramClass, RingTag
 from transis.wire.header import (
     DATA_HEADER_SIZE,
     FLAGS_OFFSET,
@@ -23,7 +23,6 @@ from transis.wire.header import (
     encode_data,
     read_ramp,
 )
-from transis.wire.rejection import Rejection
 from transis.wire.segments import Segments
 
 

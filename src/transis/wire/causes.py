@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.view import Cause
+from transis.types.views import Cause
 from transis.wire.layouts import CauseLayout
 from transis.wire.nodetable import NodeTable, is_valid_text, require
 

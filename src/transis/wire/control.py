@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import msgspec
 
-from transis.model.ids import NodeId, RingId
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, RingId
 from transis.wire.causes import DIGEST_SIZE, require_signature
 from transis.wire.envelope import WIRE_VERSION
 from transis.wire.layouts import BeaconLayout, Layout, ProbeAnswerLayout, ProbeLayout
 from transis.wire.nodetable import NodeTable, Refused, require, require_about_node, require_counters, require_node
 from transis.wire.parts import CONTROL_MAX
-from transis.wire.rejection import Rejection
 
 ControlPacket = tuple[Any, ...]
 """Every control packet is an immutable value, a NamedTuple, checked already, with sets as sets."""

@@ -23,10 +23,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from transis.model.errors import ConfigError, InternalError
-from transis.model.ids import NodeId
-from transis.model.limits import MEMBERS_MAX
-from transis.wire.rejection import Rejection
+from transis.types.errors import ConfigError, InternalError, Rejection
+from transis.types.ids import NodeId
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.segments import Segments
 
 WIRE_VERSION: Final = 1

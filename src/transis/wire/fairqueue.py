@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 
-from transis.model.contract import OutboundRun, RunIds
-from transis.model.ids import ViewId
-from transis.model.limits import RUN_MESSAGES_MAX
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, Service, ViewId
+from transis.types.limits import RUN_MESSAGES_MAX
+from transis.types.outputs import OutboundRun, RunIds
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run
 from transis.wire.visit import VisitWriter
 

@@ -16,11 +16,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from transis.model.ids import RingTag
-from transis.model.limits import MEMBERS_MAX
-from transis.model.service import DatagramClass
+from transis.types.errors import Rejection
+from transis.types.ids import DatagramClass, RingTag
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.rejection import Rejection
 
 KIND_DATA: Final = 1
 COUNTER_MAX: Final = 1 << 62

@@ -26,11 +26,11 @@ from itertools import accumulate
 from operator import sub
 from typing import Final, NamedTuple
 
-from transis.model.contract import RunIds
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
+from transis.types.errors import Rejection
+from transis.types.ids import Service
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import RunIds
 from transis.wire.header import COUNTER_MAX
-from transis.wire.rejection import Rejection
 
 UNIFORM: Final = 1
 MIXED: Final = 2

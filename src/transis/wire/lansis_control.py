@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.limits import MEMBERS_MAX
+from transis.types.ids import NodeId, RingId, RingTag
+from transis.types.limits import MEMBERS_MAX
 from transis.wire.causes import cause_layout, cause_of, require_signature
 from transis.wire.control import Role, register
 from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.view import Cause
+from transis.types.ids import NodeId, RingId, RingTag
+from transis.types.views import Cause
 
 
 class Statement(NamedTuple):

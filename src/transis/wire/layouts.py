@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from transis.model.ids import NodeId
-from transis.model.limits import PROC_SET_MAX
+from transis.types.ids import NodeId
+from transis.types.limits import PROC_SET_MAX
 
 Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 _Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from transis.model.ids import NodeId
-from transis.model.limits import INFO_MAX, NAME_MAX, NETWORK_ADDRESS_MAX, PROC_SET_MAX
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId
+from transis.types.limits import INFO_MAX, NAME_MAX, NETWORK_ADDRESS_MAX, PROC_SET_MAX
 from transis.wire.header import COUNTER_MAX
-from transis.wire.rejection import Rejection
 
 _BOOT_END: Final = 1 << 64
 _EMPTY: Final[frozenset[NodeId]] = frozenset()

@@ -18,11 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import Final
 
-from transis.model.contract import Lane, OutboundRun, RunIds
-from transis.model.errors import MessageTooLarge, UsageError
-from transis.model.ids import ViewId
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import DatagramClass, Service
+from transis.types.errors import MessageTooLarge, UsageError
+from transis.types.ids import DatagramClass, Service, ViewId
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import Lane, OutboundRun, RunIds
 from transis.wire.fairqueue import FairQueue, QueuedRun
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE
 from transis.wire.visit import Filled, FilledDatagram, VisitWriter

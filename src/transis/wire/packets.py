@@ -11,9 +11,9 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from transis.model.ids import NodeId, RingId, RingTag
-from transis.model.limits import MEMBERS_MAX, PROC_SET_MAX
-from transis.model.view import Cause
+from transis.types.ids import NodeId, RingId, RingTag
+from transis.types.limits import MEMBERS_MAX, PROC_SET_MAX
+from transis.types.views import Cause
 from transis.wire.causes import DIGEST_SIZE, cause_layout, cause_of, require_signature
 from transis.wire.control import Role, register
 from transis.wire.header import COUNTER_MAX

@@ -13,9 +13,9 @@ import struct
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from transis.model.limits import MEMBERS_MAX, PARTS_MAX
+from transis.types.errors import Rejection
+from transis.types.limits import MEMBERS_MAX, PARTS_MAX
 from transis.wire.header import COUNTER_MAX
-from transis.wire.rejection import Rejection
 
 KIND_PART: Final = 9
 CONTROL_MAX: Final = 256 * 1024

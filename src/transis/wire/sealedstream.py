@@ -21,9 +21,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from transis.model.errors import ConfigError, InternalError, UsageError
+from transis.types.errors import ConfigError, InternalError, Rejection, UsageError
 from transis.wire.envelope import KEY_SIZE, SEAL_SIZE
-from transis.wire.rejection import Rejection
 
 STREAM_VERSION: Final = 1
 RANDOM_SIZE: Final = 32

@@ -18,12 +18,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from transis.model.groups import GroupView, GroupViewId
-from transis.model.ids import Place, ProcessId, ViewId
-from transis.model.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.model.service import Service
-from transis.model.view import View
-from transis.wire.rejection import Rejection
+from transis.types.errors import Rejection
+from transis.types.ids import Place, ProcessId, Service, ViewId
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.views import GroupView, GroupViewId, View
 
 SESSION_VERSION: Final = 2
 """Of this protocol between a client and its node; both must have the same, and the one that does not is told which."""

@@ -14,10 +14,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from transis.model.ids import RingTag
-from transis.model.limits import MEMBERS_MAX, RTR_RANGES_MAX
+from transis.types.errors import Rejection
+from transis.types.ids import RingTag
+from transis.types.limits import MEMBERS_MAX, RTR_RANGES_MAX
 from transis.wire.header import COUNTER_MAX
-from transis.wire.rejection import Rejection
 
 KIND_TOKEN: Final = 2
 NOBODY: Final = 0xFFFF

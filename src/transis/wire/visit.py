@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transis.model.contract import RunIds
-from transis.model.service import DatagramClass, Service
+from transis.types.ids import DatagramClass, Service
+from transis.types.outputs import RunIds
 from transis.wire.items import (
     FRAGMENT_HEAD_SIZE,
     Fragment,

@@ -18,8 +18,8 @@ from transis.drawing.labels import fitting
 from transis.drawing.palette import sender_class, style, view_class
 from transis.drawing.svg import element, group, line, number, path, rect, text, title
 from transis.drawing.times import clock
-from transis.model.ids import ProcessId, ViewId
 from transis.sim.cluster import show_node, show_view, show_view_id
+from transis.types.ids import ProcessId, ViewId
 
 RUNS_TOLD: Final = 6
 LANDINGS_TOLD: Final = 24

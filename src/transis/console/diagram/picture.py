@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from transis.model.ids import NodeId, ProcessId, ViewId
-from transis.model.service import Service
-from transis.model.view import View
 from transis.sim.checkers.verdict import Violation
 from transis.sim.faults import HARMLESS, Crash, Fault, Pause, Restart, Resume, names_in, parse
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
+from transis.types.ids import NodeId, ProcessId, Service, ViewId
+from transis.types.views import View
 
 EXPLANATION_MAX: Final = 600
 """Characters of a violation that the diagram repeats; the command prints all of it."""

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from transis.console.diagram.picture import Arrival, Moment, Sending
-from transis.model.ids import NodeId, ProcessId, ViewId
-from transis.model.service import Service
+from transis.types.ids import NodeId, ProcessId, Service, ViewId
 
 LINES_MAX: Final = 900
 WINDOW_FIRST_PX: Final = 4.0

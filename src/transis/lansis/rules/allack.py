@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from transis.lansis.node import Node
-from transis.model.contract import NEVER
+from transis.types.outputs import NEVER
 
 
 class AllAck:

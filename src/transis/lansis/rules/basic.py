@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 from transis.wire.burst import Burst
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from transis.lansis.node import Node
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 
 class Waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transis.lansis.node import Node
 from transis.lansis.stability import Stability
-from transis.model.service import DatagramClass
+from transis.types.ids import DatagramClass
 
 
 def may_leave(node: Node, stability: Stability) -> bool:

@@ -18,8 +18,6 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from transis.archive.files import waiting_journals
-from transis.model.errors import PipelineError, UsageError
-from transis.model.groups import group_id
 from transis.pipeline.archive.columns import RING, SIDE, VIEW
 from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Policy
@@ -31,6 +29,8 @@ from transis.pipeline.audit.settling import settled
 from transis.pipeline.ingest import is_local, local_path
 from transis.pipeline.session import spark_session, ui_address
 from transis.pipeline.steps import Steps
+from transis.types.errors import PipelineError, UsageError
+from transis.types.views import group_id
 
 TOLD_MAX: Final = 1_000
 """Rows of gaps, contradictions and conflicts that are told one by one; the totals count all, and tables have them."""

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from transis.model.errors import UsageError
 from transis.pipeline.archive.rings import Configuration, Ring
 from transis.pipeline.archive.walking import Walk, met_before_all, walk
+from transis.types.errors import UsageError
 
 Policy = Literal["primary", "larger", "earlier"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)

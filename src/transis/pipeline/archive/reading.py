@@ -18,8 +18,6 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from transis.model.errors import PipelineError, UsageError
-from transis.model.groups import group_id
 from transis.pipeline.archive.columns import (
     BEGIN,
     CONFIGURATION,
@@ -34,6 +32,8 @@ from transis.pipeline.archive.columns import (
     ring_in,
 )
 from transis.pipeline.ingest import is_local, literally, local_path
+from transis.types.errors import PipelineError, UsageError
+from transis.types.views import group_id
 
 STREAM_PART: Final = "stream"
 DESCRIPTION: Final = "archive.json"

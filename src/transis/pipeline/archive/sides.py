@@ -14,7 +14,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from transis.model.errors import PipelineError
 from transis.pipeline.archive.columns import (
     LIFE,
     MESSAGE,
@@ -32,6 +31,7 @@ from transis.pipeline.archive.columns import (
 from transis.pipeline.archive.lineage import Lineage
 from transis.pipeline.archive.rings import Configuration, Ring, ring_of
 from transis.pipeline.schemas import INT, LONG, TEXT, columns
+from transis.types.errors import PipelineError
 
 LINEAGE_MAX: Final = 100_000
 """Configurations that are laid out in memory: one view change every minute for two months."""

@@ -7,12 +7,12 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.model.service import Service
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.lay import Laid
 from transis.pipeline.audit.naming import name_nodes, name_processes
 from transis.pipeline.audit.no_creation import with_sender
 from transis.pipeline.audit.runs import repeated, runs_of, spelled_out, stretches
+from transis.types.ids import Service
 
 NAME: Final = "basic"
 

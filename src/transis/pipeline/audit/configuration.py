@@ -10,10 +10,10 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.model.service import Service
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.lay import Laid
 from transis.pipeline.audit.naming import name_nodes, name_processes, name_views
+from transis.types.ids import Service
 
 NAME: Final = "configuration_2_2"
 

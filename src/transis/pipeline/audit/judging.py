@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.model.errors import UsageError
 from transis.model.guarantees import UNPROMISED
 from transis.pipeline.audit import quality
 from transis.pipeline.audit.clients import lay_clients
@@ -26,6 +25,7 @@ from transis.pipeline.audit.lay import Laid, Settle
 from transis.pipeline.audit.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.pipeline.audit.tail import sequence
 from transis.pipeline.audit.verdicts import kept, verdicts
+from transis.types.errors import UsageError
 
 Told = Callable[[str], AbstractContextManager[None]]
 Laying = TypeVar("Laying")

@@ -12,9 +12,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.model.service import Service
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.tail import Sequence, named, told
+from transis.types.ids import Service
 
 NAME: Final = "safe_7_1"
 

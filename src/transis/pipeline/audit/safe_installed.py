@@ -7,10 +7,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.model.service import Service
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.lay import Laid, absent_members
 from transis.pipeline.audit.naming import name_nodes, name_processes
+from transis.types.ids import Service
 
 NAME: Final = "safe_7_2"
 

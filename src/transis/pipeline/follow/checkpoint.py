@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 LOGS: Final = ("offsets", "commits")
 _SUMMED: Final = 512

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from transis.model.ids import NodeId, ViewId
 from transis.pipeline.follow.positions import Positions
+from transis.types.ids import NodeId, ViewId
 
 POSITIONS_MAX: Final = 4096
 """Positions that are remembered of one configuration; then they are thinned out."""

@@ -24,12 +24,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from transis.model.errors import TransisError
 from transis.pipeline.follow.telling import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.pipeline.jobs import Wish, audit
 from transis.pipeline.steps import Steps
 from transis.trace.develop import WHY, Wanted, develop
 from transis.trace.durable import replace_durably
+from transis.types.errors import TransisError
 
 AROUND: Final = 1000
 """Messages before and behind the difference that are developed."""

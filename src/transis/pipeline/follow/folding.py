@@ -14,8 +14,6 @@ from typing import Final
 import msgspec
 
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, UNPROMISED
-from transis.model.ids import NodeId, ViewId
-from transis.model.view import View
 from transis.pipeline.follow.configurations import Amount, Configuration
 from transis.pipeline.follow.lives import GONE_US, LIVES_MAX, Lives
 from transis.pipeline.follow.replicas import ReplicaFold, Replicas
@@ -31,6 +29,8 @@ from transis.pipeline.follow.telling import (
     named,
 )
 from transis.trace.events import CheckpointEvent, Conf, End, Prefix
+from transis.types.ids import NodeId, ViewId
+from transis.types.views import View
 
 CONFIGURATIONS_MAX: Final = 64
 """Of a cluster that are remembered; then the one goes of which nothing was told for longest."""

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from transis.model.errors import TransisError
 from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
 from transis.pipeline.follow.checkpoint import id_of
 from transis.pipeline.follow.evidence import Evidence
@@ -22,6 +21,7 @@ from transis.pipeline.follow.ledger import FollowLedger
 from transis.pipeline.follow.metrics import Figures, FollowMetrics
 from transis.pipeline.follow.source import read_back, row_of, unlisted
 from transis.pipeline.follow.telling import Divergence, FollowVerdict, Trouble
+from transis.types.errors import TransisError
 
 LOOK_S: Final = 0.5
 """How often it is looked whether somebody wants an end."""

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from transis.model.errors import PipelineError
 from transis.model.guarantees import BROKEN
 from transis.pipeline.follow.checkpoint import discard_if_damaged
 from transis.pipeline.follow.evidence import Evidence
@@ -28,6 +27,7 @@ from transis.pipeline.follow.source import sealed
 from transis.pipeline.follow.telling import FollowVerdict
 from transis.pipeline.ingest import is_local, local_path
 from transis.pipeline.session import spark_session
+from transis.types.errors import PipelineError
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.model.errors import PipelineError
 from transis.pipeline.follow.checkpoint import has_committed
 from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.telling import Divergence, FollowVerdict, Trouble
 from transis.trace.durable import replace_durably
+from transis.types.errors import PipelineError
 
 ALL_AGAIN_S: Final = 3600
 """So often all verdicts are written, changed or not: silence then means that nobody follows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from transis.model.ids import NodeId
+from transis.types.ids import NodeId
 
 LIVES_MAX: Final = 1024
 """Then those go that nobody needs."""

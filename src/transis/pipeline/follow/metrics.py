@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from transis.model.errors import ConfigError, MissingExtra
 from transis.model.guarantees import BROKEN
 from transis.pipeline.follow.telling import ONE_SEQUENCE, FollowVerdict
+from transis.types.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -16,10 +16,10 @@ from typing import Final
 
 import msgspec
 
-from transis.model.groups import GroupId, GroupViewId
 from transis.pipeline.follow.positions import Parting, Positions
 from transis.pipeline.follow.telling import REPLICAS, Divergence, named
 from transis.trace.events import CheckpointEvent
+from transis.types.views import GroupId, GroupViewId
 
 COUNTS_MAX: Final = 256
 """Counts that are remembered of one view; then they are thinned out."""

@@ -20,12 +20,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from transis.model.errors import TraceError
 from transis.pipeline.follow.reading import Offset, Progress, Sealed, sealed_of
 from transis.pipeline.follow.telling import Told, Trouble
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
 from transis.trace.rows import decode_rows, encode_rows
 from transis.trace.segment import Header
+from transis.types.errors import TraceError
 
 FILES_AT_A_TIME: Final = 5000
 """Of some kilobytes each: a day of four nodes is read within minutes, whatever `--every` is."""

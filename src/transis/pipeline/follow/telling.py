@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from transis.model.ids import NodeId, ViewId
 from transis.trace.events import Event
+from transis.types.ids import NodeId, ViewId
 
 ONE_SEQUENCE: Final = "one_sequence"
 ATOMICITY: Final = "failure_atomicity_4"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from transis.model.errors import PipelineError
+from transis.types.errors import PipelineError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from transis.model.service import Service
 from transis.pipeline.report.content import Change, Clock, GroupLatency, Incident, Latency, Point, Ring, Throughput
+from transis.types.ids import Service
 
 Rows = Iterable[Mapping[str, Any]]
 Names = Mapping[int, str]

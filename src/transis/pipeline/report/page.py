@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from transis.drawing.html import row, table, tag, words
-from transis.model.errors import MissingExtra, PipelineError
 from transis.pipeline.report.charts import Chart, embedded, figures_charts
 from transis.pipeline.report.content import Change, Content, Run
 from transis.pipeline.report.provenance import provenance_section
@@ -22,6 +21,7 @@ from transis.pipeline.report.summary import starts_us, verdicts_by_run
 from transis.pipeline.report.timeline import hatching
 from transis.pipeline.report.verdict_section import banner, verdict_section
 from transis.pipeline.report.violation_section import violation_section
+from transis.types.errors import MissingExtra, PipelineError
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
 _PLACES: Final = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from transis.model.errors import UsageError
 from transis.model.guarantees import NOT_PROMISED, UNPROMISED
 from transis.sim.checkers import (
     agreement_on_views,
@@ -50,6 +49,7 @@ from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.index import Index
 from transis.sim.checkers.verdict import VIOLATIONS_MAX, Findings, Report, Verdict, Violation, Witness
 from transis.trace.events import History
+from transis.types.errors import UsageError
 
 __all__ = ["GROUP_PROPERTIES", "PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check", "check_groups"]
 

@@ -5,12 +5,12 @@ Without it every other property speaks about different things under one name.
 
 from __future__ import annotations
 
-from transis.model.ids import ViewId
-from transis.model.view import View
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import Conf
+from transis.types.ids import ViewId
+from transis.types.views import View
 
 
 def check(index: Index, findings: Findings) -> None:

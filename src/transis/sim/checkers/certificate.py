@@ -13,9 +13,9 @@ from __future__ import annotations
 from itertools import islice, pairwise
 from operator import lt
 
-from transis.model.ids import ViewId
 from transis.sim.checkers.causal_certificate import causal_order_certified
 from transis.sim.checkers.index import PLACE_SHIFT, Index, Life, Ring, Stay
+from transis.types.ids import ViewId
 
 
 def certified(index: Index) -> bool:

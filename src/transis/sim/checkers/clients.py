@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupView
-from transis.model.ids import NodeId, ProcessId
-from transis.model.view import View
 from transis.sim.checkers.index import Index, Life
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, OfClients
+from transis.types.ids import NodeId, ProcessId
+from transis.types.views import GroupId, GroupView, View
 
 
 class Got(NamedTuple):

@@ -5,10 +5,10 @@ What an event claims (`conf`, `regular`) is held against the last CONF before it
 
 from __future__ import annotations
 
-from transis.model.ids import ViewId
 from transis.sim.checkers.index import Index, Life, Stay
 from transis.sim.checkers.verdict import Findings
 from transis.trace.events import Conf, Delivery
+from transis.types.ids import ViewId
 
 
 def check(index: Index, findings: Findings) -> None:

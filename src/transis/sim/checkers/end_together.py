@@ -5,10 +5,10 @@ Due only when the run reached quiescence; before, a change may be on its way.
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings, Witness
 from transis.trace.events import Conf
+from transis.types.ids import NodeId
 
 
 def check(index: Index, findings: Findings) -> None:

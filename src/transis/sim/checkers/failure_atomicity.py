@@ -5,10 +5,10 @@ Checked per configuration, the regular and the transitional one apart (traces 6)
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId, ViewId
 from transis.sim.checkers.index import Index, Ring, Stay
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import messages, named
+from transis.types.ids import NodeId, ViewId
 
 Step = tuple[ViewId, ViewId]
 """From one configuration directly to another."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from transis.model.ids import MessageId
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.trace.events import Delivery
+from transis.types.ids import MessageId
 
 
 def check(index: Index, findings: Findings) -> None:

@@ -5,10 +5,10 @@ What joined and left is not part of it: both are told from the view that a node 
 
 from __future__ import annotations
 
-from transis.model.groups import GroupId, GroupView, GroupViewId
 from transis.sim.checkers.clients import Change, Crowd
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
+from transis.types.views import GroupId, GroupView, GroupViewId
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from transis.model.groups import GroupId, GroupView
-from transis.model.ids import ViewId
-from transis.model.view import View
 from transis.sim.checkers.clients import Change, Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf
+from transis.types.ids import ViewId
+from transis.types.views import GroupId, GroupView, View
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transis.model.groups import GroupId, GroupView, GroupViewId, Origin
-from transis.model.ids import ProcessId
 from transis.sim.checkers.clients import Change, Client, Crowd
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import ClientLeft, Gap, GroupConf
+from transis.types.ids import ProcessId
+from transis.types.views import GroupId, GroupView, GroupViewId, Origin
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

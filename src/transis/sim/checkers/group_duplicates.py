@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from transis.model.groups import GroupId, GroupViewId
 from transis.sim.checkers.clients import Client, Crowd, Got
 from transis.sim.checkers.verdict import Findings
 from transis.trace.events import GroupConf
+from transis.types.views import GroupId, GroupViewId
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

@@ -6,13 +6,13 @@ is lost already. At rest the members of a group are exactly the processes that w
 
 from __future__ import annotations
 
-from transis.model.groups import GroupId
-from transis.model.ids import NodeId, ProcessId
 from transis.sim.checkers.clients import Change, Client, Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import ClientLeft, ClientLife, GroupConf
+from transis.types.ids import NodeId, ProcessId
+from transis.types.views import GroupId
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.model.groups import GroupId
-from transis.model.ids import NodeId, ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.clients import Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.addresses import read_address
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, Waited
+from transis.types.ids import NodeId, ProcessId, Service
+from transis.types.views import GroupId
 
 END_OF_TIME: Final = 1 << 62
 

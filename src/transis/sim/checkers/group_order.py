@@ -6,10 +6,10 @@ no stream ever goes backwards. A transitional view has no place of its own: it s
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId
 from transis.sim.checkers.clients import Client, Crowd, Got
 from transis.sim.checkers.verdict import Findings
 from transis.trace.events import GroupConf
+from transis.types.ids import NodeId
 
 Key = tuple[int, NodeId, int, int]
 """A ring, and a place in it."""

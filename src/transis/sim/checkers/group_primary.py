@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from transis.model.ids import ViewId
 from transis.sim.checkers.clients import Change, Crowd
 from transis.sim.checkers.verdict import Findings
+from transis.types.ids import ViewId
 
 
 def check(crowd: Crowd, findings: Findings) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transis.model.groups import GroupId, GroupViewId
 from transis.sim.checkers.clients import Client, Crowd, Got
 from transis.sim.checkers.index import Index
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import messages, named
 from transis.trace.events import ClientLeft, Gap, GroupConf
+from transis.types.views import GroupId, GroupViewId
 
 
 class Stretch(NamedTuple):

@@ -19,8 +19,6 @@ from enum import Enum
 from itertools import takewhile
 from operator import eq
 
-from transis.model.ids import MessageId, NodeId, ProcessId, ViewId, ViewKind
-from transis.model.service import Service
 from transis.trace.events import (
     ClientDelivery,
     Conf,
@@ -36,6 +34,7 @@ from transis.trace.events import (
     Submit,
     is_ordered,
 )
+from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId, ViewKind
 
 PLACE_SHIFT = 32
 """A place (seq, index) as one integer: indices stay far below 2^32, a datagram has at most 65,000 bytes."""

@@ -7,12 +7,12 @@ Of several words of a process behind one count the last counts: it may speak bef
 
 from __future__ import annotations
 
-from transis.model.groups import GroupId, GroupViewId
-from transis.model.ids import MessageId, NodeId, ProcessId
 from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import CheckpointEvent
+from transis.types.ids import MessageId, NodeId, ProcessId
+from transis.types.views import GroupId, GroupViewId
 
 Told = tuple[NodeId, CheckpointEvent]
 

@@ -7,11 +7,10 @@ transitional one it installs itself.
 
 from __future__ import annotations
 
-from transis.model.ids import NodeId
-from transis.model.service import Service
 from transis.sim.checkers.index import Duty, Index, Ring, Stay
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import messages, named
+from transis.types.ids import NodeId, Service
 
 Deliverers = dict[int, Stay]
 """A safe message and one stay that delivered it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from transis.model.service import Service
 from transis.sim.checkers.index import Duty, Index, Ring, Stay
 from transis.sim.checkers.verdict import Findings
+from transis.types.ids import Service
 
 
 def check(index: Index, findings: Findings) -> None:

@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from transis.model.ids import ViewId, ViewKind
-from transis.model.view import View
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
 from transis.trace.events import Conf
+from transis.types.ids import ViewId, ViewKind
+from transis.types.views import View
 
 
 def check(index: Index, findings: Findings) -> None:

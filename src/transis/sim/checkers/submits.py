@@ -5,10 +5,10 @@ Counters are dense from 1 in every process. For a node that ended the rest is vo
 
 from __future__ import annotations
 
-from transis.model.ids import ProcessId
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import messages, named
+from transis.types.ids import ProcessId
 
 
 def check(index: Index, findings: Findings) -> None:

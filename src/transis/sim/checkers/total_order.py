@@ -7,13 +7,12 @@ violation, pairs are not enough (TOCS95, footnote to the total order). See `cert
 
 from __future__ import annotations
 
-from transis.model.ids import MessageId, ProcessId
-from transis.model.service import Service
 from transis.sim.checkers.certificate import certified
 from transis.sim.checkers.index import Index, Life
 from transis.sim.checkers.verdict import Findings
 from transis.trace.cycles import EventGraph, Vertex, graph_of, joined
 from transis.trace.events import Conf, Delivery, Event, Sent
+from transis.types.ids import MessageId, ProcessId, Service
 
 
 def check(index: Index, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, PENDING
-from transis.model.ids import MessageId, NodeId
+from transis.types.ids import MessageId, NodeId
 
 VIOLATIONS_MAX: Final = 10
 """Violations kept per property: the first few explain, the rest only count."""

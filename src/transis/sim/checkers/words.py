@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from transis.model.ids import MessageId
 from transis.sim.checkers.index import Index
+from transis.types.ids import MessageId
 
 NAMED_MAX: Final = 5
 """Things named one by one in a sentence; the rest are counted."""

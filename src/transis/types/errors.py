@@ -1,4 +1,6 @@
-"""The tree of errors.
+"""The tree of errors; Rejection, which is returned and never raised.
+
+The tree of errors.
 
     TransisError
     ├── ConfigError          a setting is wrong: names the field, the range or the relation, and what to do
@@ -23,9 +25,15 @@
     └── InternalError        our bug: a broken invariant; the process must stop
 
 Peers cannot raise: what arrives from the network becomes a packet or a counted `Rejection` (wire room).
+
+What a decoder answers when bytes are not a packet. Rejections are counted by their field, never raised.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
+
+# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 class TransisError(Exception):
@@ -117,3 +125,13 @@ class TransferInterrupted(TransferError):
 
 class InternalError(TransisError):
     """A broken invariant: our bug. The node stops rather than go on with a state nobody reasoned about."""
+
+
+# --- rejection --------------------------------------------------------------------------------------------------------
+
+
+class Rejection(NamedTuple):
+    """`field` names what was wrong and is one of few words, fit to be a counter's label; `why` is for people."""
+
+    field: str
+    why: str

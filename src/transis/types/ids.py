@@ -1,14 +1,20 @@
-"""Who and what: nodes, processes, messages, rings, views. Every id is an immutable, ordered tuple.
+"""Node, process, message, view ids; Service, Place.
+
+Who and what: nodes, processes, messages, rings, views. Every id is an immutable, ordered tuple.
 
 A node is (name, incarnation, boot): a restarted node is a *new* identity (protocols C4), and two nodes
 that run from copies of one state directory still differ in their random boot id, so the protocol never
 confuses them even before one of them is told to stop.
+
+What a sender may ask for, and how datagrams are classed on the wire (design 4).
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 from typing import NamedTuple
+
+# --- ids --------------------------------------------------------------------------------------------------------------
 
 
 class NodeId(NamedTuple):
@@ -94,3 +100,27 @@ Stretch = tuple[int, int, int]
 """(seq, index, count): so many consecutive messages, which end in one datagram, have the places (seq, index), (seq, index + 1)
 and so on. A plain tuple, because there is one for every datagram of a busy cluster: those of numbers cost the collector nothing.
 """
+
+
+# --- service ----------------------------------------------------------------------------------------------------------
+
+
+class Service(IntEnum):
+    """The delivery guarantee of one message, weakest first."""
+
+    BASIC = 0
+    CAUSAL = 1
+    AGREED = 2
+    SAFE = 3
+
+
+class DatagramClass(IntEnum):
+    """A datagram's class. Agreed and safe messages may share a datagram, which then counts as safe.
+
+    Basic and causal never share one with ordered. On the ring causal messages are stamped ordered; Lansis keeps them apart.
+    """
+
+    BASIC = 0
+    CAUSAL = 1
+    ORDERED = 2
+    SAFE = 3

@@ -1,8 +1,12 @@
-"""The contract between an engine and whoever drives it: what comes out, and in which order it is carried out.
+"""What an engine and a node hand out, in which order it is carried out; Observer.
+
+The contract between an engine and whoever drives it: what comes out, and in which order it is carried out.
 
 An engine has no I/O, no clock and no randomness of its own. Outputs are carried out in list order:
 `Originated` precedes its `Send`, `Configure` its `Deliver`s. The driver never holds an output back; an engine
 that needs durability first waits and emits the `Send` after `persisted(ticket)` (design 4).
+
+What the groups hand to local processes.
 """
 
 from __future__ import annotations
@@ -11,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import NamedTuple, Protocol
 
-from transis.model.ids import NodeId, Place, ProcessId, Stretch, ViewId
-from transis.model.service import Service
-from transis.model.view import View
+from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId
+from transis.types.views import GroupId, GroupView, View
+
+# --- contract ---------------------------------------------------------------------------------------------------------
 
 NEVER = 1 << 62
 """A deadline that does not come."""
@@ -223,3 +228,49 @@ class Tape(Protocol):
 
 NodeOutput = Accepted | Transmit | Reach | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
 """What a node hands to its driver, carried out in list order."""
+
+
+# --- group outputs ----------------------------------------------------------------------------------------------------
+
+
+class Recipient(NamedTuple):
+    """A local process that gets a run, and the addressed groups through which it does; none for a private name."""
+
+    process: int
+    groups: tuple[GroupId, ...]
+
+
+class GroupViewInstalled(NamedTuple):
+    """From here on this view is in force for these local processes."""
+
+    view: GroupView
+    processes: tuple[int, ...]
+
+
+class GroupDelivered(NamedTuple):
+    """A run for local processes: one copy each, whatever number of groups it went to."""
+
+    run: Delivered
+    recipients: tuple[Recipient, ...]
+
+
+class GroupLeft(NamedTuple):
+    """The last word to a local process about a group: from here on it gets nothing from it."""
+
+    process: int
+    group: GroupId
+    name: str
+    why: str
+
+
+class GroupRefused(NamedTuple):
+    """A join came to its place in the order and was refused, by all daemons alike."""
+
+    process: int
+    group: GroupId
+    name: str
+    why: str
+
+
+GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused
+"""What the groups hand to local processes, in order."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Final, Literal
 
-from transis.model.errors import ConfigError
-from transis.model.limits import (
+from transis.types.errors import ConfigError
+from transis.types.limits import (
     DATAGRAM_MAX,
     DATAGRAM_MIN,
     INFO_MAX,

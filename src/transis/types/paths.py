@@ -1,0 +1,63 @@
+"""Where a node keeps its state and its sockets: one rule for clients and daemons.
+
+Where a node listens for local clients, unless somebody is told otherwise: one rule for clients and daemons.
+
+TRANSIS_SOCKET names the one place. Without it a daemon of this user is preferred to the machine's: first comes
+`$XDG_RUNTIME_DIR/transis/transis.sock`, then `/run/transis/transis.sock`. The environment and the
+look at the disk are arguments: this room does neither.
+
+Where a daemon keeps its state and its sockets when the settings do not say, and where its administrator looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+SOCKET_VARIABLE: Final = "TRANSIS_SOCKET"
+RUNTIME_VARIABLE: Final = "XDG_RUNTIME_DIR"
+MACHINE_SOCKET: Final = "/run/transis/transis.sock"
+SOCKET_IN_RUNTIME: Final = "transis/transis.sock"
+
+
+def socket_candidates(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The places to look at, in order. An empty variable counts as none."""
+    told = environment.get(SOCKET_VARIABLE, "")
+    if told:
+        return (told,)
+    runtime = environment.get(RUNTIME_VARIABLE, "")
+    return (f"{runtime.rstrip('/')}/{SOCKET_IN_RUNTIME}", MACHINE_SOCKET) if runtime else (MACHINE_SOCKET,)
+
+
+def socket_to_listen_at(environment: Mapping[str, str]) -> str:
+    """Where a daemon that is not told listens: where its clients look first."""
+    return socket_candidates(environment)[0]
+
+
+def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str | None:
+    """Where a client that is not told finds a node: the first candidate that is there."""
+    return next(filter(exists, socket_candidates(environment)), None)
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+ADMIN_VARIABLE: Final = "TRANSIS_ADMIN"
+"""The environment's word for the admin socket, for who administers several daemons of one host."""
+
+
+def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> Path:
+    """The service manager's word, else the system's directory for root, else the user's. A directory per node, by its name."""
+    if given := environment.get("STATE_DIRECTORY"):
+        return Path(given.partition(":")[0])
+    home = Path(environment.get("HOME") or "/")
+    user = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state")
+    return (Path("/var/lib") if root else user) / "transis" / quote(name, safe="")
+
+
+def admin_beside(clients: Path) -> Path:
+    """`transis.sock` has its admin socket in `transis-admin.sock`."""
+    return clients.with_name(f"{clients.stem}-admin{clients.suffix}")
