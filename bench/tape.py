@@ -17,8 +17,7 @@ from transis.trace.tape import DeliveryTape
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, Phase
 from transis.types.views import Cause, Member, View
-from transis.wire.items import Run
-from transis.wire.payloads import Payloads
+from transis.wire.items import Payloads, Run
 
 NODES = [NodeId(name, 1, 0x1234567890ABCDE0 + number) for number, name in enumerate("abcd")]
 REGULAR = ViewId(ViewKind.REGULAR, 8, NODES[0])

@@ -23,7 +23,7 @@ from transis.types.views import (
     group_id,
     is_primary,
 )
-from transis.wire.address import encode_address
+from transis.wire.items import encode_address
 
 CLIENTS: Final = (1, 2)
 """Processes of every node that are in groups."""

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from transis.client.codecs import Raw
 from transis.client.events import Batch, Configuration, View
+from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId, ViewKind
 from transis.types.views import Cause, GroupCause, GroupViewId, Member, Origin, group_id
-from transis.wire.session import Stream
 
 Event = Batch[bytes] | View | Configuration
 

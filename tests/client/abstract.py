@@ -17,9 +17,7 @@ from transis.client.codecs import Raw
 from transis.client.connection import Connection
 from transis.client.link import Link, OnFrames, OnLost
 from transis.groups.layer import ControlMessage, Settled
-from transis.types.ids import ProcessId, Service
-from transis.types.outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
-from transis.wire.session import (
+from transis.sessions.frames import (
     SESSION_VERSION,
     Bye,
     Changed,
@@ -36,6 +34,8 @@ from transis.wire.session import (
     Stream,
     Welcome,
 )
+from transis.types.ids import ProcessId, Service
+from transis.types.outputs import GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled
 
 PLENTY = 1 << 31
 

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from transis.client.inlet import Entry, Inlet, Parcel
 from transis.client.spool import BLOCK, Spool
+from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
-from transis.wire.session import Stream
 
 NODE = NodeId("ann", 1, 7)
 VIEW = ViewId(ViewKind.REGULAR, 1, NODE)

@@ -13,10 +13,10 @@ from tests.client.loops import run, turns
 from tests.client.test_transfer import Member, start
 from transis import Message, Position, Service, Session
 from transis.client import Batch, Configuration, View
+from transis.sessions.frames import Checkpoint, Follow
 from transis.testing import Cluster, Clusters
 from transis.types.config import ENGINES
 from transis.types.errors import ConnectError, SessionLost, UsageError
-from transis.wire.session import Checkpoint, Follow
 
 
 async def take(stream: Any, count: int) -> list[Any]:

@@ -14,11 +14,11 @@ from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from transis.client.outgoing import Outgoing, divide
 from transis.client.receipts import Receipt, Receipts
+from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 from transis.stack.sessions import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.wire.session import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 
 ME = ProcessId(NodeId("ann", 1, 7), 1)
 

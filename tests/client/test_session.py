@@ -11,10 +11,10 @@ from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from tests.client.test_streams import messages
 from transis.client import Json, Message, MsgPack
+from transis.sessions.frames import Done, NotJoined
 from transis.stack.sessions import SessionPolicy
 from transis.types.errors import CodecError, ConnectError, JoinRefused, SessionLost, SlowConsumer, UsageError
 from transis.types.views import PrivateName
-from transis.wire.session import Done, NotJoined
 
 
 def test_a_session_knows_who_and_where_it_is() -> None:

@@ -19,9 +19,9 @@ from tests.net.visitors import KEY, House
 from transis import blocking, connect
 from transis.client import Batch, Configuration, Json, Message, View
 from transis.client.loopthread import LoopThread
+from transis.sessions.frames import BATCH_BYTES
 from transis.types.errors import ConnectError, InDoubt, SessionLost, TransferInterrupted, UsageError
 from transis.types.ids import Service
-from transis.wire.session import BATCH_BYTES
 
 WAIT_S = 20.0
 

@@ -11,10 +11,10 @@ from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from transis.client import Batch, Group, Message, View
 from transis.client.session import CREDIT_SECONDS
+from transis.sessions.frames import Changed, Credit, Left, Send, Stream, cost
 from transis.types.errors import JoinRefused, UsageError
 from transis.types.ids import Service
 from transis.types.views import group_id
-from transis.wire.session import Changed, Credit, Left, Send, Stream, cost
 
 
 async def take(group: Any, count: int) -> list[Any]:

@@ -17,9 +17,9 @@ from tests.daemon.running import PATIENCE_S, RunningDaemon, Site, opened_site
 from transis.client import Message, connect
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
 from transis.net.keys import new_key, write_key
+from transis.sessions.frames import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
 from transis.types.errors import ConnectError
 from transis.types.ids import Service
-from transis.wire.session import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
 
 
 @pytest.fixture

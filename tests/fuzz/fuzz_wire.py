@@ -15,17 +15,24 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.wire.samples import BEACON, COMMIT, JOIN, PROBE, TOKEN, WAKE  # the tests are no package of ours
+from transis.totem.packets import Token, decode_token, encode_token
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, RingTag, Service, ViewId, ViewKind
 from transis.types.outputs import Lane, OutboundRun, Phase
-from transis.wire.burst import Burst, decapsulate, encapsulate, read_bursts
-from transis.wire.control import decode_control, encode_control
+from transis.wire.burst import (
+    DATA_HEADER_SIZE,
+    Burst,
+    DataHeader,
+    decapsulate,
+    decode_data_header,
+    encapsulate,
+    encode_data,
+    read_bursts,
+)
+from transis.wire.control import PartAssembler, decode_control, encode_control, split
 from transis.wire.envelope import Opener, Sealer
-from transis.wire.header import DATA_HEADER_SIZE, DataHeader, decode_data_header, encode_data
 from transis.wire.outbox import Outbox
-from transis.wire.parts import PartAssembler, split
-from transis.wire.stream import Assembler
-from transis.wire.token import Token, decode_token, encode_token
+from transis.wire.reassembly import Assembler
 
 NODE = NodeId("ann", 1, 2)
 VIEW = ViewId(ViewKind.REGULAR, 4, NODE)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.fuzz.fuzz_wire import TRIALS, corpus, try_one
 from tests.wire.samples import control_packets, data_headers, mutated, tokens
+from transis.totem.packets import encode_token
+from transis.wire.burst import encode_data
 from transis.wire.control import encode_control
-from transis.wire.header import encode_data
-from transis.wire.token import encode_token
 
 encodings = st.one_of(
     control_packets.map(encode_control), tokens().map(encode_token), data_headers.map(lambda header: encode_data(header, b"body"))

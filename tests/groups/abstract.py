@@ -19,7 +19,7 @@ from transis.trace.recorder import Recorder
 from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Phase
 from transis.types.views import Address, Cause, Member, View, group_id
-from transis.wire.address import CONTROL_ADDRESS, encode_address
+from transis.wire.items import CONTROL_ADDRESS, encode_address
 
 CHECKED_GROUPS_MAX = 100
 """With more groups, checking the whole table at every step would take longer than everything else."""

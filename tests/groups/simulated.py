@@ -17,7 +17,7 @@ from transis.types.config import Config
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import GroupLeft, GroupRefused
 from transis.types.views import Address, GroupView, group_id
-from transis.wire.address import encode_address
+from transis.wire.items import encode_address
 
 SIZE = 60
 """Bytes of a message."""

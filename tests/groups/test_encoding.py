@@ -31,7 +31,7 @@ from transis.types.views import (
     PrivateName,
     group_id,
 )
-from transis.wire.address import decode_address, encode_address
+from transis.wire.items import decode_address, encode_address
 
 REP = NodeId("a", 1, (1 << 64) - 1)
 group_ids = st.integers(0, (1 << 64) - 1).map(GroupId)

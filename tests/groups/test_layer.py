@@ -13,7 +13,7 @@ from transis.types.errors import UsageError
 from transis.types.ids import Place, ProcessId, Service, ViewKind
 from transis.types.outputs import GroupLeft, GroupRefused
 from transis.types.views import Address, GroupId, GroupView, GroupViewId, group_id, private_name
-from transis.wire.address import CONTROL_ADDRESS
+from transis.wire.items import CONTROL_ADDRESS
 
 EVERYTHING = 1 << 30
 

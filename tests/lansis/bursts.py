@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from transis.lansis.graph import Graph
 from transis.lansis.node import Node
+from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass, RingTag
-from transis.wire.acks import Nack, encode_acks
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data
 
 TAG = RingTag(4, 7)
 BASE = 1000

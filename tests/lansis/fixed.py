@@ -16,6 +16,7 @@ from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.operational import Operational
+from transis.lansis.packets import Alive, decode_alive
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
@@ -25,10 +26,9 @@ from transis.types.config import Config, Window
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, RingId, Service
 from transis.types.outputs import Deliver, Lane, Note, Originated, OutboundRun, Output, Phase, Port, Send
-from transis.wire.alive import Alive, decode_alive
 from transis.wire.burst import Burst, read_bursts
-from transis.wire.parts import PartAssembler
-from transis.wire.stream import Assembler
+from transis.wire.control import PartAssembler
+from transis.wire.reassembly import Assembler
 
 HOP_US = 100
 BASE = 50

@@ -11,12 +11,11 @@ from tests.ordering.hand import (
     Journey,
 )
 from transis.lansis.engine import Engine
+from transis.lansis.packets import Alive, Flushed, Statement
 from transis.lansis.states import State
 from transis.types.config import Config, Pulse, Timing, Window
 from transis.types.ids import NodeId
-from transis.wire.alive import Alive
 from transis.wire.control import Beacon
-from transis.wire.lansis_packets import Flushed, Statement
 
 PULSE = Pulse()
 TIMING = Timing()

@@ -14,11 +14,11 @@ from random import Random
 from typing import NamedTuple
 
 from transis.lansis.barrier import Barrier
+from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
 from transis.lansis.proposal import Parting, Proposal, part, propose
 from transis.lansis.statements import GROWN, Change, Verdict
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Statement
 
 DIGEST = bytes(8)
 CAUSE = Cause("model")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.lansis.hand import config
 from tests.ordering.hand import node_id
+from transis.lansis.packets import Faults, Flushed, Joining, Statement
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
 from transis.wire.control import config_digest
-from transis.wire.lansis_packets import Faults, Flushed, Joining, Statement
 
 DIGEST = config_digest(config("a").digest_fields())
 VIEW = RingId(8, node_id("a"))

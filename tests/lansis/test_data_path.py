@@ -9,14 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.lansis.fixed import HOP_US, Fixed, Packet
+from transis.lansis.packets import Alive, Nack
 from transis.lansis.traps import Trap
 from transis.types.config import Pulse, Window
 from transis.types.ids import Service
 from transis.types.outputs import Audience, Deliver, Phase, Port
-from transis.wire.acks import Nack
-from transis.wire.alive import Alive
-from transis.wire.burst import Burst, read_bursts
-from transis.wire.header import DATA_HEADER_SIZE
+from transis.wire.burst import DATA_HEADER_SIZE, Burst, read_bursts
 
 ORDERED = (Service.AGREED, Service.SAFE)
 ALL = tuple(Service)

@@ -7,11 +7,10 @@ from dataclasses import replace
 from tests.lansis.hand import PULSE, Table, is_alive
 from tests.ordering.hand import Journey, both, is_data, one_way
 from transis.lansis.detector import BROKEN, LAGS, QUESTIONS, SILENT
+from transis.lansis.packets import Query
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Port
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
-from transis.wire.lansis_packets import Query
+from transis.wire.burst import Burst, DataHeader, encode_data
 
 SILENCE_US = PULSE.silence_us
 CALM_US = 100_000

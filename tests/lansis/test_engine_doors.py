@@ -9,6 +9,7 @@ from tests.ordering.hand import node_id
 from transis.lansis.engine import Engine
 from transis.lansis.states import State
 from transis.ordering.engine import Engine as EngineProtocol
+from transis.totem.packets import Join, Wake
 from transis.types.ids import RingId, Service, ViewId, ViewKind
 from transis.types.outputs import (
     NEVER,
@@ -26,7 +27,6 @@ from transis.types.outputs import (
     Stopped,
 )
 from transis.wire.control import Beacon
-from transis.wire.packets import Join, Wake
 
 SECOND = 1_000_000
 RUNNING = [state for state in State if state is not State.STOPPED]

@@ -13,15 +13,13 @@ from tests.lansis.hand import PULSE, Table, config, is_flushed
 from tests.ordering.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from transis.lansis.engine import Engine
 from transis.lansis.marks import Mark, mark_of, round_of
+from transis.lansis.packets import Joining, Statement, encode_acks
 from transis.lansis.states import AGREEING, State
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Lane, Originated, OutboundRun, Phase, Port, Refused
-from transis.wire.acks import encode_acks
-from transis.wire.burst import Burst
+from transis.wire.burst import Burst, DataHeader, body_max, encode_data
 from transis.wire.control import config_digest
-from transis.wire.header import DataHeader, body_max, encode_data
-from transis.wire.lansis_packets import Joining, Statement
 
 TEXTS = [f"message {number}" for number in range(6)]
 CALM_US = 200_000

@@ -6,12 +6,11 @@ from tests.lansis.hand import PULSE, Table, heard_by_one, is_flushed, is_stateme
 from tests.lansis.speech import flushed, said
 from tests.ordering.hand import Journey, Verdict, both, is_data, node_id, one_way
 from transis.lansis.barrier import Barrier
+from transis.lansis.packets import Alive, Faults, Joining, Statement
 from transis.lansis.proposal import Proposal, propose
 from transis.lansis.states import State
 from transis.lansis.traps import Trap
 from transis.types.ids import RingTag, Service
-from transis.wire.alive import Alive
-from transis.wire.lansis_packets import Faults, Joining, Statement
 
 ME = node_id("a")
 FIRST = propose((said("a", f="c"), said("b", f="c")))

@@ -13,11 +13,10 @@ from tests.lansis.worlds import World, worlds
 from transis.lansis.graph import Graph
 from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.node import Node
+from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
-from transis.wire.acks import Nack, encode_acks
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data
 
 OBSERVER = -1
 """The rank of somebody who sends nothing: everything comes to it from the network."""

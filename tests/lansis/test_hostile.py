@@ -16,18 +16,15 @@ from tests.ordering.hand import both, node_id
 from transis.lansis.engine import Engine
 from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
+from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
 from transis.lansis.states import State
 from transis.ordering.engine import Packet
 from transis.ordering.numbers import TIMESTAMP_TAKEN_MAX
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
 from transis.types.views import Cause
-from transis.wire.acks import Nack, encode_acks
-from transis.wire.alive import Alive
-from transis.wire.burst import Burst
+from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, decode_control, encode_control
-from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement
 
 RUNNING = [state for state in State if state is not State.STOPPED]
 NODES = [*(node_id(name) for name in "bcxyz"), NodeId("c", 2, 7), NodeId("c", 1, 7), NodeId("b", 0, 7), NodeId("a", 2, 7)]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.lansis.bursts import BASE, enter, said
 from transis.lansis.graph import Graph
 from transis.lansis.losses import PATIENCE_MAX, Answers, Requests, Turns
+from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
-from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 
 NACK_US = 2000
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.lansis.fixed import HOP_US, Fixed
+from transis.lansis.packets import encode_acks
 from transis.lansis.traps import Trap
 from transis.lansis.view import REACH_GAPS, REACH_LEAST, BroadcastView
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Port
-from transis.wire.acks import encode_acks
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data
 
 
 def use_the_whole_window(net: Fixed, senders: str) -> None:

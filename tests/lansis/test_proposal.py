@@ -8,10 +8,10 @@ import pytest
 
 from tests.lansis.speech import VIEW, nodes, said
 from tests.ordering.hand import node_id
+from transis.lansis.packets import Joining, Statement
 from transis.lansis.proposal import part, propose
 from transis.types.ids import RingId, ViewId, ViewKind
 from transis.types.views import Cause
-from transis.wire.lansis_packets import Joining, Statement
 
 OTHER = RingId(20, node_id("x"))
 OURS = (said("a", recv="a3 b5 c0", delivered=30, clock=9), said("b", recv="a2 b6 c1", delivered=20, clock=7))

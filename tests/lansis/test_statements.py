@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.lansis.speech import nodes, said
 from tests.ordering.hand import node_id
+from transis.lansis.packets import Faults, Joining, Statement
 from transis.lansis.statements import Change, Verdict
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX, PROC_SET_MAX
-from transis.wire.lansis_packets import Faults, Joining, Statement
 
 A, B, C, X = map(node_id, "abcx")
 

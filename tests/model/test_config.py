@@ -12,7 +12,7 @@ from transis.model.guarantees import UNPROMISED
 from transis.types.config import LAN, LAN_PULSE, PROFILES, PULSES, Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError
 from transis.types.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX
-from transis.wire.header import body_max
+from transis.wire.burst import body_max
 from transis.wire.items import FRAGMENT_HEAD_SIZE
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from transis.totem.packets import TOKEN_SIZE_MAX
 from transis.types import limits
+from transis.wire.burst import body_max
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import body_max
 from transis.wire.items import RUN_HEAD_SIZE
-from transis.wire.token import TOKEN_SIZE_MAX
 
 
 def test_every_limit_is_a_positive_number() -> None:

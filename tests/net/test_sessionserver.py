@@ -16,21 +16,10 @@ from tests.net.party import PATIENCE_S
 from tests.net.visitors import KEY, House, Visitor
 from transis.net.addresses import configured_endpoint
 from transis.net.sessionserver import Patience
+from transis.sessions.frames import FRAME_MAX, SESSION_VERSION, Ask, Bye, Done, Goodbye, Hello, Join, Welcome, encode_frame
+from transis.sessions.sealed import GREETING_SIZE
 from transis.stack.sessions import TOO_SLOW, SessionPolicy
 from transis.types.errors import ConfigError, UsageError
-from transis.wire.sealedstream import GREETING_SIZE
-from transis.wire.session import (
-    FRAME_MAX,
-    SESSION_VERSION,
-    Ask,
-    Bye,
-    Done,
-    Goodbye,
-    Hello,
-    Join,
-    Welcome,
-    encode_frame,
-)
 
 HELLO = encode_frame(Hello(SESSION_VERSION, "", 1 << 20))
 

@@ -13,7 +13,7 @@ from transis.net.transport import Group, MeshTransport, MulticastTransport, Tran
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
-from transis.wire.segments import apart
+from transis.wire.envelope import apart
 
 CONFIG = Config(name="ann", plaintext=True)
 

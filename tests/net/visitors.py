@@ -15,14 +15,7 @@ from transis.net.driver import Driver, Event
 from transis.net.sessionserver import Patience, SessionServer
 from transis.net.statedir import StateDirectory
 from transis.net.transport import MeshTransport
-from transis.stack.sessions import SessionHost, SessionPolicy
-from transis.types.config import LOCAL, Config
-from transis.types.errors import Rejection
-from transis.types.ids import Service
-from transis.types.views import Address, group_id
-from transis.wire.address import encode_address
-from transis.wire.sealedstream import SealedStream
-from transis.wire.session import (
+from transis.sessions.frames import (
     NODE_FRAMES,
     SESSION_VERSION,
     Changed,
@@ -37,6 +30,13 @@ from transis.wire.session import (
     Welcome,
     encode_frame,
 )
+from transis.sessions.sealed import SealedStream
+from transis.stack.sessions import SessionHost, SessionPolicy
+from transis.types.config import LOCAL, Config
+from transis.types.errors import Rejection
+from transis.types.ids import Service
+from transis.types.views import Address, group_id
+from transis.wire.items import encode_address
 
 PLENTY = 1 << 30
 KEY = bytes(range(32))

@@ -13,18 +13,16 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from transis.lansis.packets import KIND_ALIVE, decode_alive
 from transis.ordering.engine import Engine, Packet
+from transis.totem.packets import KIND_TOKEN, Token, decode_token
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import NEVER, Audience, Configure, Deliver, Lane, Note, OutboundRun, Output, Port, Send
 from transis.types.views import View
-from transis.wire.alive import KIND_ALIVE, decode_alive
-from transis.wire.burst import Burst, read_bursts
-from transis.wire.control import Probe, ProbeAnswer, decode_control
-from transis.wire.header import KIND_DATA
-from transis.wire.parts import PartAssembler
-from transis.wire.stream import Assembler
-from transis.wire.token import KIND_TOKEN, Token, decode_token
+from transis.wire.burst import KIND_DATA, Burst, read_bursts
+from transis.wire.control import PartAssembler, Probe, ProbeAnswer, decode_control
+from transis.wire.reassembly import Assembler
 
 HOP_US = 100
 """What one datagram takes, always."""

@@ -11,7 +11,7 @@ from transis.types.config import Config
 from transis.types.ids import DatagramClass, RingTag, Service, ViewId, ViewKind
 from transis.types.outputs import Audience, Lane, Originated, OutboundRun, Phase, Port, Send
 from transis.wire.burst import read_bursts
-from transis.wire.stream import Assembler
+from transis.wire.reassembly import Assembler
 
 
 class State(Enum):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from transis.ordering.store import Store
 from transis.types.ids import DatagramClass, RingTag
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data
 
 SEQ_MAX = 30
 RING = RingTag(4, 77)

@@ -14,9 +14,9 @@ from tests.real.listeners import payload
 from tests.real.site import LAN, LOOPBACK, RESIDENTS, Site, Way, on, tell
 from tests.real.test_faults import SLOW
 from transis.client import connect
+from transis.sessions.frames import SESSION_VERSION, Hello, Join, encode_frame
 from transis.types.errors import ConnectError, InDoubt, SessionLost, SlowConsumer
 from transis.types.ids import Service
-from transis.wire.session import SESSION_VERSION, Hello, Join, encode_frame
 
 NAMES = ("ann", "bob", "cid")
 QUEUE_MB = 8

@@ -9,6 +9,7 @@ import pytest
 
 from tests.checkers.toy import history
 from tests.wire.samples import ANN, DATA_HEADER, RING
+from transis.lansis.packets import Alive, Nack, Query, encode_acks, encode_alive
 from transis.model.guarantees import NOT_PROMISED
 from transis.sim.checkers import check
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
@@ -25,12 +26,9 @@ from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import NoteEvent
 from transis.types.ids import DatagramClass
-from transis.wire.acks import Nack, encode_acks
-from transis.wire.alive import Alive, encode_alive
+from transis.wire.burst import encode_data
 from transis.wire.control import encode_control
 from transis.wire.envelope import ENVELOPE_SIZE
-from transis.wire.header import encode_data
-from transis.wire.lansis_packets import Query
 
 LANSIS = Tried("lansis")
 TOTO_OF_ONE = Tried("lansis", "toto", partitions=False)

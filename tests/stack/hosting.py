@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from transis.sessions.frames import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
 from transis.stack.grouped import GroupedNode
 from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
 from transis.types.config import Config, Window
@@ -21,8 +22,7 @@ from transis.types.outputs import (
     Stopped,
 )
 from transis.types.views import Address, group_id
-from transis.wire.address import encode_address
-from transis.wire.session import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
+from transis.wire.items import encode_address
 
 PLENTY = 1 << 30
 STEP_US = 20_000

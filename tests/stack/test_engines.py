@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tests.wire.samples import ANN, BEACON, COMMIT, JOIN, TOKEN, WAKE
+from transis.lansis.packets import KIND_ALIVE, KIND_FAULTS, KIND_QUERY
 from transis.stack.engines import KINDS, engine_of, foreign_kinds
 from transis.stack.node import Node
 from transis.totem.engine import Engine as Totem
+from transis.totem.packets import encode_token
 from transis.types.config import Config
 from transis.types.ids import NodeId
 from transis.types.outputs import NodeOutput, Note, Port
-from transis.wire.alive import KIND_ALIVE
-from transis.wire.control import ControlPacket, encode_control
+from transis.wire.burst import KIND_DATA
+from transis.wire.control import KIND_PART, ControlPacket, encode_control
 from transis.wire.envelope import Sealer
-from transis.wire.header import KIND_DATA
-from transis.wire.lansis_control import KIND_FAULTS, KIND_QUERY
-from transis.wire.parts import KIND_PART
-from transis.wire.token import encode_token
 
 ME = NodeId("me", 1, 5)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from transis.stack.identity import PROBES, Identity, Stage
+from transis.totem.packets import Join
 from transis.types.ids import NodeId, RingId
 from transis.types.limits import KNOWN_NAMES_MAX
 from transis.types.outputs import NEVER
 from transis.wire.control import Beacon, Probe, ProbeAnswer
-from transis.wire.packets import Join
 
 PROBE_US = 50_000
 ANN = NodeId("ann", 3, 500)

@@ -23,7 +23,7 @@ from transis.types.outputs import (
     Stopped,
     Transmit,
 )
-from transis.wire.segments import Segments
+from transis.wire.envelope import Segments
 
 
 def node(stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None) -> Node:

@@ -7,23 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.stack.hosting import Alone, send_to
+from transis.sessions.frames import SESSION_VERSION, Credit, Done, Goodbye, Hello, Send, Stream, Welcome, cost, payload_cost
 from transis.stack.session import Unsent
 from transis.stack.sessions import SessionPolicy
 from transis.types.config import Window
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient
-from transis.wire.session import (
-    SESSION_VERSION,
-    Credit,
-    Done,
-    Goodbye,
-    Hello,
-    Send,
-    Stream,
-    Welcome,
-    cost,
-    payload_cost,
-)
 
 BOB = NodeId("bob", 1, 7)
 VIEW = ViewId(ViewKind.REGULAR, 8, BOB)

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.stack.hosting import Alone, send_to
-from transis.stack.memberships import REQUESTS_MAX
-from transis.stack.sessions import SessionPolicy
-from transis.types.config import Window
-from transis.types.errors import ConfigError, UsageError
-from transis.types.ids import ProcessId, Service
-from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.types.outputs import GroupLeft, Lane, Refused, Room, RunIds, Stopped
-from transis.types.views import Address, PrivateName, group_id
-from transis.wire.address import encode_address
-from transis.wire.session import (
+from transis.sessions.frames import (
     BATCH_BYTES,
     SESSION_VERSION,
     Answer,
@@ -38,6 +29,15 @@ from transis.wire.session import (
     encode_frame,
     payload_cost,
 )
+from transis.stack.memberships import REQUESTS_MAX
+from transis.stack.sessions import SessionPolicy
+from transis.types.config import Window
+from transis.types.errors import ConfigError, UsageError
+from transis.types.ids import ProcessId, Service
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import GroupLeft, Lane, Refused, Room, RunIds, Stopped
+from transis.types.views import Address, PrivateName, group_id
+from transis.wire.items import encode_address
 
 
 def kinds(alone: Alone, process: int) -> list[str]:

@@ -8,12 +8,12 @@ from itertools import chain, pairwise
 import pytest
 
 from tests.stack.hosting import Alone
+from transis.sessions.frames import BATCH_BYTES, Stream, payload_cost
 from transis.stack.sessionpolicy import SessionPolicy
 from transis.stack.streaming import OpenFrame, portions
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient
 from transis.types.views import GroupId
-from transis.wire.session import BATCH_BYTES, Stream, payload_cost
 
 ANN = NodeId("ann", 1, 7)
 VIEW = ViewId(ViewKind.REGULAR, 4, ANN)

@@ -9,13 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, KEY
+from transis.lansis.packets import Alive
 from transis.stack.unpacking import Unpacking
 from transis.types.ids import DatagramClass, RingTag
-from transis.wire.alive import Alive
-from transis.wire.burst import Burst
-from transis.wire.envelope import Opener, Sealer
-from transis.wire.header import INDEX_MAX, DataHeader, encode_ramp
-from transis.wire.segments import Arrival, Segments, apart
+from transis.wire.burst import INDEX_MAX, Burst, DataHeader, encode_ramp
+from transis.wire.envelope import Arrival, Opener, Sealer, Segments, apart
 
 ALIVE = 9
 """The first byte of bodies that stand for packets which are not data."""

@@ -11,11 +11,10 @@ from tests.ordering.hand import (
     cut_off,
 )
 from transis.totem.engine import Engine
+from transis.totem.packets import Commit, Token, Wake
 from transis.types.config import Config, Timing, Window
 from transis.types.ids import NodeId, RingId
 from transis.types.outputs import Output, Persist
-from transis.wire.packets import Commit, Wake
-from transis.wire.token import Token
 
 TIMING = Timing()
 

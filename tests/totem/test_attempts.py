@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.ordering.hand import node_id
 from transis.totem.attempts import ATTEMPTS_BEFORE_BLAME, Attempts
 from transis.totem.forming import _ring_order
+from transis.totem.packets import Join
 from transis.totem.ring import Ring
 from transis.types.ids import NodeId, RingId
-from transis.wire.packets import Join
 
 A, B, C, D = (node_id(name) for name in "abcd")
 ALL = frozenset((A, B, C, D))

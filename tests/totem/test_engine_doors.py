@@ -6,12 +6,12 @@ import pytest
 
 from tests.ordering.hand import HOP_US, Heard, cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, is_token, is_wake
+from transis.totem.packets import Wake
 from transis.totem.states import State
 from transis.types.config import Window
 from transis.types.ids import Service, ViewId, ViewKind
 from transis.types.outputs import NEVER, Configure, Deliver, Lane, Originated, OutboundRun, Output, Port, Refused, Send, Stopped
 from transis.wire.burst import read_bursts
-from transis.wire.packets import Wake
 
 SECOND = 1_000_000
 

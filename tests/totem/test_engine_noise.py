@@ -9,15 +9,13 @@ import pytest
 from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit, is_commit, is_token
 from transis.ordering.engine import Packet
+from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Token, Wake
 from transis.totem.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service
 from transis.types.outputs import Deliver, Note, Phase
 from transis.types.views import Cause
-from transis.wire.burst import Burst
+from transis.wire.burst import Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, config_digest
-from transis.wire.header import DataHeader, encode_data
-from transis.wire.packets import Commit, CommitEntry, Join, Wake
-from transis.wire.token import NOBODY, Token
 
 SECOND = 1_000_000
 DIGEST = config_digest(config("a").digest_fields())

@@ -16,16 +16,14 @@ from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit
 from transis.ordering.engine import Packet
 from transis.stack.node import Node
+from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Row, Token, Wake
 from transis.totem.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
 from transis.types.limits import RING_SEQ_MAX
 from transis.types.outputs import Persist
 from transis.types.views import Cause
-from transis.wire.burst import Burst
+from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, encode_data
 from transis.wire.control import Beacon, config_digest
-from transis.wire.header import COUNTER_MAX, DataHeader, encode_data
-from transis.wire.packets import Commit, CommitEntry, Join, Row, Wake
-from transis.wire.token import NOBODY, Token
 
 DIGEST = config_digest(config("a").digest_fields())
 NODES = [*(node_id(name) for name in "acxyz"), NodeId("c", 2, 7), NodeId("c", 1, 7), NodeId("c", 0, 7)]

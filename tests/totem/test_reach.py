@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ordering.hand import node_id
+from transis.totem.packets import Row
 from transis.totem.reach import Reachability, clique_of
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX
-from transis.wire.packets import Row
 
 NODES = [node_id(name) for name in "abcdefgh"]
 A, B, C = NODES[:3]

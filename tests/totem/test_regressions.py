@@ -13,17 +13,15 @@ import pytest
 
 from tests.ordering.hand import Journey, Seat, cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, config, is_commit, is_token
+from transis.totem.packets import KIND_JOIN, Token
 from transis.totem.states import State
 from transis.types.config import Window
 from transis.types.errors import ConfigError
 from transis.types.ids import NodeId, RingId, Service
 from transis.types.limits import MEMBERS_MAX, VISIT_DATAGRAMS_MAX
 from transis.types.outputs import Port, Send
-from transis.wire.burst import Burst
+from transis.wire.burst import INDEX_MAX, Burst
 from transis.wire.control import Beacon, config_digest
-from transis.wire.header import INDEX_MAX
-from transis.wire.packets import KIND_JOIN
-from transis.wire.token import Token
 
 SECOND = 1_000_000
 DIGEST = config_digest(config("a").digest_fields())

@@ -39,7 +39,7 @@ from transis.types.outputs import (
     Recipient,
 )
 from transis.types.views import Address, Cause, GroupCause, GroupId, GroupView, GroupViewId, Member, Origin, PrivateName, View
-from transis.wire.address import decode_address, encode_address
+from transis.wire.items import decode_address, encode_address
 
 A = NodeId("a", 1, 7)
 CONF = ViewId(ViewKind.REGULAR, 4, A)

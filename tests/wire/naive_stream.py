@@ -9,10 +9,9 @@ from typing import NamedTuple
 from tests.wire.samples import ANN, VIEW
 from transis.types.ids import DatagramClass, RingTag, Service
 from transis.types.outputs import Delivered, Phase, RunIds
-from transis.wire.burst import Burst, read_bursts
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data, read_bursts
 from transis.wire.outbox import FilledDatagram
-from transis.wire.stream import Assembler
+from transis.wire.reassembly import Assembler
 
 RING = RingTag(8, 1)
 

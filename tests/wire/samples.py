@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
+from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Row, Token, Wake
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.types.limits import INFO_MAX, MEMBERS_MAX, RTR_RANGES_MAX
 from transis.types.views import Cause
+from transis.wire.burst import COUNTER_MAX, DataHeader
 from transis.wire.control import Beacon, ControlPacket, Probe, ProbeAnswer
-from transis.wire.header import COUNTER_MAX, DataHeader
-from transis.wire.packets import Commit, CommitEntry, Join, Row, Wake
-from transis.wire.token import NOBODY, Token
 
 ANN = NodeId("ann", 3, 0x0A0A0A0A0A0A0A0A)
 BOB = NodeId("bob", 1, 0xFFFFFFFFFFFFFFFF)

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import mutated
+from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Acks, Nack, decode_acks, encode_acks
 from transis.types.errors import Rejection
 from transis.types.limits import MEMBERS_MAX
-from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Acks, Nack, decode_acks, encode_acks
-from transis.wire.header import COUNTER_MAX
+from transis.wire.burst import COUNTER_MAX
 from transis.wire.items import ACK_SIZE, ACKS_HEAD_SIZE, NACK_SIZE, AcksAt, Incomplete, read_item
 
 ACKS = Acks(0x0102030405, ((0, 7), (2, 300)), (Nack(1, 5, 9),))

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from tests.wire.samples import boots, counters, mutated
 from tests.wire.test_acks import nacks
+from transis.lansis.packets import NACK_RANGES_MAX, Alive, Nack, decode_alive, encode_alive
 from transis.types.errors import Rejection
 from transis.types.ids import RingTag
 from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
-from transis.wire.acks import NACK_RANGES_MAX, Nack
-from transis.wire.alive import Alive, decode_alive, encode_alive
+from transis.wire.burst import COUNTER_MAX
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import COUNTER_MAX
 
 ALIVE = Alive(RingTag(8, 0x0A0A), 1, True, 300, 77, (5, 300, 0), (Nack(2, 1, 4),))
 GOLDEN = (

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BEACON, BOB, CID, COMMIT, JOIN, PROBE, PROBE_ANSWER, RING, WAKE, control_packets, mutated
+from transis.totem.packets import Commit, CommitEntry, Join, Row
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.types.limits import DATAGRAM_MIN, INFO_MAX, MEMBERS_MAX, NAME_MAX, PARTS_MAX
 from transis.types.views import Cause
-from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control
+from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control, split
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.packets import Commit, CommitEntry, Join, Row
-from transis.wire.parts import split
 
 BODY_MIN = DATAGRAM_MIN - ENVELOPE_SIZE - SEAL_SIZE
 

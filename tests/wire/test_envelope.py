@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.wire.samples import ANN, BOB, KEY, mutated, nodes
 from transis.types.errors import ConfigError, InternalError, Rejection
 from transis.types.ids import NodeId
-from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, SEAL_SIZE, Opener, Sealer, transmitter_tag
-from transis.wire.segments import Segments
+from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, SEAL_SIZE, Opener, Sealer, Segments, transmitter_tag
 
 OTHER_KEY = bytes(32)
 keys = st.sampled_from((None, KEY))

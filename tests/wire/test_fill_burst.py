@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from tests.wire.naive_stream import by_datagram
 from tests.wire.samples import ANN, VIEW
+from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass, RingTag, Service
 from transis.types.outputs import Delivered, Lane, OutboundRun, Phase
-from transis.wire.acks import Nack, encode_acks
-from transis.wire.burst import Burst, read_bursts
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data, read_bursts
 from transis.wire.outbox import Filled, Outbox
-from transis.wire.stream import Assembler
+from transis.wire.reassembly import Assembler
 
 BODY = 324
 SMALL = encode_acks(7, [], [])

@@ -19,15 +19,13 @@ from tests.wire.samples import (
     TOKEN,
     WAKE,
 )
+from transis.totem.packets import encode_token
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Lane, OutboundRun
-from transis.wire.burst import encapsulate
-from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control
+from transis.wire.burst import encapsulate, encode_data
+from transis.wire.control import ControlPacket, config_digest, decode_control, encode_control, split
 from transis.wire.envelope import Sealer
-from transis.wire.header import encode_data
 from transis.wire.outbox import Outbox
-from transis.wire.parts import split
-from transis.wire.token import encode_token
 
 RING_TAG = "0000000000000008 0a0a0a0a0a0a0a0a"
 HEADER_MIDDLE = f"0002 {RING_TAG} 00000005 000000000000004d 00000000000f4240 0000000000000102 0004 01"

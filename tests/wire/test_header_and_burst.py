@@ -9,18 +9,21 @@ from tests.wire.samples import DATA_HEADER, data_headers, mutated
 from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass
 from transis.types.limits import DATAGRAM_MIN
-from transis.wire.burst import Burst, decapsulate, encapsulate, read_bursts
-from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import (
+from transis.wire.burst import (
     DATA_HEADER_SIZE,
     FORWARDING_RESERVE,
     INDEX_MAX,
     RAMP_OFFSET,
+    Burst,
     DataHeader,
     body_max,
+    decapsulate,
     decode_data_header,
+    encapsulate,
     encode_data,
+    read_bursts,
 )
+from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 
 START = DATA_HEADER._replace(index=0, last=False)
 

@@ -23,13 +23,12 @@ from tests.wire.samples import (
     versions,
 )
 from tests.wire.test_control import BODY_MIN, broken, field, members, packed
+from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Query, Statement
 from transis.types.errors import Rejection
 from transis.types.ids import RingId, RingTag
 from transis.types.limits import INFO_MAX, MEMBERS_MAX, PARTS_MAX
 from transis.types.views import Cause
-from transis.wire.control import ControlPacket, decode_control, encode_control
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query, Statement
-from transis.wire.parts import split
+from transis.wire.control import ControlPacket, decode_control, encode_control, split
 
 RECV = ((ANN, 300), (BOB, 5), (CID, 0))
 EVERYBODY = frozenset({ANN, BOB, CID})

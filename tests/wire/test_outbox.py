@@ -11,7 +11,7 @@ from transis.types.ids import DatagramClass, Service
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import Lane, OutboundRun, RunIds
 from transis.wire.outbox import FilledDatagram, Outbox
-from transis.wire.stream import Assembler
+from transis.wire.reassembly import Assembler
 
 BODY = 324
 APPLICATION, CONTROL = Lane.APPLICATION, Lane.CONTROL

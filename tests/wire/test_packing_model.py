@@ -12,7 +12,7 @@ from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Delivered, Lane, OutboundRun
 from transis.wire.burst import Burst, read_bursts
 from transis.wire.outbox import FilledDatagram, Outbox
-from transis.wire.stream import Assembler
+from transis.wire.reassembly import Assembler
 
 lanes = st.sampled_from(Lane)
 sizes = st.sampled_from((0, 0, 1, 7, 30, 64, 200, 2000))

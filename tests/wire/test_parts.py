@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire.samples import mutated
 from transis.types.errors import Rejection
-from transis.wire.parts import CONTROL_MAX, KIND_PART, REASSEMBLIES_MAX, PartAssembler, split
+from transis.wire.control import CONTROL_MAX, KIND_PART, REASSEMBLIES_MAX, PartAssembler, split
 
 PAYLOAD = b"\x03" + bytes(range(200))
 LIMIT = 50

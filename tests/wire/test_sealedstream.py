@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transis.sessions.sealed import GREETING_SIZE, RANDOM_SIZE, RECORD_MAX, SealedStream
 from transis.types.errors import ConfigError, Rejection, UsageError
-from transis.wire.sealedstream import GREETING_SIZE, RANDOM_SIZE, RECORD_MAX, SealedStream
 
 KEY = bytes(range(32))
 

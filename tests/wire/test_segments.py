@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.types.ids import DatagramClass, RingTag
-from transis.wire.burst import Burst, read_bursts, read_whole
-from transis.wire.header import INDEX_MAX, DataHeader, encode_ramp
-from transis.wire.segments import Segments, apart
+from transis.wire.burst import INDEX_MAX, Burst, DataHeader, encode_ramp, read_bursts, read_whole
+from transis.wire.envelope import Segments, apart
 
 HEADER = DataHeader(DatagramClass.ORDERED, RingTag(8, 7), 1, 1000, 0, 55, 66, 3, False, False)
 ENVELOPE = b"an envelope"

@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, BOB
-from transis.types.errors import Rejection
-from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
-from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.types.views import Cause, GroupCause, GroupView, GroupViewId, Member, Origin, View, group_id
-from transis.wire.session import (
+from transis.sessions.frames import (
     CLIENT_FRAMES,
     FRAME_MAX,
     MESSAGE_COST,
@@ -44,6 +40,10 @@ from transis.wire.session import (
     encode_frame,
     encode_value,
 )
+from transis.types.errors import Rejection
+from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.views import Cause, GroupCause, GroupView, GroupViewId, Member, Origin, View, group_id
 
 VIEW = ViewId(ViewKind.TRANSITIONAL, 12, ANN)
 PROCESS = ProcessId(ANN, 3)

@@ -12,11 +12,10 @@ from tests.wire.naive_stream import RING, copied, feed, flattened, whole_bursts
 from tests.wire.samples import ANN, BOB, VIEW, mutated
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Lane, OutboundRun, Phase
-from transis.wire.burst import Burst, read_bursts
-from transis.wire.header import DataHeader, encode_data
+from transis.wire.burst import Burst, DataHeader, encode_data, read_bursts
 from transis.wire.items import Fragment, Run, encode_fragment_head, encode_run_head
 from transis.wire.outbox import FilledDatagram, Outbox
-from transis.wire.stream import PARTIALS_MAX, Assembler
+from transis.wire.reassembly import PARTIALS_MAX, Assembler
 
 BODY = 64
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.samples import TOKEN, mutated, tokens
+from transis.totem.packets import NOBODY, TOKEN_SIZE_MAX, Token, decode_token, encode_token
 from transis.types.errors import Rejection
 from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX, RTR_RANGES_MAX
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.token import NOBODY, TOKEN_SIZE_MAX, Token, decode_token, encode_token
 
 COUNT_OFFSET = len(encode_token(replace(TOKEN, rtr=[]))) - 1
 

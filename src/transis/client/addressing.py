@@ -9,7 +9,7 @@ from transis.client.transfer import COMPANION_SUFFIX
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId
 from transis.types.views import Address, PrivateName, group_id, private_name, require_group_name
-from transis.wire.address import encode_address
+from transis.wire.items import encode_address
 
 Destination = str | ProcessId | PrivateName
 

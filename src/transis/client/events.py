@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from transis.client.codecs import Codec
+from transis.sessions.frames import Stream
 from transis.types.errors import CodecError
 from transis.types.ids import MessageId, Place, ProcessId, Service, Stretch, ViewId
 from transis.types.views import GroupView
 from transis.types.views import View as NodeView
-from transis.wire.session import Stream
 
 T = TypeVar("T")
 

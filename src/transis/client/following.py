@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transis.client.inlet import Inlet, Parcel
-from transis.wire.session import ClientFrame, Configured, Follow, cost
+from transis.sessions.frames import ClientFrame, Configured, Follow, cost
 
 
 class Followers:

@@ -21,11 +21,11 @@ from transis.client.receipts import Receipt
 from transis.client.spool import Spool
 from transis.client.stream import MessageStream
 from transis.client.transfer import companion_of
+from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, Configured, Stream
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId, Service
 from transis.types.views import Address, GroupView, group_id, require_group_name
-from transis.wire.address import encode_address
-from transis.wire.session import CHECKPOINT_MAX, Changed, Checkpoint, Configured, Stream
+from transis.wire.items import encode_address
 
 if TYPE_CHECKING:
     from transis.client.session import Session

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from transis.client.spool import Spool
+from transis.sessions.frames import StreamFrame
 from transis.types.errors import TransisError, UsageError
-from transis.wire.session import StreamFrame
 
 Gate = Callable[[StreamFrame], StreamFrame | None]
 """Looks at what arrives and says what of it is to be kept for the iteration: all, the rest behind a point, or nothing."""

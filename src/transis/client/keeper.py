@@ -45,11 +45,11 @@ from transis.client.transfer import (
     companion_of,
     decode_said,
 )
+from transis.sessions.frames import Changed, Stream, StreamFrame
 from transis.types.errors import TransferError, TransferInterrupted, TransisError, UsageError
 from transis.types.ids import ProcessId, ViewKind
 from transis.types.views import Address, GroupView, GroupViewId, group_id
-from transis.wire.address import encode_address
-from transis.wire.session import Changed, Stream, StreamFrame
+from transis.wire.items import encode_address
 
 LOADED: Final = "loaded"
 FOUNDED: Final = "founded"

@@ -12,10 +12,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+from transis.sessions.frames import NODE_FRAMES, ClientFrame, FrameReader, NodeFrame, encode_frame
+from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.types.errors import ConnectError, Rejection, UsageError
 from transis.types.paths import find_socket, socket_candidates
-from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
-from transis.wire.session import NODE_FRAMES, ClientFrame, FrameReader, NodeFrame, encode_frame
 
 CONNECT_SECONDS: Final = 10.0
 """How long a node may take to answer a connection before it counts as not there."""

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 from transis.client.inlet import Inlet
 from transis.client.transfer import TRANSFER_MARK
+from transis.sessions.frames import ClientFrame, Join, Leave, Left
 from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
 from transis.types.views import GroupId, GroupView, PrivateName, group_id
-from transis.wire.address import decode_address
-from transis.wire.session import ClientFrame, Join, Leave, Left
+from transis.wire.items import decode_address
 
 ROUTES_MAX: Final = 4096
 """Addresses whose streams are remembered; beyond it they are worked out again."""

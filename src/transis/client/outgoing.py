@@ -2,7 +2,7 @@
 
 1. A message is *accepted* when it gets its counter and lies in the buffer; until then cancelling whoever waits means that it was
    not sent, from then on it is sent unless the session is lost.
-2. Messages are accepted while credit is above zero and may overdraw it once (wire/session.py, rule 2). What was accepted together
+2. Messages are accepted while credit is above zero and may overdraw it once (sessions/frames.py, rule 2). What was accepted together
    is never divided between frames: the second frame would begin without credit.
 3. Who has to wait, waits in the order of asking. Nothing else is ever waited for here, so a sender cannot wait for itself.
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
 from transis.types.errors import MessageTooLarge, TransisError
 from transis.types.ids import Service
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
-from transis.wire.session import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
 
 Transmit = Callable[[Sequence[ClientFrame]], None]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from transis.sessions.frames import Stream
 from transis.types.errors import UsageError
 from transis.types.ids import Place, ProcessId, Service
 from transis.types.views import GroupViewId
-from transis.wire.session import Stream
 
 
 class Position(NamedTuple):

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from transis.sessions.frames import Answer, Ask, ClientFrame, decode_value
 from transis.types.errors import TransisError, UsageError
-from transis.wire.session import Answer, Ask, ClientFrame, decode_value
 
 
 class Questions:

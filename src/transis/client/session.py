@@ -33,10 +33,7 @@ from transis.client.receipts import Receipt
 from transis.client.sending import Sending
 from transis.client.stream import MessageStream
 from transis.client.transfer import Ready, Request, decode_said, group_of
-from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
-from transis.types.ids import ProcessId, Service
-from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
-from transis.wire.session import (
+from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
@@ -57,6 +54,9 @@ from transis.wire.session import (
     cost,
     payload_cost,
 )
+from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
+from transis.types.ids import ProcessId, Service
+from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
 
 T = TypeVar("T")
 Failure = Callable[[], TransisError]

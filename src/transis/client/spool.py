@@ -11,8 +11,8 @@ import tempfile
 from collections import deque
 from typing import IO, Final
 
+from transis.sessions.frames import NODE_FRAMES, FrameReader, StreamFrame, encode_frame
 from transis.types.errors import InternalError, Rejection
-from transis.wire.session import NODE_FRAMES, FrameReader, StreamFrame, encode_frame
 
 BLOCK: Final = 256 * 1024
 

@@ -14,9 +14,9 @@ from transis.client.codecs import Codec
 from transis.client.events import Batch, Message, View
 from transis.client.inlet import Entry, Inlet
 from transis.client.positions import Passed
+from transis.sessions.frames import Left, Stream
 from transis.types.errors import JoinRefused
 from transis.types.views import View as Configuration
-from transis.wire.session import Left, Stream
 
 T = TypeVar("T")
 

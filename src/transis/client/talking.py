@@ -9,7 +9,7 @@ from typing import Protocol
 from transis.client.transfer import Private, Said, encode_said, transfer_address
 from transis.types.errors import SessionLost, UsageError
 from transis.types.ids import ProcessId
-from transis.wire.address import encode_address
+from transis.wire.items import encode_address
 
 
 class Speaker(Protocol):

@@ -32,7 +32,7 @@ from transis.net.transport import Group, StatisticsDict, Transport
 from transis.node.settings import NodeSettings
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Delivered, Port
-from transis.wire.segments import Arrival, apart
+from transis.wire.envelope import Arrival, apart
 
 STAMP: Final = struct.Struct(">IBQ")
 """Number of the round, whether it is its sender's last message, time of the call."""

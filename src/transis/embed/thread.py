@@ -30,10 +30,10 @@ from transis.net.sessionlink import log
 from transis.net.sessionserver import SessionServer
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
+from transis.sessions.frames import ClientFrame, Goodbye, NodeFrame
 from transis.types.errors import NodeLost
 from transis.types.ids import NodeId
 from transis.types.views import View
-from transis.wire.session import ClientFrame, Goodbye, NodeFrame
 
 # --- threadlink -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from transis.types.errors import Rejection
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.limits import MEMBERS_MAX
 from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name
-from transis.wire.nodetable import is_valid_node
+from transis.wire.control import is_valid_node
 
 PART_GROUPS_MAX: Final = 256
 """Groups of one part of an announcement: with the longest names it stays far below what one fragmented message may be."""

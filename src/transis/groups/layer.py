@@ -39,7 +39,7 @@ from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
 from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
 from transis.types.views import AT_CONFIGURATION, GroupCause, GroupId, GroupViewId, View, group_id, is_primary
-from transis.wire.address import CONTROL_ADDRESS
+from transis.wire.items import CONTROL_ADDRESS
 
 CONTROL_PROCESS: Final = (1 << 32) - 1
 """The sender of control messages: no process of an application has this number."""

@@ -9,7 +9,7 @@ from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.types.outputs import Recipient
 from transis.types.views import Address, GroupId
-from transis.wire.address import decode_address
+from transis.wire.items import decode_address
 
 ROUTES_MAX: Final = 4096
 """Addresses whose recipients are remembered; with more in use at once they are worked out again, which is slower and no more."""

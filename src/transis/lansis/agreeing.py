@@ -15,6 +15,7 @@ from transis.lansis.alive import Heartbeat
 from transis.lansis.barrier import Barrier
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
+from transis.lansis.packets import Attempt, Faults, Joining, Statement
 from transis.lansis.proposal import propose
 from transis.lansis.statements import GROWN, Change, Verdict
 from transis.lansis.states import AGREEING, Event, State
@@ -25,7 +26,6 @@ from transis.types.ids import NodeId, RingId
 from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
-from transis.wire.lansis_packets import Attempt, Faults, Joining, Statement
 
 STRIKES: Final = 2
 """Timeouts that a machine may spend heard but of another opinion before I give it up."""

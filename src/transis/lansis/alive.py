@@ -14,10 +14,10 @@ from typing import Final
 
 from transis.lansis.core import Core
 from transis.lansis.node import Node
+from transis.lansis.packets import Alive, encode_alive
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
 from transis.types.outputs import NEVER, Audience, Port, Send
-from transis.wire.alive import Alive, encode_alive
 
 PATIENCE: Final = 4
 """A busy member waits so many times as long before it says in an ALIVE what its next burst would say."""

@@ -8,9 +8,9 @@ and hears anything of its view installs it at once, because its sender had the F
 
 from __future__ import annotations
 
+from transis.lansis.packets import Flushed
 from transis.lansis.proposal import Proposal
 from transis.types.ids import NodeId, RingTag
-from transis.wire.lansis_packets import Flushed
 
 
 class Barrier:

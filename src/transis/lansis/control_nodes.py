@@ -16,17 +16,15 @@ from transis.lansis.core import Core
 from transis.lansis.keys import TIMESTAMP_ROOM
 from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.node import Node
+from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
 from transis.lansis.receiving import Receiving
 from transis.ordering.origination import Stamp, originate
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Port, Send
-from transis.wire.acks import Acks, decode_acks, encode_acks
-from transis.wire.burst import Burst
+from transis.wire.burst import Burst, body_max
 from transis.wire.control import decode_control, encode_control
-from transis.wire.header import body_max
-from transis.wire.lansis_packets import Faults, Joining, Statement
-from transis.wire.visit import VisitWriter
+from transis.wire.packer import VisitWriter
 
 
 class ControlNodes:

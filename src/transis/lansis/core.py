@@ -10,7 +10,7 @@ from transis.lansis.view import BroadcastView
 from transis.ordering.core import BaseCore
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId
-from transis.wire.visit import Filled
+from transis.wire.packer import Filled
 
 
 class Frozen(NamedTuple):

@@ -14,12 +14,12 @@ from typing import Final
 
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
+from transis.lansis.packets import Query
 from transis.lansis.states import Event, State
 from transis.ordering.health import Health
 from transis.types.ids import NodeId
 from transis.types.outputs import Port, Send
 from transis.types.views import Cause
-from transis.wire.lansis_packets import Query
 
 SILENT = "silent"
 LAGS = "does not keep up"

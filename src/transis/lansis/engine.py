@@ -32,6 +32,7 @@ from transis.lansis.flush import Flush
 from transis.lansis.install import Installing
 from transis.lansis.leaving import Leaving
 from transis.lansis.operational import Operational
+from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
 from transis.lansis.presence import Presence
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
@@ -46,10 +47,8 @@ from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, ViewId
 from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
 from transis.types.views import Cause, Member, View
-from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
-from transis.wire.lansis_packets import Attempt, Faults, Flushed, Joining, Query
 
 TIMERS_OF_OTHERS: Final = (Event.WATCH, Event.AGREE, Event.FLUSH_LATE)
 """Timers that accuse somebody else: when they fire late, it was this node that was away."""

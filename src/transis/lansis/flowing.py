@@ -21,9 +21,8 @@ from transis.lansis.states import AGREEING
 from transis.types.ids import NodeId, RingTag
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Lane, Port, Send
-from transis.wire.burst import Burst
-from transis.wire.header import LAST_OFFSET, DataHeader, encode_ramp
-from transis.wire.visit import Filled
+from transis.wire.burst import LAST_OFFSET, Burst, DataHeader, encode_ramp
+from transis.wire.packer import Filled
 
 HEAD_DATAGRAMS_MAX: Final = 8
 """Kept free in a flow: what its sender has to acknowledge when it claims it takes no more."""

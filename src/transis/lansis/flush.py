@@ -10,6 +10,7 @@ from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.install import Installing
 from transis.lansis.operational import Operational
+from transis.lansis.packets import Alive, Flushed, Statement
 from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.repair import Repair
 from transis.lansis.states import AGREEING, Event, State
@@ -17,9 +18,7 @@ from transis.lansis.traps import Trap
 from transis.types.ids import NodeId, RingTag
 from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
-from transis.wire.alive import Alive
 from transis.wire.burst import Burst
-from transis.wire.lansis_packets import Flushed, Statement
 
 
 class Flush:

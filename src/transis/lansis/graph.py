@@ -21,11 +21,10 @@ from typing import Final
 
 from transis.lansis.keys import TIMESTAMP_ROOM, order_key
 from transis.lansis.node import Node
+from transis.lansis.packets import Acks, Nack, decode_acks
 from transis.ordering.store import Store
 from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
-from transis.wire.acks import Acks, Nack, decode_acks
-from transis.wire.burst import Burst
-from transis.wire.header import DATA_HEADER_SIZE
+from transis.wire.burst import DATA_HEADER_SIZE, Burst
 from transis.wire.items import Incomplete
 
 GAPS_MAX: Final = 32

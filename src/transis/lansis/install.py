@@ -13,6 +13,7 @@ from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.detector import BROKEN, LAGS, Detector
+from transis.lansis.packets import Statement
 from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.states import Event, State
 from transis.lansis.traps import Trap
@@ -21,7 +22,6 @@ from transis.ordering.quarantine import Mercy, Quarantine
 from transis.types.ids import ViewId, ViewKind
 from transis.types.outputs import Configure, Lane, Phase
 from transis.types.views import Member, View
-from transis.wire.lansis_packets import Statement
 
 FOREIGN_VIEW = "foreign view"
 """The cause of a change that the beacon of another view began."""

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from transis.lansis.graph import Graph
+from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
-from transis.wire.acks import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 
 PATIENCE_MAX: Final = 8
 """The time between two requests for the same grows up to so many times the first."""

@@ -13,8 +13,8 @@ from typing import Final
 
 from transis.lansis.core import Flow
 from transis.types.ids import NodeId, RingTag
-from transis.wire.header import COUNTER_MAX, DataHeader
-from transis.wire.visit import Filled, FilledDatagram
+from transis.wire.burst import COUNTER_MAX, DataHeader
+from transis.wire.packer import Filled, FilledDatagram
 
 NUMBER_BITS: Final = 30
 NUMBER_MAX: Final = (1 << NUMBER_BITS) - 1

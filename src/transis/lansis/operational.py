@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
+from transis.lansis.packets import Alive
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
 from transis.lansis.traps import Trap
-from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.install import FOREIGN_VIEW
+from transis.lansis.packets import Statement
 from transis.lansis.statements import Verdict
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
@@ -16,7 +17,6 @@ from transis.ordering.quarantine import Mercy, Quarantine
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.control import Beacon
-from transis.wire.lansis_packets import Statement
 
 
 class Presence:

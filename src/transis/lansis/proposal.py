@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from transis.lansis.packets import PROPOSAL_SIZE, Statement
 from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.types.views import Cause
 from transis.wire.control import encode_control
-from transis.wire.lansis_control import PROPOSAL_SIZE
-from transis.wire.lansis_packets import Statement
 
 SEQ_STEP: Final = 4
 """Between two views; the transitional one has a number of its own in between (TOCS p. 17)."""

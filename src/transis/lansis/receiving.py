@@ -8,10 +8,10 @@ from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.node import Node
+from transis.lansis.packets import Alive
 from transis.lansis.repair import Repair
 from transis.lansis.traps import Trap
 from transis.types.ids import DatagramClass
-from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 
 

@@ -15,6 +15,7 @@ from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
 from transis.lansis.keys import order_key, place_seq
 from transis.lansis.marks import claim_of, placed
+from transis.lansis.packets import encode_acks
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
@@ -22,9 +23,8 @@ from transis.lansis.traps import Trap
 from transis.ordering.origination import Stamp, multicast, originate
 from transis.types.ids import DatagramClass
 from transis.types.outputs import NEVER, Lane
-from transis.wire.acks import encode_acks
-from transis.wire.header import body_max
-from transis.wire.visit import Filled, VisitWriter
+from transis.wire.burst import body_max
+from transis.wire.packer import Filled, VisitWriter
 
 
 class Sending:

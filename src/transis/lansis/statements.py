@@ -18,9 +18,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from transis.lansis.packets import Joining, Statement
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX, PROC_SET_MAX
-from transis.wire.lansis_packets import Joining, Statement
 
 
 class Verdict(Enum):

@@ -22,9 +22,8 @@ from transis.types.config import Config
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
-from transis.wire.control import asks, decode_control, introduces
+from transis.wire.control import PartAssembler, asks, decode_control, introduces
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
-from transis.wire.parts import PartAssembler
 
 KIND_INTRODUCTION: Final = b"\xf0"
 """The first byte of an introduction's body; the wire room's packets count from below."""

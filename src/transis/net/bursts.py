@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from transis.net.addresses import SocketAddress
-from transis.wire.segments import Arrival, Segments
+from transis.wire.envelope import Arrival, Segments
 
 SOL_UDP: Final = 17
 UDP_SEGMENT: Final = 103

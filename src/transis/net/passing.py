@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from transis.net.transport import StatisticsDict, Transport
 from transis.types.outputs import Audience, Port
-from transis.wire.segments import Arrival
+from transis.wire.envelope import Arrival
 
 
 class PassingTransport:

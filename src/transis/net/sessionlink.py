@@ -15,10 +15,10 @@ import logging
 import socket
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, encode_frame
+from transis.sessions.sealed import SealedStream
 from transis.stack.sessions import SessionHost
 from transis.types.errors import Rejection
-from transis.wire.sealedstream import SealedStream
-from transis.wire.session import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, encode_frame
 
 SLICE: Final = 256 * 1024
 """Bytes that a transport is given at a time, and above which it wants no more."""

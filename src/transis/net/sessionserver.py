@@ -22,11 +22,11 @@ from typing import Final, Protocol
 from transis.net.addresses import Endpoint
 from transis.net.driver import Driver, Event
 from transis.net.sessionlink import NO_HELLO, SLICE, Patience, SessionLink, log
+from transis.sessions.frames import ClientFrame, Goodbye, Hello
+from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.stack.sessions import SessionHost
 from transis.types.errors import ConfigError, Rejection, UsageError
 from transis.types.outputs import NEVER, Stopped
-from transis.wire.sealedstream import RANDOM_SIZE, SealedStream
-from transis.wire.session import ClientFrame, Goodbye, Hello
 
 UNIX_PATH_MAX: Final = 107
 """Bytes of a socket's path: the kernel has room for 108 with the end mark."""

@@ -35,7 +35,7 @@ from transis.net.statedir import new_boot_id
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
-from transis.wire.segments import Arrival, apart
+from transis.wire.envelope import Arrival, apart
 
 ADDRESSES_MAX: Final = 1024
 """Addresses whose reading is remembered: members and former ones, many times over."""

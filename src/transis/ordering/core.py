@@ -15,11 +15,10 @@ from transis.types.ids import NodeId
 from transis.types.limits import PROC_SET_MAX
 from transis.types.outputs import Audience, Note, Output, Port, Refused, Room, RunIds, Send
 from transis.types.views import Cause
-from transis.wire.control import ControlPacket, config_digest, encode_control
+from transis.wire.burst import body_max
+from transis.wire.control import ControlPacket, config_digest, encode_control, split
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
-from transis.wire.header import body_max
 from transis.wire.outbox import Outbox
-from transis.wire.parts import split
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)

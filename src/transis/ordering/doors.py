@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from transis.lansis.packets import Statement
 from transis.ordering.core import BaseCore
 from transis.ordering.engine import Packet
 from transis.ordering.table import bind
+from transis.totem.packets import Join
 from transis.types.ids import NodeId
 from transis.types.outputs import Lane, Output
 from transis.wire.control import Beacon
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
-from transis.wire.lansis_packets import Statement
-from transis.wire.packets import Join
 
 C = TypeVar("C", bound=BaseCore[Any, Any])
 

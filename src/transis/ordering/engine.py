@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
+from transis.lansis.packets import Alive
+from transis.totem.packets import Token
 from transis.types.config import Config
 from transis.types.ids import NodeId, ViewId
 from transis.types.outputs import Lane, OutboundRun, Output
-from transis.wire.alive import Alive
 from transis.wire.burst import Burst
 from transis.wire.control import ControlPacket
-from transis.wire.token import Token
 
 Packet = Burst | Token | Alive | ControlPacket
 """What the wire room has checked; an engine passes over the kinds that are not its own."""

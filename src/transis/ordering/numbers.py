@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from transis.types.limits import RING_SEQ_MAX
-from transis.wire.header import COUNTER_MAX
+from transis.wire.burst import COUNTER_MAX
 
 AHEAD_MAX: Final = 1 << 40
 """A million views a second for two weeks; as timestamps, of bursts, the same."""

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from transis.ordering.core import BaseCore
 from transis.types.ids import RingTag, Stretch, ViewId
 from transis.types.outputs import Audience, Originated, Port, RunIds, Send
-from transis.wire.burst import Burst
-from transis.wire.header import DataHeader, encode_ramp
+from transis.wire.burst import Burst, DataHeader, encode_ramp
 from transis.wire.outbox import FilledDatagram
 
 

@@ -15,7 +15,7 @@ from transis.sim.plan import ClientPlan, Traffic
 from transis.sim.workload import Workload
 from transis.sim.world import World
 from transis.types.views import Address, GroupId, PrivateName, group_id, private_name
-from transis.wire.address import encode_address
+from transis.wire.items import encode_address
 
 
 def group_names(plan: ClientPlan) -> tuple[str, ...]:

@@ -9,18 +9,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from transis.lansis.packets import KIND_ALIVE, KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY, Query
 from transis.sim.network import Fate
+from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE, Commit
 from transis.types.outputs import Port
-from transis.wire.alive import KIND_ALIVE
-from transis.wire.control import KIND_BEACON, KIND_PROBE, KIND_PROBE_ANSWER, decode_control
+from transis.wire.burst import DATA_HEADER_SIZE, KIND_DATA, LAST_OFFSET
+from transis.wire.control import KIND_BEACON, KIND_PART, KIND_PROBE, KIND_PROBE_ANSWER, decode_control
 from transis.wire.envelope import ENVELOPE_SIZE, FLAG_SEALED
-from transis.wire.header import DATA_HEADER_SIZE, KIND_DATA, LAST_OFFSET
 from transis.wire.items import AcksAt, read_item
-from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
-from transis.wire.lansis_packets import Query
-from transis.wire.packets import KIND_COMMIT, KIND_JOIN, KIND_WAKE, Commit
-from transis.wire.parts import KIND_PART
-from transis.wire.token import KIND_TOKEN
 
 _FLAGS_AT: Final = 3
 _ALONE: Final = b"\0\0\1"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from transis.lansis.engine import Engine as Lansis
+from transis.lansis.packets import KIND_ALIVE, KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
 from transis.ordering.engine import Engine
 from transis.totem.engine import Engine as Totem
+from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE
 from transis.types.config import Config
 from transis.types.ids import NodeId
-from transis.wire.alive import KIND_ALIVE
-from transis.wire.lansis_control import KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
-from transis.wire.packets import KIND_COMMIT, KIND_JOIN, KIND_WAKE
-from transis.wire.token import KIND_TOKEN
 
 KINDS: Final = {
     "totem": frozenset({KIND_TOKEN, KIND_JOIN, KIND_COMMIT, KIND_WAKE}),

@@ -17,6 +17,7 @@ from typing import Final
 
 from transis import __version__
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
+from transis.sessions.frames import Checkpoint
 from transis.stack.node import Node
 from transis.types.config import Config
 from transis.types.errors import Rejection, UsageError
@@ -37,9 +38,8 @@ from transis.types.outputs import (
     Tape,
 )
 from transis.types.views import Address, GroupId
-from transis.wire.address import CONTROL_ADDRESS, decode_address, encode_address
-from transis.wire.segments import Arrival
-from transis.wire.session import Checkpoint
+from transis.wire.envelope import Arrival
+from transis.wire.items import CONTROL_ADDRESS, decode_address, encode_address
 
 REQUESTS_MAX: Final = 4096
 """Control messages that wait for room on the control lane before joins and leaves are put off."""

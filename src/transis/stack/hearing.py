@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from transis.sessions.frames import Changed, Configured, Left, NotSent, cost
 from transis.stack.outbound import Outbound
 from transis.stack.requests import Requests
 from transis.stack.session import Parcel, Session
@@ -30,7 +31,6 @@ from transis.types.outputs import (
     Stopped,
 )
 from transis.types.views import View
-from transis.wire.session import Changed, Configured, Left, NotSent, cost
 
 HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What a node tells its application."""

@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from transis.lansis.packets import KIND_ALIVE, Alive, decode_alive
 from transis.ordering.engine import Packet
 from transis.stack.engines import engine_of, foreign_kinds
 from transis.stack.freshness import Freshness
 from transis.stack.identity import Identity, Stage
 from transis.stack.unpacking import Unpacking
+from transis.totem.packets import KIND_TOKEN, Token, decode_token
 from transis.types.config import Config
 from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, Rejection, UsageError
 from transis.types.ids import NodeId, Service, ViewId
@@ -36,14 +38,10 @@ from transis.types.outputs import (
     Tape,
     Transmit,
 )
-from transis.wire.alive import KIND_ALIVE, Alive, decode_alive
 from transis.wire.burst import Burst
-from transis.wire.control import ControlPacket, announces, decode_control, encode_control, introduces
-from transis.wire.envelope import Opener, Sealer, transmitter_tag
-from transis.wire.parts import PartAssembler
-from transis.wire.segments import Arrival
-from transis.wire.stream import Assembler
-from transis.wire.token import KIND_TOKEN, Token, decode_token
+from transis.wire.control import ControlPacket, PartAssembler, announces, decode_control, encode_control, introduces
+from transis.wire.envelope import Arrival, Opener, Sealer, transmitter_tag
+from transis.wire.reassembly import Assembler
 
 IDENTITY_TICKET = 0
 """The ticket of the incarnation's write; the engine counts its own from 1."""

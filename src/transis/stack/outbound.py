@@ -7,10 +7,10 @@
 
 from __future__ import annotations
 
+from transis.sessions.frames import NodeFrame
 from transis.stack.session import Parcel, Session
 from transis.stack.sessionpolicy import SessionPolicy
 from transis.types.outputs import NEVER
-from transis.wire.session import NodeFrame
 
 
 class Outbound:

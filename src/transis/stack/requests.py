@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
+from transis.sessions.frames import Joined, NotJoined
 from transis.stack.grouped import GroupedNode
 from transis.stack.memberships import REQUESTS_MAX, Request
 from transis.stack.outbound import Outbound
 from transis.stack.session import Session
 from transis.types.errors import UsageError
 from transis.types.views import require_group_name
-from transis.wire.session import Joined, NotJoined
 
 
 class Requests:

@@ -1,4 +1,4 @@
-"""One session: what waits for its client, what waits from it, and the credit of both directions (wire/session.py, rule 2).
+"""One session: what waits for its client, what waits from it, and the credit of both directions (sessions/frames.py, rule 2).
 
 1. Answers leave at once. Stream frames leave in order, while the client's credit is above zero; one may overdraw it.
 2. The client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
+from transis.sessions.frames import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame, Send, encode_frame, payload_cost
 from transis.stack.memberships import Memberships
-from transis.wire.session import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame, Send, encode_frame, payload_cost
 
 CREDIT_MAX: Final = 1 << 40
 """Credit is counted no further: a client's window protects the client, so it may make it as large as it likes."""

@@ -17,16 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from transis.stack.grouped import GroupedNode
-from transis.stack.hearing import Hearing, HostEvent
-from transis.stack.outbound import Outbound
-from transis.stack.requests import Requests
-from transis.stack.session import Parcel, Session, SessionStatus
-from transis.stack.sessionpolicy import SessionPolicy
-from transis.stack.turns import Turns
-from transis.types.errors import UsageError
-from transis.types.ids import ProcessId
-from transis.wire.session import (
+from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
@@ -45,6 +36,15 @@ from transis.wire.session import (
     Welcome,
     encode_value,
 )
+from transis.stack.grouped import GroupedNode
+from transis.stack.hearing import Hearing, HostEvent
+from transis.stack.outbound import Outbound
+from transis.stack.requests import Requests
+from transis.stack.session import Parcel, Session, SessionStatus
+from transis.stack.sessionpolicy import SessionPolicy
+from transis.stack.turns import Turns
+from transis.types.errors import UsageError
+from transis.types.ids import ProcessId
 
 __all__ = ["HostEvent", "Parcel", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, Stream
 from transis.stack.session import Parcel
 from transis.types.ids import ProcessId, Service, Stretch, ViewId
 from transis.types.outputs import Delivered, GroupDelivered, Recipient
-from transis.wire.payloads import Payloads, payload_size
-from transis.wire.session import BATCH_BYTES, MESSAGE_COST, Stream
+from transis.wire.items import Payloads, payload_size
 
 
 def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:

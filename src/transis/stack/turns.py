@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from transis.sessions.frames import Send, payload_cost
 from transis.stack.grouped import GroupedNode
 from transis.stack.outbound import Outbound
 from transis.stack.session import Session, Unsent
@@ -20,8 +21,7 @@ from transis.stack.sessionpolicy import SessionPolicy
 from transis.types.errors import Rejection
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import NEVER
-from transis.wire.address import decode_address
-from transis.wire.session import Send, payload_cost
+from transis.wire.items import decode_address
 
 TURN_BYTES: Final = 64 * 1024
 """What one session hands to the node before it is the next one's turn."""

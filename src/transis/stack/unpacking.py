@@ -12,10 +12,8 @@ from typing import Final
 
 from transis.ordering.engine import Packet
 from transis.types.errors import Rejection
-from transis.wire.burst import Burst, read_bursts, read_whole
-from transis.wire.envelope import ENVELOPE_SIZE, Opener, counter_of
-from transis.wire.header import KIND_DATA
-from transis.wire.segments import Arrival, Segments, apart
+from transis.wire.burst import KIND_DATA, Burst, read_bursts, read_whole
+from transis.wire.envelope import ENVELOPE_SIZE, Arrival, Opener, Segments, apart, counter_of
 
 _DATA: Final = bytes([KIND_DATA])
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transis.client.link import OnFrames, OnLost
+from transis.sessions.frames import ClientFrame, NodeFrame
 from transis.sim.world import World
 from transis.testing.loop import VirtualLoop
 from transis.testing.node import HOP_US, SessionNode
-from transis.wire.session import ClientFrame, NodeFrame
 
 
 class SimulatedLink:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
 from transis.sim.clients import Clients
 from transis.sim.life import Life
 from transis.sim.world import World
@@ -34,7 +35,6 @@ from transis.types.outputs import (
     Room,
     Stopped,
 )
-from transis.wire.session import ClientFrame, Goodbye, Hello, NodeFrame
 
 if TYPE_CHECKING:
     from transis.testing.link import SimulatedLink

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from transis.totem.packets import Join
 from transis.totem.ring import Ring
 from transis.types.ids import NodeId
-from transis.wire.packets import Join
 
 ATTEMPTS_BEFORE_BLAME = 2
 

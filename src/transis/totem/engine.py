@@ -21,6 +21,7 @@ from transis.totem.delivery import Delivery
 from transis.totem.forming import Forming
 from transis.totem.gather import Gathering
 from transis.totem.operational import Operational
+from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
 from transis.totem.passing import Passing
 from transis.totem.presence import Presence
 from transis.totem.recovery import Recovering
@@ -33,8 +34,6 @@ from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
-from transis.wire.packets import Commit, Join, Wake
-from transis.wire.token import NOBODY, Token
 
 TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
 """Timers that accuse somebody else: when they fire late, it was this node that was away."""

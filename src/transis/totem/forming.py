@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from transis.totem.core import Core
 from transis.totem.gather import MEMBER_GATHERS, Gathering
+from transis.totem.packets import Commit, CommitEntry, Join
 from transis.totem.passing import Passing
 from transis.totem.recovery import Recovering
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
-from transis.wire.packets import Commit, CommitEntry, Join
 
 CAUSE_ACCUSED_MAX = 16
 """Lost members that a cause names: after a large partition the list would only repeat the view."""

@@ -18,6 +18,7 @@ from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.attempts import Attempts
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
+from transis.totem.packets import Join, Row
 from transis.totem.passing import Passing
 from transis.totem.reach import Reachability, clique_of
 from transis.totem.states import Event, State
@@ -28,7 +29,6 @@ from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
-from transis.wire.packets import Join, Row
 
 MEMBER_GATHERS = "member gathers"
 """The cause of a Gather that another member of the ring began."""

@@ -12,6 +12,7 @@ from typing import Final
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
+from transis.totem.packets import Token, Wake
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
@@ -20,8 +21,6 @@ from transis.totem.visit import Visit, is_idle
 from transis.types.outputs import Stopped
 from transis.types.views import Cause
 from transis.wire.burst import Burst
-from transis.wire.packets import Wake
-from transis.wire.token import Token
 
 IDLE_VISITS: Final = 3
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transis.totem.core import Core
+from transis.totem.packets import Token, encode_token
 from transis.totem.ring import Ring
 from transis.totem.states import Event
 from transis.types.ids import NodeId
 from transis.types.outputs import Audience, Port, Send
-from transis.wire.token import Token, encode_token
 
 SELF_ROTATION_US = 100
 """A singleton's token needs so long for its rotation: it must not spin."""

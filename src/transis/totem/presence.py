@@ -9,12 +9,12 @@ from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interva
 from transis.ordering.quarantine import Mercy, Quarantine
 from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
+from transis.totem.packets import Join
 from transis.totem.states import Event
 from transis.totem.traps import Trap
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.control import Beacon
-from transis.wire.packets import Join
 
 
 class Presence:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from transis.totem.packets import Row
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX
-from transis.wire.packets import Row
 
 
 class Reachability:

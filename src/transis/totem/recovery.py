@@ -15,6 +15,7 @@ from itertools import islice
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
+from transis.totem.packets import NOBODY, Commit, CommitEntry, Token
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.states import Event, State
@@ -25,8 +26,6 @@ from transis.types.outputs import Configure, Lane, Phase
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst, decapsulate
 from transis.wire.outbox import FilledDatagram
-from transis.wire.packets import Commit, CommitEntry
-from transis.wire.token import NOBODY, Token
 
 ROTATIONS_TO_AGREE = 2
 """Rotations without the retransmission flag after which the end of the exchange is known."""

@@ -18,13 +18,13 @@ from transis.ordering.origination import Stamp, multicast, originate
 from transis.totem import flow
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
+from transis.totem.packets import NOBODY, Token
 from transis.totem.passing import Passing
 from transis.totem.ring import Ring
 from transis.totem.traps import Trap
 from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import Burst
 from transis.wire.outbox import FilledDatagram
-from transis.wire.token import NOBODY, Token
 
 GAP_SHARE: Final = 2
 """A growing gap matters once it spans half a window; smaller ones are the ordinary work of retransmission."""

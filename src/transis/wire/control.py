@@ -1,4 +1,26 @@
-"""Control packets <-> bytes: one byte of kind, then a msgpack array checked against a typed layout (layouts.py).
+"""Control packets <-> bytes: kind registry, layouts, node table, parts; Beacon, Probe, ProbeAnswer.
+
+How control packets lie on the wire: msgpack arrays, field by field in this order.
+
+Nodes are ranks in the packet's own table and sets are bitmaps over it (nodetable.py). Every array has a largest
+length, which msgspec checks before it makes room; what the values mean is checked in control.py.
+
+Node ids in control packets: each packet names every node once, and its sets are bitmaps over that table.
+
+A Join of 128 members carries 128 rows; with ids spelled out in each it would need hundreds of parts. `Refused` is
+raised inside decoders of this room only and never leaves them: it carries the rejection out of nested loops.
+
+What several control packets carry alike: why something happened, and the signature of a configuration.
+
+Control packets larger than one datagram travel in parts (design 5).
+
+A part is: kind u8 | kind of the whole u8 | packet id u64 | i u16 | n u16, then its share of the bytes.
+
+1. There is one reassembly per transmitter and packet kind; a newer id evicts, an older one is ignored.
+2. A packet that is sent again keeps its id, so parts that were lost are filled in by the repetition.
+3. Memory grows with bytes received only: the claimed number of parts is compared, never set aside.
+
+Control packets <-> bytes: one byte of kind, then a msgpack array checked against a typed layout (layouts.py).
 
 1. The kind byte is the tag. Kinds are only ever appended; a layout never changes under the same kind.
 2. msgspec checks types and bounds the length of every array before it makes room for it; decoders check meaning:
@@ -10,21 +32,304 @@ Here are the packets that both engines send. Each engine registers its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar
 
 import msgspec
 
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, RingId
-from transis.wire.causes import DIGEST_SIZE, require_signature
+from transis.types.limits import INFO_MAX, MEMBERS_MAX, NAME_MAX, NETWORK_ADDRESS_MAX, PARTS_MAX, PROC_SET_MAX
+from transis.types.views import Cause
+from transis.wire.burst import COUNTER_MAX
 from transis.wire.envelope import WIRE_VERSION
-from transis.wire.layouts import BeaconLayout, Layout, ProbeAnswerLayout, ProbeLayout
-from transis.wire.nodetable import NodeTable, Refused, require, require_about_node, require_counters, require_node
-from transis.wire.parts import CONTROL_MAX
+
+# --- layouts ----------------------------------------------------------------------------------------------------------
+
+Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+_Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+
+
+class Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Fields travel by position; an array that is too short or too long is no packet."""
+
+
+class CauseLayout(Layout, frozen=True):
+    what: str
+    accuser: int | None
+    accused: _Ranks
+    timer: str
+
+
+class BeaconLayout(Layout, frozen=True):
+    nodes: Nodes
+    sender: int
+    address: str
+    ring_seq: int
+    ring_rep: int
+    members: bytes
+    heard: bytes
+    timestamp: int
+    digest: bytes
+    versions: tuple[int, int]
+
+
+class ProbeLayout(Layout, frozen=True):
+    sender: NodeId
+    address: str
+
+
+class ProbeAnswerLayout(Layout, frozen=True):
+    about: NodeId
+    by: NodeId
+    verdict: str
+    known_incarnation: int
+
+
+# --- nodetable --------------------------------------------------------------------------------------------------------
+
+_BOOT_END: Final = 1 << 64
+_EMPTY: Final[frozenset[NodeId]] = frozenset()
+
+
+class Refused(Exception):
+    """A field of a packet is wrong. Internal to decoders."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(why)
+        self.rejection = Rejection(field, why)
+
+
+def require(holds: bool, field: str, why: str) -> None:
+    if not holds:
+        raise Refused(field, why)
+
+
+@lru_cache(maxsize=PROC_SET_MAX)
+def is_valid_node(node: NodeId) -> bool:
+    """Ids repeat in every packet, so the answer is remembered for as many nodes as one packet may name."""
+    name, incarnation, boot = node
+    return is_valid_text(name, 1, NAME_MAX) and 0 <= incarnation <= COUNTER_MAX and 0 <= boot < _BOOT_END
+
+
+def is_valid_text(text: str, low: int, high: int) -> bool:
+    return low <= len(text.encode("utf-8", "surrogatepass")) <= high and text.isprintable()
+
+
+def require_node(node: NodeId) -> NodeId:
+    require(is_valid_node(node), "node", "a node id with an unfit name or number")
+    return node
+
+
+def require_counters(*counters: int) -> None:
+    require(min(counters) >= 0 and max(counters) <= COUNTER_MAX, "counter", "a counter out of range")
+
+
+def require_about_node(address: str, info: bytes) -> None:
+    require(is_valid_text(address, 0, NETWORK_ADDRESS_MAX), "address", "an address that is too long or not printable")
+    require(len(info) <= INFO_MAX, "info", f"{len(info)} bytes of info")
+
+
+class NodeTable:
+    """The nodes of one packet, sorted and unique, and the two ways between sets and bitmaps over them."""
+
+    __slots__ = ("_ranks", "_width", "nodes")
+
+    def __init__(self, nodes: tuple[NodeId, ...], ranks: dict[NodeId, int]) -> None:
+        self.nodes = nodes
+        self._width = (len(nodes) + 7) // 8
+        self._ranks = ranks
+
+    @classmethod
+    def of(cls, *groups: Iterable[NodeId]) -> NodeTable:
+        """The table of everyone in these groups, for encoding."""
+        nodes: set[NodeId] = set()
+        nodes.update(*groups)
+        assert len(nodes) <= PROC_SET_MAX, f"a packet that names {len(nodes)} nodes"
+        ordered = tuple(sorted(nodes))
+        return cls(ordered, {node: rank for rank, node in enumerate(ordered)})
+
+    @classmethod
+    def received(cls, nodes: tuple[NodeId, ...]) -> NodeTable:
+        """The checked table of a packet, for decoding, which never asks for ranks."""
+        for node in nodes:
+            require_node(node)
+        require(all(map(tuple.__lt__, nodes, nodes[1:])), "nodes", "the node table is not sorted and unique")
+        return cls(nodes, {})
+
+    def rank(self, node: NodeId) -> int:
+        return self._ranks[node]
+
+    def node(self, rank: int) -> NodeId:
+        require(0 <= rank < len(self.nodes), "rank", f"rank {rank} in a table of {len(self.nodes)}")
+        return self.nodes[rank]
+
+    def bitmap(self, members: Iterable[NodeId]) -> bytes:
+        bits = 0
+        for member in members:
+            bits |= 1 << self._ranks[member]
+        return bits.to_bytes(self._width, "little")
+
+    def members(self, bitmap: bytes) -> frozenset[NodeId]:
+        require(len(bitmap) == self._width, "bitmap", f"a bitmap of {len(bitmap)} bytes for {len(self.nodes)} nodes")
+        bits = int.from_bytes(bitmap, "little")
+        require(bits < 1 << len(self.nodes), "bitmap", "a bitmap with bits beyond its table")
+        if bits == (1 << len(self.nodes)) - 1:
+            return frozenset(self.nodes)
+        return frozenset(self._chosen(bits)) if bits else _EMPTY
+
+    def _chosen(self, bits: int) -> Iterator[NodeId]:
+        """Most sets are nearly empty or nearly full, so this walks the set bits and not the table."""
+        while bits:
+            lowest = bits & -bits
+            yield self.nodes[lowest.bit_length() - 1]
+            bits ^= lowest
+
+
+# --- causes -----------------------------------------------------------------------------------------------------------
+
+DIGEST_SIZE: Final = 8
+CAUSE_TEXT_MAX: Final = 64
+
+
+def require_signature(digest: bytes, versions: tuple[int, int]) -> None:
+    require(len(digest) == DIGEST_SIZE, "digest", f"a digest of {len(digest)} bytes")
+    require(0 <= versions[0] <= versions[1] <= 255, "versions", f"wire versions {versions[0]} to {versions[1]}")
+
+
+def cause_layout(cause: Cause, table: NodeTable) -> CauseLayout:
+    by = None if cause.accuser is None else table.rank(cause.accuser)
+    return CauseLayout(cause.what, by, tuple(map(table.rank, cause.accused)), cause.timer)
+
+
+def cause_of(cause: CauseLayout, table: NodeTable) -> Cause:
+    require(is_valid_text(cause.what, 0, CAUSE_TEXT_MAX), "cause", "a cause that is too long or not printable")
+    require(is_valid_text(cause.timer, 0, CAUSE_TEXT_MAX), "cause", "a timer that is too long or not printable")
+    accuser = None if cause.accuser is None else table.node(cause.accuser)
+    return Cause(cause.what, accuser, tuple(map(table.node, cause.accused)), cause.timer)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+KIND_PART: Final = 9
+CONTROL_MAX: Final = 256 * 1024
+"""Bytes of one control packet: twice what 512 known nodes with all their rows need."""
+REASSEMBLIES_MAX: Final = 4 * MEMBERS_MAX
+
+_LAYOUT: Final = struct.Struct(">BBQHH")
+
+
+class _Part(NamedTuple):
+    kind: int
+    packet_id: int
+    number: int
+    parts: int
+    share: bytes
+
+
+class _Reassembly:
+    __slots__ = ("count", "packet_id", "shares", "size")
+
+    def __init__(self, packet_id: int, count: int) -> None:
+        self.packet_id = packet_id
+        self.count = count
+        self.shares: dict[int, bytes] = {}
+        self.size = 0
+
+
+def split(packet_id: int, payload: bytes, limit: int) -> list[bytes]:
+    """The payload itself when it fits `limit`, otherwise its parts, each of at most `limit` bytes."""
+    assert payload, "a packet begins with its kind"
+    if len(payload) <= limit:
+        return [payload]
+    room = limit - _LAYOUT.size
+    assert room > 0, f"a limit of {limit} bytes leaves no room beside the part header"
+    count = -(-len(payload) // room)
+    assert count <= PARTS_MAX, f"a control packet of {len(payload)} bytes needs {count} parts"
+    assert len(payload) <= CONTROL_MAX, f"a control packet of {len(payload)} bytes"
+    return [
+        _LAYOUT.pack(KIND_PART, payload[0], packet_id, index, count) + payload[index * room : (index + 1) * room]
+        for index in range(count)
+    ]
+
+
+def _read_part(body: bytes) -> _Part | Rejection:
+    if len(body) <= _LAYOUT.size:
+        return Rejection("length", f"{len(body)} bytes are no part of anything")
+    _, kind, packet_id, index, count = _LAYOUT.unpack_from(body)
+    if kind == KIND_PART:
+        return Rejection("kind", "a part of parts")
+    if packet_id > COUNTER_MAX:
+        return Rejection("packet id", f"packet id {packet_id}")
+    if not 2 <= count <= PARTS_MAX or index >= count:
+        return Rejection("parts", f"part {index} of {count}")
+    return _Part(kind, packet_id, index, count, body[_LAYOUT.size :])
+
+
+class PartAssembler:
+    """Puts packets together again. The least recently heard transmitter is forgotten first."""
+
+    __slots__ = ("_reassemblies",)
+
+    def __init__(self) -> None:
+        self._reassemblies: OrderedDict[tuple[bytes, int], _Reassembly] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._reassemblies)
+
+    def feed(self, transmitter: bytes, body: bytes) -> bytes | Rejection | None:
+        """The whole packet once it is complete; a body that is no part is whole already."""
+        if not body:
+            return Rejection("length", "an empty body")
+        if body[0] != KIND_PART:
+            return body
+        part = _read_part(body)
+        if isinstance(part, Rejection):
+            return part
+        reassembly = self._reassembly(transmitter, part)
+        if reassembly is None:
+            return None
+        if part.parts != reassembly.count:
+            return Rejection("parts", f"packet {part.packet_id} has {reassembly.count} parts, not {part.parts}")
+        return self._add(reassembly, part)
+
+    def _reassembly(self, transmitter: bytes, part: _Part) -> _Reassembly | None:
+        """The reassembly this part belongs to, or None if a newer packet of that kind was seen."""
+        key = (transmitter, part.kind)
+        current = self._reassemblies.get(key)
+        if current is not None and part.packet_id < current.packet_id:
+            return None
+        if current is None or part.packet_id > current.packet_id:
+            current = self._reassemblies[key] = _Reassembly(part.packet_id, part.parts)
+        self._reassemblies.move_to_end(key)
+        if len(self._reassemblies) > REASSEMBLIES_MAX:
+            self._reassemblies.popitem(last=False)
+        return current
+
+    @staticmethod
+    def _add(reassembly: _Reassembly, part: _Part) -> bytes | Rejection | None:
+        """A completed reassembly keeps its id but none of its bytes, and starts over with the next repetition."""
+        if part.number in reassembly.shares:
+            return None
+        if reassembly.size + len(part.share) > CONTROL_MAX:
+            return Rejection("size", f"packet {part.packet_id} grows beyond {CONTROL_MAX} bytes")
+        reassembly.shares[part.number] = part.share
+        reassembly.size += len(part.share)
+        if len(reassembly.shares) < reassembly.count:
+            return None
+        whole = b"".join(reassembly.shares[index] for index in range(reassembly.count))
+        reassembly.shares, reassembly.size = {}, 0
+        if whole[0] != part.kind:
+            return Rejection("kind", f"a packet of kind {whole[0]} in parts of kind {part.kind}")
+        return whole
+
+
+# --- control ----------------------------------------------------------------------------------------------------------
 
 ControlPacket = tuple[Any, ...]
 """Every control packet is an immutable value, a NamedTuple, checked already, with sets as sets."""

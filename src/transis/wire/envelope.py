@@ -1,4 +1,10 @@
-"""The outer envelope of every datagram, and its seal.
+"""Outer envelope, seal, replay window; what GRO handed over in one piece.
+
+Datagrams that the system handed over in one piece (UDP GRO): all of one length but the last, which may be shorter.
+
+They stay one piece as long as nobody needs them apart: a whole burst is checked in it and read out of it without a copy.
+
+The outer envelope of every datagram, and its seal.
 
 Big-endian layout, 36 bytes: magic "Ts" | version u8 | flags u8 | cluster u64 | transmitter 16 bytes | counter u64.
 Then the inner body, then a 16-byte AES-GCM tag if flag bit 0 says so.
@@ -14,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -26,7 +32,44 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from transis.types.errors import ConfigError, InternalError, Rejection
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX
-from transis.wire.segments import Segments
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+class Segments:
+    """More than one datagram, each of `size` bytes but the last."""
+
+    __slots__ = ("content", "size")
+
+    def __init__(self, content: bytes, size: int) -> None:
+        assert 0 < size < len(content), f"{len(content)} bytes are not several datagrams of {size}"
+        self.content = content
+        self.size = size
+
+    def __len__(self) -> int:
+        return (len(self.content) + self.size - 1) // self.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        content, size = self.content, self.size
+        return iter([content[start : start + size] for start in range(0, len(content), size)])
+
+
+Arrival = bytes | Segments
+"""What one look at a socket brings: a datagram, or several in one piece."""
+
+
+def apart(arrivals: Iterable[Arrival]) -> list[bytes]:
+    """All datagrams, each for itself."""
+    found: list[bytes] = []
+    for arrival in arrivals:
+        if isinstance(arrival, Segments):
+            found += arrival
+        else:
+            found.append(arrival)
+    return found
+
+
+# --- envelope ---------------------------------------------------------------------------------------------------------
 
 WIRE_VERSION: Final = 1
 WIRE_VERSION_MIN: Final = 1

@@ -1,4 +1,6 @@
-"""What is inside data datagrams: runs of messages, and fragments of messages too large for what is left of a visit.
+"""Runs, fragments and addresses inside datagrams; lazy payloads.
+
+What is inside data datagrams: runs of messages, and fragments of messages too large for what is left of a visit.
 
 A *visit stream* is the concatenation of the bodies of one sender's ordered datagrams in one token visit; it is cut
 into datagrams blindly, so item headers and messages straddle them. It is a sequence of items, big-endian:
@@ -15,22 +17,33 @@ Rules. 1. A fragmented message is cut from its address followed by its payload, 
 no second mechanism and fragments do not repeat it; `total` counts both. 2. A message *ends* in the datagram that carries
 the byte before its end in the stream; for an empty message that is the byte before it. Sender and receivers both use
 `endings` to tell where, so they cannot disagree. 3. Runs end within their visit; only fragments go on in the next.
+
+Messages of a run where they came: cut out of the stream of their visit when somebody looks at them.
+
+A run's address <-> bytes: the groups and processes that its messages go to.
+
+1. The first byte says whether it is an application's address or that of the groups' own messages; no bytes are for no group.
+2. Encoding is canonical: addresses are sorted and unique, so equal addresses are equal bytes and share a run.
+3. Any bytes become an address or a rejection, never an error.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from operator import sub
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
-from transis.types.errors import Rejection
+from transis.types.errors import Rejection, UsageError
 from transis.types.ids import Service
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import RunIds
-from transis.wire.header import COUNTER_MAX
+from transis.types.views import ADDRESSED_GROUPS_MAX, ADDRESSED_PROCESSES_MAX, Address, GroupId, PrivateName
+from transis.wire.burst import COUNTER_MAX
+
+# --- items ------------------------------------------------------------------------------------------------------------
 
 UNIFORM: Final = 1
 MIXED: Final = 2
@@ -227,3 +240,106 @@ def _pass_acks(stream: bytes, position: int) -> AcksAt | Incomplete:
     _, _, acks, nacks = _ACKS.unpack_from(stream, position)
     end = start + ACK_SIZE * acks + NACK_SIZE * nacks
     return AcksAt(end) if end <= len(stream) else INCOMPLETE
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+class Payloads(Sequence[memoryview]):
+    """Messages first..end-1 of a run, cut out of the stream when they are looked at."""
+
+    __slots__ = ("_end", "_first", "_position", "_run", "_stream")
+
+    def __init__(self, stream: memoryview, position: int, run: Run, first: int, end: int) -> None:
+        self._stream = stream
+        self._position = position
+        self._run = run
+        self._first = first
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[memoryview]: ...
+    def __getitem__(self, index: int | slice) -> memoryview | Sequence[memoryview]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            assert step == 1, "messages are cut out in their order"
+            return Payloads(self._stream, self._position, self._run, self._first + start, self._first + max(start, stop))
+        message = self._first + range(len(self))[index]
+        return self._stream[self._position + self._start_of(message) : self._position + self._run.end_of(message)]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        stream = self._stream
+        return iter([stream[start:end] for start, end in pairwise(self._borders())])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them, without cutting out one."""
+        return self._start_of(self._end) - self._start_of(self._first)
+
+    def copies(self) -> list[bytes]:
+        """Each in memory of its own: for who keeps them longer than the burst they came in."""
+        whole = self._stream.obj
+        assert isinstance(whole, bytes), "streams are put together from bodies"
+        return [whole[start:end] for start, end in pairwise(self._borders())]
+
+    def _borders(self) -> Iterable[int]:
+        """Where each of them begins, and behind the last where that one ends."""
+        position, first, length = self._position, self._first, self._run.length
+        if length:
+            return range(position + first * length, position + self._end * length + 1, length)
+        return [position + self._start_of(first), *(position + self._run.end_of(one) for one in range(first, self._end))]
+
+    def _start_of(self, message: int) -> int:
+        return self._run.end_of(message - 1) if message else 0
+
+
+def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
+    """Bytes of all of them; those that were cut out of a burst know it without being looked at."""
+    return payloads.size if isinstance(payloads, Payloads) else sum(map(len, payloads))
+
+
+# --- address ----------------------------------------------------------------------------------------------------------
+
+APPLICATION_KIND: Final = 1
+CONTROL_ADDRESS: Final = b"\x02"
+
+_HEAD: Final = struct.Struct(">BBB")
+_GROUP: Final = struct.Struct(">Q")
+_PRIVATE: Final = struct.Struct(">QI")
+
+
+def encode_address(address: Address) -> bytes:
+    groups, processes = sorted(set(address.groups)), sorted(set(address.processes))
+    if not groups and not processes:
+        raise UsageError("a message for nobody: name a group or a process")
+    if len(groups) > ADDRESSED_GROUPS_MAX or len(processes) > ADDRESSED_PROCESSES_MAX:
+        raise UsageError(
+            f"{len(groups)} groups and {len(processes)} processes in one address; at most {ADDRESSED_GROUPS_MAX} and "
+            f"{ADDRESSED_PROCESSES_MAX} are allowed: send to a group that has them all"
+        )
+    parts = [_HEAD.pack(APPLICATION_KIND, len(groups), len(processes)), *(_GROUP.pack(group) for group in groups)]
+    return b"".join(parts + [_PRIVATE.pack(*name) for name in processes])
+
+
+def decode_address(address: bytes) -> Address | Rejection:
+    """The address of an application message; an empty one is for nobody in the groups."""
+    if not address:
+        return Address()
+    if len(address) < _HEAD.size or address[0] != APPLICATION_KIND:
+        return Rejection("address", "bytes that are no address")
+    _, groups, processes = _HEAD.unpack_from(address)
+    split = _HEAD.size + groups * _GROUP.size
+    if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
+        return Rejection("address", "an address of too many")
+    if len(address) != split + processes * _PRIVATE.size:
+        return Rejection("address", "an address whose length is not what it says")
+    named = tuple(GroupId(group) for (group,) in _GROUP.iter_unpack(address[_HEAD.size : split]))
+    private = tuple(PrivateName(*name) for name in _PRIVATE.iter_unpack(address[split:]))
+    if list(named) != sorted(set(named)) or list(private) != sorted(set(private)):
+        return Rejection("address", "an address that is not sorted and unique")
+    return Address(named, private)

@@ -22,9 +22,9 @@ from transis.types.errors import MessageTooLarge, UsageError
 from transis.types.ids import DatagramClass, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import Lane, OutboundRun, RunIds
-from transis.wire.fairqueue import FairQueue, QueuedRun
+from transis.wire.fair_queue import FairQueue, QueuedRun
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE
-from transis.wire.visit import Filled, FilledDatagram, VisitWriter
+from transis.wire.packer import Filled, FilledDatagram, VisitWriter
 
 __all__ = ["Filled", "FilledDatagram", "Outbox"]
 

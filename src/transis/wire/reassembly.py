@@ -22,8 +22,7 @@ from transis.types.errors import Rejection
 from transis.types.ids import DatagramClass, NodeId, ProcessId, RingTag, Service, Stretch, ViewId
 from transis.types.outputs import Delivered, Phase
 from transis.wire.burst import Burst
-from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Run, RunAt, endings, read_item
-from transis.wire.payloads import Payloads
+from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Payloads, Run, RunAt, endings, read_item
 
 PARTIALS_MAX: Final = 16
 """Messages of one sender that may be in the middle of their fragments: twice what an Outbox starts in a lane."""

@@ -1,0 +1,422 @@
+"""Attempt, Joining, Faults, Flushed, Query, Alive; acks at the head of bursts.
+
+Control packets of Lansis as the engine sees them: plain immutable values, checked already, with sets as sets.
+
+A *statement* is what a machine says about the next membership (membership-1992 section 4). It is cumulative: a later one of the
+same machine says all that its earlier ones said, so the newest version is enough and none needs to arrive in order.
+
+Control packets of Lansis <-> bytes, by the rules of wire/control.py.
+
+Encoding is canonical, and more depends on it than on the ring: machines know that they agree by a digest over the bytes of
+statements (lansis/proposal.py).
+
+ACKS: what a burst of Lansis says about other bursts, ahead of its messages (lansis-1992 3.1: they ride on data).
+
+Big-endian layout: kind u8 (4) | dep u64 | acks u8 | nacks u8, then rank u8 | counter u64 for each ack, then
+rank u8 | first u64 | count u16 for each nack.
+
+An ack names a burst by its sender's rank and the counter of its last datagram: it is held, and everything that it follows.
+A nack asks for datagrams. `dep` says how far in the total order the sender had delivered when it sent (W5).
+
+ALIVE, the "I am alive" of transis-design-1995 section 3: unnumbered, never acknowledged or stored, harmless when lost or old.
+
+Big-endian layout: kind u8 (10) | view tag u64 u64 | sender u16 | flags u8 (bit 0 frozen) | sent u64 | clock u64
+| members u8 | one counter u64 for each member | nacks u8 | rank u8, first u64, count u16 for each nack.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, Final, NamedTuple
+
+import msgspec
+
+from transis.types.errors import Rejection
+from transis.types.ids import NodeId, RingId, RingTag
+from transis.types.limits import MEMBERS_MAX
+from transis.types.views import Cause
+from transis.wire.burst import COUNTER_MAX
+from transis.wire.control import (
+    CauseLayout,
+    Layout,
+    Nodes,
+    NodeTable,
+    Role,
+    cause_layout,
+    cause_of,
+    register,
+    require,
+    require_about_node,
+    require_counters,
+    require_node,
+    require_signature,
+)
+from transis.wire.items import ACK_SIZE, ACKS, ACKS_HEAD_SIZE, INCOMPLETE, NACK_SIZE, Incomplete
+
+# --- lansis packets ---------------------------------------------------------------------------------------------------
+
+
+class Statement(NamedTuple):
+    """What its sender holds of its view and whom it wants in the next one. Its type is the paper's kind of message.
+
+    `recv` is sorted by node: the last counter of each member of `view` that the sender holds with everything before it.
+    """
+
+    sender: NodeId
+    address: str
+    info: bytes
+    version: int
+    """Grows with every statement of one life, whatever the view."""
+    view: RingId
+    """The view that the sender is in and would leave."""
+    view_seq: int
+    """The highest sequence of a view that the sender ever installed or promised to install."""
+    j: frozenset[NodeId]
+    f_before: frozenset[NodeId]
+    """Faults that the sender knew before it said whom it joins."""
+    f_after: frozenset[NodeId]
+    recv: tuple[tuple[NodeId, int], ...]
+    delivered: int
+    """Key of the last ordered burst that the sender delivered in its view."""
+    clock: int
+    cause: Cause
+    leaving: bool
+    digest: bytes
+    versions: tuple[int, int]
+
+    @property
+    def f(self) -> frozenset[NodeId]:
+        return self.f_before | self.f_after
+
+    @property
+    def accept(self) -> frozenset[NodeId]:
+        """Whom the sender wants in the next view."""
+        return self.j - self.f_before - self.f_after
+
+
+class Attempt(Statement):
+    """AJ, the attempt to join: I heard of others, let us gather. Its sender commits itself to nothing."""
+
+    __slots__ = ()
+
+
+class Joining(Statement):
+    """JOIN: its sender has stopped to send and to deliver, and wants one view with strangers."""
+
+    __slots__ = ()
+
+
+class Faults(Statement):
+    """FA: its sender has stopped to send and to deliver, and wants a view of those that are left."""
+
+    __slots__ = ()
+
+
+class Flushed(NamedTuple):
+    """Its sender holds everything that the proposal with this digest needs, and will install it or a later one."""
+
+    sender: NodeId
+    address: str
+    view: RingId
+    """The view that the sender is in and would leave."""
+    proposal: bytes
+    next_view: RingId
+
+
+class Query(NamedTuple):
+    """Are you there? And the answer to it, by unicast: a member whose multicast is lost is told from one that is dead."""
+
+    sender: NodeId
+    address: str
+    tag: RingTag
+    is_reply: bool
+
+
+# --- lansis control ---------------------------------------------------------------------------------------------------
+
+KIND_ATTEMPT: Final = 11
+KIND_JOINING: Final = 12
+KIND_FAULTS: Final = 13
+KIND_FLUSHED: Final = 14
+KIND_QUERY: Final = 15
+
+PROPOSAL_SIZE: Final = 16
+"""Bytes of the digest that names a proposal: two of them never meet by chance."""
+_BOOT_END: Final = 1 << 64
+
+
+class StatementLayout(Layout, frozen=True):
+    nodes: Nodes
+    sender: int
+    address: str
+    info: bytes
+    version: int
+    view: tuple[int, int]
+    view_seq: int
+    j: bytes
+    f_before: bytes
+    f_after: bytes
+    recv: Annotated[tuple[tuple[int, int], ...], msgspec.Meta(max_length=MEMBERS_MAX)]
+    delivered: int
+    clock: int
+    cause: CauseLayout
+    leaving: bool
+    digest: bytes
+    versions: tuple[int, int]
+
+
+class FlushedLayout(Layout, frozen=True):
+    sender: NodeId
+    address: str
+    view: tuple[int, NodeId]
+    proposal: bytes
+    next_view: tuple[int, NodeId]
+
+
+class QueryLayout(Layout, frozen=True):
+    sender: NodeId
+    address: str
+    tag: tuple[int, int]
+    is_reply: bool
+
+
+def _statement_layout(said: Statement) -> StatementLayout:
+    table = NodeTable.of(_named(said), said.j, said.f_before, said.f_after)
+    return StatementLayout(
+        table.nodes,
+        table.rank(said.sender),
+        said.address,
+        said.info,
+        said.version,
+        (said.view.seq, table.rank(said.view.rep)),
+        said.view_seq,
+        table.bitmap(said.j),
+        table.bitmap(said.f_before),
+        table.bitmap(said.f_after),
+        tuple((table.rank(node), counter) for node, counter in said.recv),
+        said.delivered,
+        said.clock,
+        cause_layout(said.cause, table),
+        said.leaving,
+        said.digest,
+        said.versions,
+    )
+
+
+def _named(said: Statement) -> Iterable[NodeId]:
+    yield from (said.sender, said.view.rep, *said.cause.accused)
+    yield from (node for node, _ in said.recv)
+    if said.cause.accuser is not None:
+        yield said.cause.accuser
+
+
+def _statement_decoder(kind: type[Statement]) -> Callable[[bytes], Any]:
+    def decode(body: bytes) -> Statement:
+        layout = _STATEMENT_DECODER.decode(memoryview(body)[1:])
+        table = NodeTable.received(layout.nodes)
+        require_about_node(layout.address, layout.info)
+        require_counters(layout.version, layout.view_seq, layout.delivered, layout.clock)
+        require_signature(layout.digest, layout.versions)
+        return kind(
+            table.node(layout.sender),
+            layout.address,
+            layout.info,
+            layout.version,
+            _view(layout.view, table),
+            layout.view_seq,
+            table.members(layout.j),
+            table.members(layout.f_before),
+            table.members(layout.f_after),
+            _recv(layout.recv, table),
+            layout.delivered,
+            layout.clock,
+            cause_of(layout.cause, table),
+            layout.leaving,
+            layout.digest,
+            layout.versions,
+        )
+
+    return decode
+
+
+def _view(view: tuple[int, int], table: NodeTable) -> RingId:
+    require_counters(view[0])
+    return RingId(view[0], table.node(view[1]))
+
+
+def _recv(recv: tuple[tuple[int, int], ...], table: NodeTable) -> tuple[tuple[NodeId, int], ...]:
+    ranks = [rank for rank, _ in recv]
+    require(all(map(int.__lt__, ranks, ranks[1:])), "recv", "what was received is not sorted by node")
+    require_counters(0, *(counter for _, counter in recv))
+    return tuple((table.node(rank), counter) for rank, counter in recv)
+
+
+def _flushed_layout(flushed: Flushed) -> FlushedLayout:
+    view, next_view = flushed.view, flushed.next_view
+    return FlushedLayout(flushed.sender, flushed.address, (view.seq, view.rep), flushed.proposal, (next_view.seq, next_view.rep))
+
+
+def _decode_flushed(body: bytes) -> Flushed:
+    layout = _FLUSHED_DECODER.decode(memoryview(body)[1:])
+    require_about_node(layout.address, b"")
+    require_counters(layout.view[0], layout.next_view[0])
+    require(len(layout.proposal) == PROPOSAL_SIZE, "digest", f"a proposal named by {len(layout.proposal)} bytes")
+    view = RingId(layout.view[0], require_node(layout.view[1]))
+    next_view = RingId(layout.next_view[0], require_node(layout.next_view[1]))
+    return Flushed(require_node(layout.sender), layout.address, view, layout.proposal, next_view)
+
+
+def _query_layout(query: Query) -> QueryLayout:
+    return QueryLayout(query.sender, query.address, (query.tag.seq, query.tag.boot), query.is_reply)
+
+
+def _decode_query(body: bytes) -> Query:
+    layout = _QUERY_DECODER.decode(memoryview(body)[1:])
+    require_about_node(layout.address, b"")
+    require_counters(layout.tag[0])
+    require(0 <= layout.tag[1] < _BOOT_END, "tag", "a boot id out of range")
+    return Query(require_node(layout.sender), layout.address, RingTag(*layout.tag), layout.is_reply)
+
+
+_STATEMENT_DECODER: Final = msgspec.msgpack.Decoder(StatementLayout)
+_FLUSHED_DECODER: Final = msgspec.msgpack.Decoder(FlushedLayout)
+_QUERY_DECODER: Final = msgspec.msgpack.Decoder(QueryLayout)
+
+register(Attempt, KIND_ATTEMPT, _statement_layout, _statement_decoder(Attempt), Role.ASKS)
+register(Joining, KIND_JOINING, _statement_layout, _statement_decoder(Joining), Role.ASKS)
+register(Faults, KIND_FAULTS, _statement_layout, _statement_decoder(Faults), Role.ANNOUNCES)
+register(Flushed, KIND_FLUSHED, _flushed_layout, _decode_flushed, Role.ANNOUNCES)
+register(Query, KIND_QUERY, _query_layout, _decode_query, Role.INTRODUCES)
+
+
+# --- acks -------------------------------------------------------------------------------------------------------------
+
+NACK_RANGES_MAX: Final = 32
+"""Ranges of requests in one packet: enough for a bad moment, and an ALIVE stays one small datagram."""
+NACK_COUNT_MAX: Final = (1 << 16) - 1
+
+_ACKS_HEAD: Final = struct.Struct(">BQBB")
+_ACK: Final = struct.Struct(">BQ")
+_NACK: Final = struct.Struct(">BQH")
+
+
+class Nack(NamedTuple):
+    """Datagrams first..last of a rank are asked for."""
+
+    rank: int
+    first: int
+    last: int
+
+
+class Acks(NamedTuple):
+    """`acks` are (rank, counter), sorted by rank, one for a rank; `nacks` are ranges of datagrams."""
+
+    dep: int
+    acks: tuple[tuple[int, int], ...]
+    nacks: tuple[Nack, ...]
+
+
+def encode_acks(dep: int, acks: Sequence[tuple[int, int]], nacks: Sequence[Nack]) -> bytes:
+    assert len(acks) < MEMBERS_MAX, f"{len(acks)} acks: nobody acknowledges itself"
+    head = _ACKS_HEAD.pack(ACKS, dep, len(acks), len(nacks))
+    return head + b"".join([_ACK.pack(rank, counter) for rank, counter in acks]) + encode_nacks(nacks)
+
+
+def encode_nacks(nacks: Sequence[Nack]) -> bytes:
+    assert len(nacks) <= NACK_RANGES_MAX, f"{len(nacks)} ranges in one packet"
+    return b"".join([_NACK.pack(rank, first, last - first + 1) for rank, first, last in nacks])
+
+
+def decode_acks(stream: bytes | memoryview) -> Acks | Incomplete | Rejection:
+    """The ACKS with which a burst's stream begins; Incomplete if it ends within them."""
+    if stream and stream[0] != ACKS:
+        return Rejection("acks", f"a burst that begins with an item of kind {stream[0]}")
+    if len(stream) < ACKS_HEAD_SIZE:
+        return INCOMPLETE
+    _, dep, acks_count, nacks_count = _ACKS_HEAD.unpack_from(stream)
+    if acks_count >= MEMBERS_MAX or nacks_count > NACK_RANGES_MAX:
+        return Rejection("acks", f"{acks_count} acks, {nacks_count} nacks")
+    nacks_start = ACKS_HEAD_SIZE + acks_count * ACK_SIZE
+    end = nacks_start + nacks_count * NACK_SIZE
+    if end > len(stream):
+        return INCOMPLETE
+    acks = tuple(_ACK.iter_unpack(stream[ACKS_HEAD_SIZE:nacks_start])) if acks_count else ()
+    rejection = _check_acks(acks)
+    if rejection is not None:
+        return rejection
+    nacks = decode_nacks(stream[nacks_start:end])
+    return nacks if isinstance(nacks, Rejection) else Acks(dep, acks, nacks)
+
+
+def _check_acks(acks: tuple[tuple[int, int], ...]) -> Rejection | None:
+    before = -1
+    for rank, counter in acks:
+        if not before < rank < MEMBERS_MAX or not 1 <= counter <= COUNTER_MAX:
+            return Rejection("acks", f"rank {rank} after {before}, counter {counter}")
+        before = rank
+    return None
+
+
+def decode_nacks(body: bytes | memoryview) -> tuple[Nack, ...] | Rejection:
+    """All of `body`, which has a whole number of ranges."""
+    nacks = []
+    for rank, first, count in _NACK.iter_unpack(body):
+        if rank >= MEMBERS_MAX or count == 0 or not 1 <= first <= COUNTER_MAX:
+            return Rejection("nacks", f"{count} datagrams of rank {rank} from {first} on")
+        nacks.append(Nack(rank, first, first + count - 1))
+    return tuple(nacks)
+
+
+# --- alive ------------------------------------------------------------------------------------------------------------
+
+KIND_ALIVE: Final = 10
+FLAG_FROZEN: Final = 1
+
+_ALIVE_HEAD: Final = struct.Struct(">BQQHBQQB")
+_COUNTER_SIZE: Final = 8
+
+
+class Alive(NamedTuple):
+    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
+
+    `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
+    """
+
+    tag: RingTag
+    sender: int
+    frozen: bool
+    """The sender has made a statement about the next view: `recv` and `clock` stay what they were then."""
+    sent: int
+    clock: int
+    recv: tuple[int, ...]
+    nacks: tuple[Nack, ...]
+
+
+def encode_alive(alive: Alive) -> bytes:
+    tag, sender, frozen, sent, clock, recv, nacks = alive
+    assert sender < len(recv) <= MEMBERS_MAX, f"rank {sender} of {len(recv)}"
+    head = _ALIVE_HEAD.pack(KIND_ALIVE, tag.seq, tag.boot, sender, frozen, sent, clock, len(recv))
+    return head + struct.pack(f">{len(recv)}QB", *recv, len(nacks)) + encode_nacks(nacks)
+
+
+def decode_alive(body: bytes) -> Alive | Rejection:
+    if len(body) <= _ALIVE_HEAD.size:
+        return Rejection("length", f"{len(body)} bytes are shorter than an ALIVE")
+    kind, seq, boot, sender, flags, sent, clock, members = _ALIVE_HEAD.unpack_from(body)
+    if kind != KIND_ALIVE or flags > FLAG_FROZEN:
+        return Rejection("kind", f"kind {kind} with flags {flags:#04x} is not an ALIVE")
+    if not sender < members <= MEMBERS_MAX:
+        return Rejection("rank", f"rank {sender} of {members}")
+    nacks_start = _ALIVE_HEAD.size + members * _COUNTER_SIZE + 1
+    if len(body) < nacks_start:
+        return Rejection("length", f"{len(body)} bytes with {members} members")
+    *recv, nacks_count = struct.unpack_from(f">{members}QB", body, _ALIVE_HEAD.size)
+    if max(seq, sent, clock, *recv) > COUNTER_MAX:
+        return Rejection("counter", "a counter beyond anything a view reaches")
+    if nacks_count > NACK_RANGES_MAX or len(body) != nacks_start + nacks_count * NACK_SIZE:
+        return Rejection("nacks", f"{nacks_count} nacks in {len(body)} bytes")
+    nacks = decode_nacks(body[nacks_start:])
+    if isinstance(nacks, Rejection):
+        return nacks
+    return Alive(RingTag(seq, boot), sender, flags == FLAG_FROZEN, sent, clock, tuple(recv), nacks)
