@@ -6,9 +6,9 @@ import pytest
 
 from tests.lansis.hand import PULSE, Table, brought_to, config
 from tests.ordering.hand import node_id
+from transis.engine.base import Engine as EngineProtocol
 from transis.lansis.engine import Engine
 from transis.lansis.states import State
-from transis.ordering.engine import Engine as EngineProtocol
 from transis.totem.packets import Join, Wake
 from transis.types.ids import RingId, Service, ViewId, ViewKind
 from transis.types.outputs import (

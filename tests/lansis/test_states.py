@@ -7,6 +7,7 @@ import pytest
 from tests.lansis.hand import Table, brought_to, config, heard_by_one, is_statement
 from tests.lansis.speech import said
 from tests.ordering.hand import node_id
+from transis.engine.base import IGNORED
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
@@ -18,7 +19,6 @@ from transis.lansis.operational import Operational
 from transis.lansis.presence import Presence
 from transis.lansis.repair import Repair
 from transis.lansis.states import AGREEING, TABLE, TRANSITIONS, Event, State
-from transis.ordering.table import IGNORED
 from transis.types.errors import InternalError
 from transis.types.ids import RingId
 

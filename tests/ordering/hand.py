@@ -13,8 +13,8 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
+from transis.engine.base import Engine, Packet
 from transis.lansis.packets import KIND_ALIVE, decode_alive
-from transis.ordering.engine import Engine, Packet
 from transis.totem.packets import KIND_TOKEN, Token, decode_token
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.ordering.health import CURE, HEALTH_MAX, Health
+from transis.engine.core import CURE, HEALTH_MAX, Health
 
 
 def test_a_timer_is_late_from_its_limit_on() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from tests.ordering.hand import node_id
-from transis.ordering.core import BaseCore
-from transis.ordering.origination import Stamp, multicast, originate
+from transis.engine.core import BaseCore, Stamp, multicast, originate
 from transis.types.config import Config
 from transis.types.ids import DatagramClass, RingTag, Service, ViewId, ViewKind
 from transis.types.outputs import Audience, Lane, Originated, OutboundRun, Phase, Port, Send

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ordering.hand import node_id
-from transis.ordering.quarantine import Mercy, Quarantine
+from transis.engine.presence import Mercy, Quarantine
 from transis.types.config import LAN
 
 A, B, X = (node_id(name) for name in "abx")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.ordering.store import Store
+from transis.engine.store import Store
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, DataHeader, encode_data
 

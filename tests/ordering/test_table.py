@@ -6,7 +6,7 @@ from enum import Enum
 
 import pytest
 
-from transis.ordering.table import IGNORED, bind
+from transis.engine.base import IGNORED, bind
 
 
 class State(Enum):

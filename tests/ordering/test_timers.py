@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.ordering.timers import Timers
+from transis.engine.core import Timers
 from transis.totem.states import Event
 from transis.types.outputs import NEVER
 

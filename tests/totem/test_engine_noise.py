@@ -8,7 +8,7 @@ import pytest
 
 from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit, is_commit, is_token
-from transis.ordering.engine import Packet
+from transis.engine.base import Packet
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Token, Wake
 from transis.totem.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag, Service

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ordering.hand import node_id
 from tests.totem.hand import config
-from transis.ordering.table import IGNORED
+from transis.engine.base import IGNORED
 from transis.totem.core import Core
 from transis.totem.engine import Engine
 from transis.totem.forming import Forming

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
+from transis.engine.base import IGNORED
 from transis.lansis import states as lansis_states
 from transis.lansis.traps import Trap as LansisTrap
-from transis.ordering.table import IGNORED
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
 from transis.sim.group_coverage import GROUPS_EXPECTED

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from zlib import crc32
 
+from transis.engine.core import Health, is_clock_in_reach, is_seq_in_reach
 from transis.lansis.alive import Heartbeat
 from transis.lansis.barrier import Barrier
 from transis.lansis.core import Core
@@ -20,8 +21,6 @@ from transis.lansis.proposal import propose
 from transis.lansis.statements import GROWN, Change, Verdict
 from transis.lansis.states import AGREEING, Event, State
 from transis.lansis.traps import Trap
-from transis.ordering.health import Health
-from transis.ordering.numbers import is_clock_in_reach, is_seq_in_reach
 from transis.types.ids import NodeId, RingId
 from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause

@@ -11,6 +11,7 @@ with its sender; and a statement of a crowd that fits no burst, or of a view tha
 
 from __future__ import annotations
 
+from transis.engine.core import Stamp, originate
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.keys import TIMESTAMP_ROOM
@@ -18,7 +19,6 @@ from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.node import Node
 from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
 from transis.lansis.receiving import Receiving
-from transis.ordering.origination import Stamp, originate
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Port, Send

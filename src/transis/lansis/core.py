@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from transis.engine.core import BaseCore
 from transis.lansis.states import TRANSITIONS, Event, State
 from transis.lansis.view import BroadcastView
-from transis.ordering.core import BaseCore
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId
 from transis.wire.packer import Filled

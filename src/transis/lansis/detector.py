@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from transis.engine.core import Health
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.packets import Query
 from transis.lansis.states import Event, State
-from transis.ordering.health import Health
 from transis.types.ids import NodeId
 from transis.types.outputs import Port, Send
 from transis.types.views import Cause

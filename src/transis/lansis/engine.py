@@ -1,6 +1,6 @@
 """The Lansis engine: the doors of the engine contract, and the way from a packet to its handler.
 
-No I/O, no clock, no randomness, as every engine (ordering/engine.py). The organs:
+No I/O, no clock, no randomness, as every engine (engine/base.py). The organs:
 
     states      the table of states and events          agreeing    who is in the next view
     operational the installed view at work              flush       holding all that the next view needs
@@ -21,6 +21,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from transis.engine.base import Doors, Packet
+from transis.engine.core import Health
+from transis.engine.presence import Quarantine
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
 from transis.lansis.control_nodes import ControlNodes
@@ -39,10 +42,6 @@ from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
 from transis.lansis.states import AGREEING, TABLE, Event, State
 from transis.lansis.traps import Trap
-from transis.ordering.doors import Doors
-from transis.ordering.engine import Packet
-from transis.ordering.health import Health
-from transis.ordering.quarantine import Quarantine
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, ViewId
 from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
@@ -101,7 +100,7 @@ class Engine(Doors[Core]):
         core.arm(Event.BEACON_SEND, 0)
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken (ordering/engine.py says when none are)."""
+        """Queue messages; how many were taken (engine/base.py says when none are)."""
         core = self._core
         core.now = now
         if core.state is State.STOPPED or (self._leaving.is_leaving and lane is Lane.APPLICATION):

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from operator import le
 from typing import Final
 
+from transis.engine.store import Store
 from transis.lansis.keys import TIMESTAMP_ROOM, order_key
 from transis.lansis.node import Node
 from transis.lansis.packets import Acks, Nack, decode_acks
-from transis.ordering.store import Store
 from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import DATA_HEADER_SIZE, Burst
 from transis.wire.items import Incomplete

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from transis.engine.presence import Mercy, Quarantine
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
@@ -18,7 +19,6 @@ from transis.lansis.proposal import Parting, Proposal, part
 from transis.lansis.states import Event, State
 from transis.lansis.traps import Trap
 from transis.lansis.view import BroadcastView
-from transis.ordering.quarantine import Mercy, Quarantine
 from transis.types.ids import ViewId, ViewKind
 from transis.types.outputs import Configure, Lane, Phase
 from transis.types.views import Member, View

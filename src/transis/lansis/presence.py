@@ -1,10 +1,19 @@
 """Presence, the paper's Stage 0: views that cannot hear each other's data find each other, and healthy views are left in peace.
 
-Who beacons, and when, is as on the ring (ordering/beacons.py).
+Who beacons, and when, is as on the ring (engine/presence.py).
 """
 
 from __future__ import annotations
 
+from transis.engine.presence import (
+    Mercy,
+    Quarantine,
+    are_all_heard,
+    are_too_many,
+    beacon_interval_us,
+    broadcast_beacon,
+    was_superseded,
+)
 from transis.lansis.agreeing import Agreeing
 from transis.lansis.core import Core
 from transis.lansis.install import FOREIGN_VIEW
@@ -12,8 +21,6 @@ from transis.lansis.packets import Statement
 from transis.lansis.statements import Verdict
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
-from transis.ordering.quarantine import Mercy, Quarantine
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.control import Beacon

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from transis.engine.core import multicast
 from transis.lansis.core import Core
 from transis.lansis.packets import Nack
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.ordering.origination import multicast
 from transis.types.outputs import NEVER
 from transis.wire.burst import Burst
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from transis.engine.core import Stamp, multicast, originate
 from transis.lansis import window
 from transis.lansis.alive import Heartbeat
 from transis.lansis.core import Core
@@ -20,7 +21,6 @@ from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
 from transis.lansis.traps import Trap
-from transis.ordering.origination import Stamp, multicast, originate
 from transis.types.ids import DatagramClass
 from transis.types.outputs import NEVER, Lane
 from transis.wire.burst import body_max

@@ -1,4 +1,4 @@
-"""The state machine of Lansis as a table (membership-1992 figures 3 to 7; the rules of the table are those of ordering/table.py).
+"""The state machine of Lansis as a table (membership-1992 figures 3 to 7; the rules of the table are those of engine/base.py).
 
 Faults and Stage 2 are one piece of code under two names: in Faults everybody comes from my view, in Stage 2 strangers join.
 Both have stopped to send and to deliver. Deviations: (M9) Flush, between agreement and installation; (M10) foreign *data* never
@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from transis.ordering.table import IGNORED
+from transis.engine.base import IGNORED
 
 
 class State(Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from transis.engine.base import Engine
 from transis.lansis.engine import Engine as Lansis
 from transis.lansis.packets import KIND_ALIVE, KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY
-from transis.ordering.engine import Engine
 from transis.totem.engine import Engine as Totem
 from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE
 from transis.types.config import Config

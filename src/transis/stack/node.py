@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from transis.engine.base import Packet
 from transis.lansis.packets import KIND_ALIVE, Alive, decode_alive
-from transis.ordering.engine import Packet
 from transis.stack.engines import engine_of, foreign_kinds
 from transis.stack.freshness import Freshness
 from transis.stack.identity import Identity, Stage

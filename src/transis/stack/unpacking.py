@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from transis.ordering.engine import Packet
+from transis.engine.base import Packet
 from transis.types.errors import Rejection
 from transis.wire.burst import KIND_DATA, Burst, read_bursts, read_whole
 from transis.wire.envelope import ENVELOPE_SIZE, Arrival, Opener, Segments, apart, counter_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from transis.ordering.core import BaseCore
-from transis.ordering.numbers import is_seq_in_reach
+from transis.engine.core import BaseCore, is_seq_in_reach
 from transis.totem.pace import Pace
 from transis.totem.ring import Ring
 from transis.totem.states import TRANSITIONS, Event, State

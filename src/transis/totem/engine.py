@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.ordering.doors import Doors
-from transis.ordering.engine import Packet
-from transis.ordering.quarantine import Quarantine
+from transis.engine.base import Doors, Packet
+from transis.engine.presence import Quarantine
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery
 from transis.totem.forming import Forming
@@ -77,7 +76,7 @@ class Engine(Doors[Core]):
         self._passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken (ordering/engine.py says when none are)."""
+        """Queue messages; how many were taken (engine/base.py says when none are)."""
         core = self._core
         core.now = now
         if core.state is State.STOPPED or (self._operational.is_leaving and lane is Lane.APPLICATION):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from transis.ordering.quarantine import Mercy, Quarantine
+from transis.engine.presence import Mercy, Quarantine
 from transis.totem.attempts import Attempts
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery

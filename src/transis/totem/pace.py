@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.ordering.health import Health
+from transis.engine.core import Health
 from transis.types.config import Timing
 
 ROTATIONS_IN_LOSS: Final = 8

@@ -1,12 +1,19 @@
 """Presence: rings that do not share a token find each other (L1), and healthy rings are not bounced (protocols 1.5, 1.6).
 
-Deviation (D24): who beacons, and when, is in ordering/beacons.py.
+Deviation (D24): who beacons, and when, is in engine/presence.py.
 """
 
 from __future__ import annotations
 
-from transis.ordering.beacons import are_all_heard, are_too_many, beacon_interval_us, broadcast_beacon, was_superseded
-from transis.ordering.quarantine import Mercy, Quarantine
+from transis.engine.presence import (
+    Mercy,
+    Quarantine,
+    are_all_heard,
+    are_too_many,
+    beacon_interval_us,
+    broadcast_beacon,
+    was_superseded,
+)
 from transis.totem.core import Core
 from transis.totem.gather import FOREIGN_RING, MEMBER_GATHERS, Gathering
 from transis.totem.packets import Join

@@ -6,7 +6,7 @@ highest number known to be everywhere, `high_delivered` my_high_delivered.
 
 from __future__ import annotations
 
-from transis.ordering.store import Store
+from transis.engine.store import Store
 from transis.types.ids import NodeId, RingId, ViewId, ViewKind
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from transis.ordering.table import IGNORED
+from transis.engine.base import IGNORED
 
 
 class State(Enum):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
-from transis.ordering.origination import Stamp, multicast, originate
+from transis.engine.core import Stamp, multicast, originate
 from transis.totem import flow
 from transis.totem.core import Core
 from transis.totem.delivery import Delivery

@@ -1,0 +1,275 @@
+"""What parts of an engine share: identity, state, clock, timers, outbox; origination.
+
+Named timers: an event and the absolute time at which it happens, or nothing.
+
+How far ahead of mine a number of somebody else may be.
+
+Numbers of views and timestamps only grow and are taken over from others, so one senseless claim would carry everybody to where
+numbers end, and nobody could ever go on from there. Members of a view take none that no cluster reaches in honest work. Who is
+alone takes any that leaves room: it may come anew to a cluster that has been at work for long.
+
+What the organs of any engine share: identity, state, time, outputs, timers, acquaintances and the Outbox.
+
+How well this node keeps time itself: a sick observer suspects others more slowly (Lifeguard; W17).
+
+One way from what the Outbox filled to what leaves: stamped datagrams, their ids and places, the burst, the multicast.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from transis.types.config import Config
+from transis.types.errors import InternalError
+from transis.types.ids import NodeId, RingTag, Stretch, ViewId
+from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
+from transis.types.outputs import NEVER, Audience, Note, Originated, Output, Port, Refused, Room, RunIds, Send
+from transis.types.views import Cause
+from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, body_max, encode_ramp
+from transis.wire.control import ControlPacket, config_digest, encode_control, split
+from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
+from transis.wire.outbox import FilledDatagram, Outbox
+
+# --- timers -----------------------------------------------------------------------------------------------------------
+
+E = TypeVar("E", bound=Enum)
+
+
+class Timers(Generic[E]):
+    """At most one deadline per event. Ties fire in the order of the engine's enumeration, so runs are repeatable."""
+
+    def __init__(self, events: type[E]) -> None:
+        self._order = {event: rank for rank, event in enumerate(events)}
+        self._deadlines: dict[E, int] = {}
+        self._postponed: set[E] = set()
+
+    def arm(self, event: E, at: int) -> None:
+        self._deadlines[event] = at
+        self._postponed.discard(event)
+
+    def postpone(self, event: E, at: int) -> bool:
+        """Let a timer that just fired fire once more; False if it had this second chance already."""
+        if event in self._postponed:
+            return False
+        self._deadlines[event] = at
+        self._postponed.add(event)
+        return True
+
+    def cancel(self, *events: E) -> None:
+        for event in events:
+            self._deadlines.pop(event, None)
+
+    def cancel_all(self) -> None:
+        self._deadlines.clear()
+
+    def armed(self, event: E) -> bool:
+        return event in self._deadlines
+
+    def deadline(self) -> int:
+        return min(self._deadlines.values(), default=NEVER)
+
+    def take_due(self, now: int) -> tuple[E, int] | None:
+        """Remove and return the earliest timer that is due, with the time it was due at."""
+        due = [(at, self._order[event], event) for event, at in self._deadlines.items() if at <= now]
+        if not due:
+            return None
+        at, _, event = min(due)
+        del self._deadlines[event]
+        return event, at
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+AHEAD_MAX: Final = 1 << 40
+"""A million views a second for two weeks; as timestamps, of bursts, the same."""
+
+
+TIMESTAMP_TAKEN_MAX: Final = COUNTER_MAX >> 1
+"""Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
+
+
+def is_seq_in_reach(seq: int, mine: int, *, is_alone: bool) -> bool:
+    """May the number of a view or ring become mine?"""
+    return seq <= RING_SEQ_MAX // 2 if is_alone else seq <= min(RING_SEQ_MAX, mine + AHEAD_MAX)
+
+
+def is_clock_in_reach(clock: int, mine: int, *, is_alone: bool) -> bool:
+    return clock < TIMESTAMP_TAKEN_MAX and (is_alone or clock <= mine + AHEAD_MAX)
+
+
+# --- core -------------------------------------------------------------------------------------------------------------
+
+S = TypeVar("S", bound=Enum)
+
+
+class BaseCore(Generic[S, E]):
+    """`S` is the enumeration of the engine's states, `E` that of its events, some of which are timers."""
+
+    def __init__(self, config: Config, me: NodeId, state: S, transitions: Mapping[S, Collection[S]], events: type[E]) -> None:
+        self.config = config
+        self.me = me
+        self.state = state
+        self._transitions = transitions
+        self.now = 0
+        self.out: list[Output] = []
+        self.timers = Timers(events)
+        self.outbox = Outbox(body_max(config.datagram), config.window.outbox_bytes)
+        self.digest = config_digest(config.digest_fields())
+        self.coverage: Counter[tuple[str, str]] = Counter()
+        self.clock = 0
+        self.cause = Cause("start")
+        self.heard_at: dict[NodeId, int] = {}
+        self.addresses: dict[NodeId, str] = {me: config.address}
+        self._packet_id = 0
+
+    def shift(self, state: S, why: str) -> None:
+        """Change the state, if the engine's table of transitions allows it."""
+        if state not in self._transitions[self.state]:
+            raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
+        self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
+        self.state = state
+
+    def emit(self, output: Output) -> None:
+        self.out.append(output)
+
+    def note(self, what: str, **detail: str | int) -> None:
+        self.out.append(Note(what, tuple(detail.items())))
+
+    def trap(self, trap: Enum) -> None:
+        """One of the engine's Trap enumeration was met; its value is the text that coverage counts."""
+        self.out.append(Note("trap", (("number", trap.value),)))
+
+    def tick(self) -> int:
+        """Advance the Lamport clock for something originated here."""
+        self.clock += 1
+        return self.clock
+
+    def observe(self, timestamp: int) -> None:
+        """Whatever a peer claims, the clock stays where everybody still reads it."""
+        self.clock = max(self.clock, min(timestamp, TIMESTAMP_TAKEN_MAX))
+
+    def arm(self, event: E, after_us: int) -> None:
+        self.timers.arm(event, self.now + after_us)
+
+    def packet(self, packet: ControlPacket) -> list[bytes]:
+        """Encode a control packet, in parts if it is large. Who sends it again sends these very bytes (D25)."""
+        return self.in_parts(encode_control(packet))
+
+    def in_parts(self, encoded: bytes) -> list[bytes]:
+        """What fits no datagram travels in several; each packet has a number of its own by which they are put together."""
+        self._packet_id += 1
+        return split(self._packet_id, encoded, self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
+
+    def broadcast(self, packet: ControlPacket) -> None:
+        self.emit(Send(Audience.WORLD, Port.CONTROL, self.packet(packet)))
+
+    def meet(self, node: NodeId, address: str) -> None:
+        """Somebody introduced itself. A crowd larger than one change of membership can name is not remembered."""
+        if node in self.addresses or len(self.addresses) < PROC_SET_MAX:
+            self.heard_at[node] = self.now
+            self.addresses[node] = address
+
+    def forget_strangers(self, members: Iterable[NodeId]) -> None:
+        """After an installation only the members' addresses matter; others introduce themselves again.
+
+        Hearing starts afresh too: who was heard before the change may be out of reach by it.
+        """
+        self.heard_at.clear()
+        self.addresses = {node: self.addresses.get(node, "") for node in members}
+
+    def refuse(self, dropped: Iterable[RunIds], why: str) -> None:
+        for ids in dropped:
+            self.emit(Refused(ids, why))
+        self.announce_room()
+
+    def announce_room(self) -> None:
+        """Tell who was cut short that its lane takes messages again."""
+        for lane in self.outbox.take_room():
+            self.emit(Room(lane))
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+HEALTH_MAX: Final = 7
+CURE: Final = 64
+"""So many things in a row that go well take one from the score."""
+
+
+class Health:
+    """`score` 0 is well. It rises when this node's own timers fire late: a pause, a garbage collection, a starved machine."""
+
+    def __init__(self) -> None:
+        self.score = 0
+        self._good = 0
+
+    def fired_late(self, late_us: int, limit_us: int) -> bool:
+        """True if a timer fired so late that this node, not its peers, was away."""
+        if late_us < limit_us:
+            return False
+        self.score = min(HEALTH_MAX, self.score + 1)
+        self._good = 0
+        return True
+
+    def went_well(self) -> None:
+        """Something that needs a healthy node happened in time, such as a rotation of the token."""
+        self._good += 1
+        if self._good >= CURE and self.score:
+            self.score -= 1
+            self._good = 0
+
+
+# --- origination ------------------------------------------------------------------------------------------------------
+
+
+class Stamp(NamedTuple):
+    """What all datagrams of a burst say alike: where they were sent, by which rank, when."""
+
+    view: ViewId
+    tag: RingTag
+    rank: int
+    round: int
+    timestamp: int
+    encapsulated: bool = False
+
+
+def originate(core: BaseCore[Any, Any], stamp: Stamp, first_seq: int, place_seq: int, filled: Iterable[FilledDatagram]) -> Burst:
+    """Number datagrams of one class from `first_seq` on and make them a burst; their places count up from `place_seq`."""
+    view, tag, rank, round_, timestamp, encapsulated = stamp
+    parts = list(filled)
+    first, is_last = parts[0], parts[-1].last
+    header = DataHeader(first.klass, tag, rank, first_seq, round_, timestamp, core.now, first.index, first.last, encapsulated)
+    for ids, stretches in _placed(parts, place_seq):
+        core.emit(Originated(ids, view, stretches, timestamp))
+    return Burst(header, encode_ramp(header, [part.body for part in parts], is_last))
+
+
+def _placed(parts: Iterable[FilledDatagram], place_seq: int) -> Iterator[tuple[RunIds, list[Stretch]]]:
+    """Runs that end in these datagrams, each as one however many they are, with the places of their messages."""
+    run: RunIds | None = None
+    stretches: list[Stretch] = []
+    behind = 0
+    for seq, part in enumerate(parts, place_seq):
+        index = 0
+        for ids in part.ended:
+            if run is None or ids.first_counter != behind or not _is_alike(run, ids):
+                if run is not None:
+                    yield run._replace(count=behind - run.first_counter), stretches
+                run, stretches = ids, []
+            stretches.append((seq, index, ids.count))
+            index += ids.count
+            behind = ids.first_counter + ids.count
+    if run is not None:
+        yield run._replace(count=behind - run.first_counter), stretches
+
+
+def _is_alike(run: RunIds, ids: RunIds) -> bool:
+    return ids.process == run.process and ids.service is run.service and ids.address == run.address
+
+
+def multicast(core: BaseCore[Any, Any], bursts: Iterable[Burst]) -> None:
+    """New bursts and old ones alike: who sends a datagram again sends it byte for byte as it was."""
+    for burst in bursts:
+        core.emit(Send(Audience.RING, Port.DATA, burst.datagrams))

@@ -1,0 +1,109 @@
+"""Beacons, quarantine, who may be met.
+
+Beacons: how views that share no traffic find each other (L1, D24).
+
+Every member beacons, whether or not there is traffic: the representative every T_merge, the others at a fifth of that. A beacon
+carries whom its sender heard since its view was installed, which ends a quarantine early (W7).
+
+Back-off for peers with whom no ring could be formed (W7): without it, a network that is not transitive flaps for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from transis.engine.core import BaseCore
+from transis.types.config import Timing
+from transis.types.ids import NodeId, RingId
+from transis.types.limits import MEMBERS_MAX
+from transis.wire.control import Beacon
+from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+
+# --- beacons ----------------------------------------------------------------------------------------------------------
+
+BEACONS_OF_OTHERS: Final = 5
+HEARD_BEACONS: Final = 12
+"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
+
+
+def broadcast_beacon(core: BaseCore[Any, Any], view: RingId, members: frozenset[NodeId]) -> None:
+    lately = core.now - HEARD_BEACONS * core.config.timing.beacon_us
+    core.heard_at = {node: at for node, at in core.heard_at.items() if at >= lately}
+    heard, versions = frozenset(core.heard_at), (WIRE_VERSION_MIN, WIRE_VERSION)
+    core.broadcast(Beacon(core.me, core.config.address, view, members, heard, core.clock, core.digest, versions))
+
+
+def beacon_interval_us(core: BaseCore[Any, Any], i_represent: bool) -> int:
+    return core.config.timing.beacon_us * (1 if i_represent else BEACONS_OF_OTHERS)
+
+
+def are_too_many(members: Sequence[NodeId], others: frozenset[NodeId]) -> bool:
+    """Nobody can be added to a full view: a change would end with the same two views, again and again."""
+    return max(len(members), len(others)) >= MEMBERS_MAX
+
+
+def are_all_heard(core: BaseCore[Any, Any], nodes: frozenset[NodeId], members: frozenset[NodeId]) -> bool:
+    """Have I heard all of these since my view was installed? Whom I heard before, I may not hear any more."""
+    return nodes <= core.heard_at.keys() | members
+
+
+def was_superseded(node: NodeId, members: Sequence[NodeId]) -> bool:
+    """Is a later life of it one of us?"""
+    return any(member.name == node.name and member.incarnation > node.incarnation for member in members)
+
+
+# --- quarantine -------------------------------------------------------------------------------------------------------
+
+
+class Mercy(IntEnum):
+    """What ends a sentence early."""
+
+    HEARING = 0
+    """A beacon that shows that we hear each other: that was what was missing."""
+    ANSWER = 1
+    """Only a Join: the peer invited us by its beacon but did not answer ours, so it may be deaf."""
+    NONE = 2
+    """Nothing: it hears and is heard, but rings with it fail."""
+
+
+class Sentence(NamedTuple):
+    until: int
+    length_us: int
+    mercy: Mercy
+
+
+class Quarantine:
+    """A peer that was left out triggers no Gather until its back-off ends; each time it is twice as long."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._sentences: dict[NodeId, Sentence] = {}
+
+    def holds(self, node: NodeId, now: int, evidence: Mercy | None = None) -> bool:
+        """Must the peer wait? `evidence` is what it has shown now, if anything."""
+        sentence = self._sentences.get(node)
+        if sentence is None or now >= sentence.until:
+            return False
+        return evidence is None or evidence < sentence.mercy
+
+    def installed(self, members: Iterable[NodeId], left_out: Mapping[NodeId, Mercy], now: int) -> None:
+        """After an installation: members are free, those left out wait.
+
+        A sentence that ended long ago is forgotten: every life of every node would stay here otherwise.
+        """
+        remembered = now - self._timing.quarantine_max_us
+        self._sentences = {node: it for node, it in self._sentences.items() if it.until >= remembered}
+        for node in members:
+            self._release(node, now)
+        for node in sorted(left_out):
+            before = self._sentences.get(node)
+            length = self._timing.quarantine_us if before is None else min(2 * before.length_us, self._timing.quarantine_max_us)
+            self._sentences[node] = Sentence(now + length, length, left_out[node])
+
+    def _release(self, node: NodeId, now: int) -> None:
+        """A member is free. Who breaks every ring it is in comes back each time, so its record is kept for a while."""
+        sentence = self._sentences.pop(node, None)
+        if sentence is not None and sentence.mercy is Mercy.NONE:
+            self._sentences[node] = sentence._replace(until=min(sentence.until, now))
