@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ordering.hand import node_id
-from transis.totem.attempts import ATTEMPTS_BEFORE_BLAME, Attempts
-from transis.totem.forming import _ring_order
+from transis.totem.commit import _ring_order
+from transis.totem.gather import ATTEMPTS_BEFORE_BLAME, Attempts
 from transis.totem.packets import Join
 from transis.totem.ring import Ring
 from transis.types.ids import NodeId, RingId

@@ -7,14 +7,13 @@ import pytest
 from tests.ordering.hand import node_id
 from tests.totem.hand import config
 from transis.engine.base import IGNORED
-from transis.totem.core import Core
+from transis.totem.commit import Forming
 from transis.totem.engine import Engine
-from transis.totem.forming import Forming
 from transis.totem.gather import Gathering
-from transis.totem.operational import Operational
+from transis.totem.operational import Operational, Presence
 from transis.totem.passing import Passing
-from transis.totem.presence import Presence
 from transis.totem.recovery import Recovering
+from transis.totem.ring import Core
 from transis.totem.states import TABLE, TRANSITIONS, Event, State
 from transis.types.errors import InternalError
 

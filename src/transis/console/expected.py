@@ -16,7 +16,7 @@ from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
 from transis.sim.group_coverage import GROUPS_EXPECTED
 from transis.totem import states as totem_states
-from transis.totem.traps import Trap as TotemTrap
+from transis.totem.states import Trap as TotemTrap
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)

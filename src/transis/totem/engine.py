@@ -15,17 +15,14 @@ from typing import Final
 
 from transis.engine.base import Doors, Packet
 from transis.engine.presence import Quarantine
-from transis.totem.core import Core
-from transis.totem.delivery import Delivery
-from transis.totem.forming import Forming
+from transis.totem.commit import Forming
 from transis.totem.gather import Gathering
-from transis.totem.operational import Operational
+from transis.totem.operational import Operational, Presence
 from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
 from transis.totem.passing import Passing
-from transis.totem.presence import Presence
 from transis.totem.recovery import Recovering
-from transis.totem.states import TABLE, Event, State
-from transis.totem.traps import Trap
+from transis.totem.ring import Core, Delivery
+from transis.totem.states import TABLE, Event, State, Trap
 from transis.totem.visit import Visit
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, ViewId

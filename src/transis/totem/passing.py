@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.totem.core import Core
 from transis.totem.packets import Token, encode_token
-from transis.totem.ring import Ring
+from transis.totem.ring import Core, Ring
 from transis.totem.states import Event
 from transis.types.ids import NodeId
 from transis.types.outputs import Audience, Port, Send

@@ -12,14 +12,11 @@ from __future__ import annotations
 from hashlib import sha256
 from itertools import islice
 
-from transis.totem.core import Core
-from transis.totem.delivery import Delivery
 from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Token
 from transis.totem.passing import Passing
-from transis.totem.ring import Ring
-from transis.totem.states import Event, State
-from transis.totem.traps import Trap
+from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit
 from transis.types.ids import DatagramClass, NodeId, ViewId, ViewKind
 from transis.types.outputs import Configure, Lane, Phase

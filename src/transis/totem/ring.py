@@ -1,13 +1,32 @@
-"""One ring as one of its members sees it: the members in token order, the store, and the token's local state.
+"""One ring as a member sees it; shared core; delivery on an installed ring (TOCS95 4.3).
+
+One ring as one of its members sees it: the members in token order, the store, and the token's local state.
 
 The names are those of TOCS95 section 4 (protocols 1.2): `token_seq` is my_token_seq *as received* (F6), `safe_upto` the
 highest number known to be everywhere, `high_delivered` my_high_delivered.
+
+What the organs of the ring share: the installed ring, the one being formed, and the sequence numbers on disk.
+
+Delivery on an installed ring (TOCS95 section 4.3; protocols 1.3).
+
+Agreed: in the order of sequence numbers, nothing left out. Safe: in addition, the token was forwarded with
+aru >= seq on two successive rotations. The first blocked datagram blocks everything after it: one total order.
+Basic: on receipt, or at its place, whichever is first, once.
 """
 
 from __future__ import annotations
 
+from transis.engine.core import BaseCore, is_seq_in_reach
 from transis.engine.store import Store
-from transis.types.ids import NodeId, RingId, ViewId, ViewKind
+from transis.totem.states import TRANSITIONS, Event, State
+from transis.totem.timeouts import Pace
+from transis.types.config import Config
+from transis.types.ids import DatagramClass, NodeId, RingId, ViewId, ViewKind
+from transis.types.limits import SEQ_JUMP_MAX
+from transis.types.outputs import Deliver, Persist, Phase
+from transis.wire.burst import Burst
+
+# --- ring -------------------------------------------------------------------------------------------------------------
 
 
 class Ring:
@@ -69,3 +88,93 @@ class Ring:
         assert self.store.discarded <= self.high_delivered
         assert self.store.discarded <= max(self.safe_upto, 0)
         assert self.safe_upto <= self.store.aru, "safe means that I have it too"
+
+
+# --- core -------------------------------------------------------------------------------------------------------------
+
+RESERVE = 4_000
+"""Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
+
+
+class Core(BaseCore[State, Event]):
+    def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
+        super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
+        self.pace = Pace(config.timing)
+        self.ring_seq = ring_seq
+        """The highest ring sequence that this node ever accepted, proposed or installed (W9)."""
+        self.ring_seq_seen = ring_seq
+        """The highest ring sequence in any Join: a new ring goes beyond it."""
+        self.durable_seq = ring_seq
+        self._reserving = 0
+        self.ring = Ring(RingId(ring_seq, me), (me,), me)
+        self.forming: Ring | None = None
+        self._tickets = 0
+        self.retransmitted = 0
+        """Datagrams sent again because somebody asked for them."""
+        self.requested = 0
+        """Datagrams asked for; one that is asked for at several visits counts at each."""
+
+    def is_in_reach(self, seq: int) -> bool:
+        """May another's ring sequence become ours?"""
+        return is_seq_in_reach(seq, max(self.ring_seq, self.ring_seq_seen), is_alone=len(self.ring.members) == 1)
+
+    def reserve(self, seq: int) -> None:
+        """Make sure that ring sequences up to `seq` and well beyond are, or soon will be, durable."""
+        if seq + RESERVE // 2 > max(self.durable_seq, self._reserving):
+            self._reserving = seq + RESERVE
+            self._tickets += 1
+            self.emit(Persist(self._tickets, "ring_seq", self._reserving))
+
+    def persisted(self, ticket: int) -> bool:
+        """A write completed. True if everything that was asked for is durable now."""
+        if ticket == self._tickets:
+            self.durable_seq = max(self.durable_seq, self._reserving)
+        return ticket == self._tickets
+
+
+# --- delivery ---------------------------------------------------------------------------------------------------------
+
+
+class Delivery:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
+        """Store what is new; hand basic datagrams up at once if their view is installed here."""
+        if burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
+            return []
+        fresh = ring.store.insert(burst)
+        if installed and burst.klass is DatagramClass.BASIC and not burst.encapsulated:
+            for part in fresh:
+                ring.early.update(range(part.first_seq, part.last_seq + 1))
+                self._hand_up(ring, part, Phase.REGULAR, early=True)
+        return fresh
+
+    def eager(self, ring: Ring) -> None:
+        """Deliver everything that may be delivered in the regular configuration now."""
+        self.upto(ring, ring.safe_upto)
+
+    def upto(self, ring: Ring, safe_upto: int) -> None:
+        """Deliver in order until a gap, or until a safe datagram above `safe_upto`."""
+        while (burst := ring.store.at(ring.high_delivered + 1)) is not None:
+            last = min(burst.last_seq, safe_upto) if burst.klass is DatagramClass.SAFE else burst.last_seq
+            if last < burst.first_seq:
+                return
+            self.at_place(ring, burst.slice(burst.first_seq, last), Phase.REGULAR)
+            ring.high_delivered = last
+
+    def at_place(self, ring: Ring, burst: Burst, phase: Phase) -> None:
+        """Deliver a burst at its place in the order, unless it went up early or only carried recovery."""
+        if burst.encapsulated:
+            return
+        if burst.klass is not DatagramClass.BASIC:
+            self._hand_up(ring, burst, phase, early=False)
+            return
+        for seq in range(burst.first_seq, burst.last_seq + 1):
+            if seq in ring.early:
+                ring.early.discard(seq)
+            else:
+                self._hand_up(ring, burst.slice(seq, seq), phase, early=False)
+
+    def _hand_up(self, ring: Ring, burst: Burst, phase: Phase, *, early: bool) -> None:
+        self._core.emit(Deliver(burst, ring.members[burst.sender], ring.view_id, phase, early, burst.first_seq))

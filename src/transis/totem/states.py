@@ -1,9 +1,16 @@
-"""The state machine of the single ring as a table (TOCS95 figures 2 and 4 to 6; protocols 1.5 to 1.8).
+"""State, Event, transitions as data; traps counted.
+
+The state machine of the single ring as a table (TOCS95 figures 2 and 4 to 6; protocols 1.5 to 1.8).
 
 Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot
 name its sender and delayed data of a ring we left would bounce a healthy ring; (D2) a node starts as a singleton
 ring that beacons, instead of starting in Gather: the first Gather then always has a partner; (D3) Commit and
 Recovery have no Join timer (F5).
+
+Moments at which systems before us went wrong: counted, so that a sweep can show that it went through them.
+
+Each is a situation, not a bug: the engine must come through it unharmed. The text begins with the numbers under which
+the defects of Corosync, kronosnet and Spread are known to our tests.
 """
 
 from __future__ import annotations
@@ -12,6 +19,8 @@ from enum import Enum
 from typing import Final
 
 from transis.engine.base import IGNORED
+
+# --- states -----------------------------------------------------------------------------------------------------------
 
 
 class State(Enum):
@@ -152,3 +161,25 @@ TRANSITIONS: Final = {
     State.STOPPED: (),
 }
 """Figure 2 of TOCS95, with Stopped added for leave (W16) and supersession (C4)."""
+
+
+# --- traps ------------------------------------------------------------------------------------------------------------
+
+
+class Trap(Enum):
+    HALF_SENT = "1 28 a message was half sent when the view changed"
+    REBORN_REPRESENTATIVE = "3 4 the representative was born again before it was missed"
+    LATE_COMMIT = "5 a commit token came again after it was used"
+    MANY_ATTEMPTS = "6 three attempts failed before a ring was installed"
+    FOREIGN_TOKEN = "7 37 a token of another ring"
+    TAIL_LOST = "8 the last datagram was lost"
+    LARGE_RECOVERY = "10 more to recover than a window"
+    LASTING_GAP = "11 a gap that nobody can fill"
+    TOKEN_TWICE = "12 13 a token came twice"
+    OVERTAKEN = "15 a token overtook data"
+    PACED = "16 an idle ring missed something"
+    FAILS_ME = "17 a member's join failed its receiver"
+    STRANGER_FAILS_US = "18 a stranger's join failed a member"
+    QUEUED = "24 messages were queued while no ring was installed"
+    SAFE_IN_TRANSITIONAL = "35 a safe message waited for the transitional view"
+    FROZEN = "36 old data came after the commit entry"

@@ -16,12 +16,10 @@ from typing import Final, NamedTuple, Protocol
 
 from transis.engine.core import Stamp, multicast, originate
 from transis.totem import flow
-from transis.totem.core import Core
-from transis.totem.delivery import Delivery
 from transis.totem.packets import NOBODY, Token
 from transis.totem.passing import Passing
-from transis.totem.ring import Ring
-from transis.totem.traps import Trap
+from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.states import Trap
 from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import Burst
 from transis.wire.outbox import FilledDatagram

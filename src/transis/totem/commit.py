@@ -11,12 +11,11 @@ Join is sent in Commit or Recovery (F5), and a Join from a member with this ring
 
 from __future__ import annotations
 
-from transis.totem.core import Core
 from transis.totem.gather import MEMBER_GATHERS, Gathering
 from transis.totem.packets import Commit, CommitEntry, Join
 from transis.totem.passing import Passing
 from transis.totem.recovery import Recovering
-from transis.totem.ring import Ring
+from transis.totem.ring import Core, Ring
 from transis.totem.states import Event, State
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
