@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transis.lansis.graph import Graph
-from transis.lansis.node import Node
+from transis.lansis.dag import Graph, Node
 from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, DataHeader, encode_data

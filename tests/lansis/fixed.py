@@ -13,7 +13,6 @@ from random import Random
 from typing import NamedTuple
 
 from transis.lansis.alive import Heartbeat
-from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.operational import Operational
 from transis.lansis.packets import Alive, decode_alive
@@ -21,7 +20,7 @@ from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
 from transis.lansis.states import Event
-from transis.lansis.view import BroadcastView
+from transis.lansis.view import BroadcastView, Core
 from transis.types.config import Config, Window
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, RingId, Service

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from transis.lansis.barrier import Barrier
+from transis.lansis.membership import Barrier
 from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
-from transis.lansis.proposal import Parting, Proposal, part, propose
-from transis.lansis.statements import GROWN, Change, Verdict
+from transis.lansis.statements import GROWN, Change, Parting, Proposal, Verdict, part, propose
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause
 
@@ -40,7 +39,7 @@ class Burst(NamedTuple):
 
     @property
     def key(self) -> int:
-        """As lansis/keys.py: by timestamp, then by rank; names here are single letters in the order of ranks."""
+        """As lansis/dag.py: by timestamp, then by rank; names here are single letters in the order of ranks."""
         return self.timestamp << 7 | ord(self.sender.name) - 90
 
 

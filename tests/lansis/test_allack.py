@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, Said, burst_of, enter, said
 from tests.lansis.worlds import World, ordered_worlds
-from transis.lansis.graph import Graph
-from transis.lansis.rules.allack import AllAck
+from transis.lansis.dag import Graph
+from transis.lansis.orders import AllAck
 
 OBSERVER = -1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.lansis.bursts import BASE, burst_of, said
-from transis.lansis.graph import Graph
-from transis.lansis.rules.basic import on_receipt
+from transis.lansis.dag import Graph
+from transis.lansis.delivery import on_receipt
 from transis.types.ids import DatagramClass
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.lansis.bursts import Said, said, single
-from transis.lansis.node import Node
-from transis.lansis.rules.causal import Waiting
+from transis.lansis.dag import Node
+from transis.lansis.orders import Waiting
 from transis.types.ids import DatagramClass
 
 CAUSAL = DatagramClass.CAUSAL

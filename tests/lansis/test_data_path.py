@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.fixed import HOP_US, Fixed, Packet
 from transis.lansis.packets import Alive, Nack
-from transis.lansis.traps import Trap
+from transis.lansis.states import Trap
 from transis.types.config import Pulse, Window
 from transis.types.ids import Service
 from transis.types.outputs import Audience, Deliver, Phase, Port

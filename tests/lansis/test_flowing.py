@@ -12,8 +12,8 @@ import pytest
 from tests.lansis.hand import PULSE, Table, config, is_flushed
 from tests.ordering.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from transis.lansis.engine import Engine
-from transis.lansis.marks import Mark, mark_of, round_of
 from transis.lansis.packets import Joining, Statement, encode_acks
+from transis.lansis.sending import Mark, mark_of, round_of
 from transis.lansis.states import AGREEING, State
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service

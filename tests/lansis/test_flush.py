@@ -5,11 +5,10 @@ from __future__ import annotations
 from tests.lansis.hand import PULSE, Table, heard_by_one, is_flushed, is_statement
 from tests.lansis.speech import flushed, said
 from tests.ordering.hand import Journey, Verdict, both, is_data, node_id, one_way
-from transis.lansis.barrier import Barrier
+from transis.lansis.membership import Barrier
 from transis.lansis.packets import Alive, Faults, Joining, Statement
-from transis.lansis.proposal import Proposal, propose
-from transis.lansis.states import State
-from transis.lansis.traps import Trap
+from transis.lansis.statements import Proposal, propose
+from transis.lansis.states import State, Trap
 from transis.types.ids import RingTag, Service
 
 ME = node_id("a")

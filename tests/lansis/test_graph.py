@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, TAG, Said, burst_of, enter, said
 from tests.lansis.worlds import World, worlds
-from transis.lansis.graph import Graph
-from transis.lansis.keys import TIMESTAMP_ROOM
-from transis.lansis.node import Node
+from transis.lansis.dag import TIMESTAMP_ROOM, Graph, Node
 from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX

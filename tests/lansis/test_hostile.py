@@ -15,10 +15,10 @@ from tests.lansis.speech import said
 from tests.ordering.hand import both, node_id
 from transis.engine.base import Packet
 from transis.engine.core import TIMESTAMP_TAKEN_MAX
+from transis.lansis.dag import TIMESTAMP_ROOM
 from transis.lansis.engine import Engine
-from transis.lansis.keys import TIMESTAMP_ROOM
-from transis.lansis.marks import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
+from transis.lansis.sending import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX

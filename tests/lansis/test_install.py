@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from tests.lansis.hand import PULSE, Table
 from tests.ordering.hand import both, cut_off, is_data, node_id, one_way
-from transis.lansis import keys
-from transis.lansis.states import State
-from transis.lansis.traps import Trap
+from transis.lansis import dag as keys
+from transis.lansis.states import State, Trap
 from transis.types.config import Window
 from transis.types.ids import Service, ViewId, ViewKind
 from transis.types.outputs import Configure, Deliver, Lane, Note, Originated, OutboundRun, Refused, Room

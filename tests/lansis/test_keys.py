@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.lansis.keys import RENEWAL_ROOM, TIMESTAMP_ROOM, order_key, place_seq
+from transis.lansis.dag import RENEWAL_ROOM, TIMESTAMP_ROOM, order_key, place_seq
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
 
 spots = st.tuples(st.integers(0, TIMESTAMP_ROOM - 1), st.integers(0, MEMBERS_MAX - 1), st.integers(0, BURST_DATAGRAMS_MAX - 1))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, enter, said
-from transis.lansis.graph import Graph
+from transis.lansis.dag import Graph
 from transis.lansis.losses import PATIENCE_MAX, Answers, Requests, Turns
 from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER

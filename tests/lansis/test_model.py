@@ -6,7 +6,7 @@ import pytest
 
 from tests.lansis.judging import judge
 from tests.lansis.model import Machine, World
-from transis.lansis.proposal import Parting, Proposal
+from transis.lansis.statements import Parting, Proposal
 from transis.types.ids import RingTag
 
 STEPS = 400

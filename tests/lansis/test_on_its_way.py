@@ -6,7 +6,7 @@ import pytest
 
 from tests.lansis.fixed import HOP_US, Fixed
 from transis.lansis.packets import encode_acks
-from transis.lansis.traps import Trap
+from transis.lansis.states import Trap
 from transis.lansis.view import REACH_GAPS, REACH_LEAST, BroadcastView
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service

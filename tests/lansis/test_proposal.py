@@ -9,7 +9,7 @@ import pytest
 from tests.lansis.speech import VIEW, nodes, said
 from tests.ordering.hand import node_id
 from transis.lansis.packets import Joining, Statement
-from transis.lansis.proposal import part, propose
+from transis.lansis.statements import part, propose
 from transis.types.ids import RingId, ViewId, ViewKind
 from transis.types.views import Cause
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.lansis.bursts import BASE, enter, said
-from transis.lansis.graph import Graph
-from transis.lansis.rules.safe import may_leave
+from transis.lansis.dag import Graph
+from transis.lansis.delivery import may_leave
 from transis.lansis.stability import Stability
 from transis.types.ids import DatagramClass
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, enter, said
 from tests.lansis.worlds import World, worlds
-from transis.lansis.graph import Graph
+from transis.lansis.dag import Graph
 from transis.lansis.stability import Stability
 
 claims = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 20), min_size=4, max_size=4)), max_size=40)

@@ -8,17 +8,16 @@ from tests.lansis.hand import Table, brought_to, config, heard_by_one, is_statem
 from tests.lansis.speech import said
 from tests.ordering.hand import node_id
 from transis.engine.base import IGNORED
-from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
-from transis.lansis.core import Core
 from transis.lansis.detector import Detector
 from transis.lansis.engine import Engine
 from transis.lansis.flush import Flush
-from transis.lansis.leaving import Leaving
-from transis.lansis.operational import Operational
+from transis.lansis.membership import Agreeing
+from transis.lansis.operational import Leaving, Operational
 from transis.lansis.presence import Presence
 from transis.lansis.repair import Repair
 from transis.lansis.states import AGREEING, TABLE, TRANSITIONS, Event, State
+from transis.lansis.view import Core
 from transis.types.errors import InternalError
 from transis.types.ids import RingId
 

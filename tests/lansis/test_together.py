@@ -10,8 +10,7 @@ import pytest
 from tests.lansis.hand import PULSE, TIMING, Table, is_beacon, is_flushed, is_statement
 from tests.ordering.hand import HOP_US, Seat, Verdict, both, cut_off, first, is_data, one_way
 from transis.lansis.packets import Attempt, Faults, Joining, Statement
-from transis.lansis.states import State
-from transis.lansis.traps import Trap
+from transis.lansis.states import State, Trap
 from transis.types.ids import Service, ViewId
 from transis.types.outputs import Configure, Deliver, Phase
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.lansis.bursts import BASE, Said, enter, said
 from tests.lansis.literal_toto import Literal, Slip
 from tests.lansis.worlds import World, world_of
-from transis.lansis.graph import Graph
-from transis.lansis.node import Node
-from transis.lansis.rules.toto import ToTo
+from transis.lansis.dag import Graph, Node
+from transis.lansis.toto import ToTo
 from transis.types.ids import DatagramClass
 
 OBSERVER = -1

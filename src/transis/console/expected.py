@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from transis.engine.base import IGNORED
 from transis.lansis import states as lansis_states
-from transis.lansis.traps import Trap as LansisTrap
+from transis.lansis.states import Trap as LansisTrap
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.faults import WEATHERS
 from transis.sim.group_coverage import GROUPS_EXPECTED

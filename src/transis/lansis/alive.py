@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.lansis.core import Core
-from transis.lansis.node import Node
+from transis.lansis.dag import Node
 from transis.lansis.packets import Alive, encode_alive
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
+from transis.lansis.view import Core
 from transis.types.outputs import NEVER, Audience, Port, Send
 
 PATIENCE: Final = 4

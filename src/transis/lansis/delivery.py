@@ -1,4 +1,14 @@
-"""The delivery loop: what may leave leaves, causal ones first, then the next of the order (lansis-1992 3.1; W5).
+"""The delivery loop; basic and safe; index of synchrony.
+
+Basic delivery: on receipt, holes or not, once (lansis-1992 3.1).
+
+A basic burst is a node of the DAG like any other, so it is acknowledged and sent again when it was lost; but it is in no queue.
+
+Safe delivery: agreed, and every member of the view is known to have it (lansis-1992 3.1).
+
+The index of synchrony (lansis-1992 section 3): at how many members a message is known to be when it is delivered.
+
+The delivery loop: what may leave leaves, causal ones first, then the next of the order (lansis-1992 3.1; W5).
 
 Ordered messages leave in one order, and a safe one that may not leave yet holds up all behind it. From my first
 statement about the next view on nothing leaves but basic messages; what is left goes with the installation (`finish`), when all
@@ -8,16 +18,69 @@ who go on together know what they have.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from transis.lansis.core import Core, Frozen
-from transis.lansis.keys import order_key, place_seq
-from transis.lansis.node import Node
-from transis.lansis.rules import basic, safe
-from transis.lansis.synchrony import Synchrony
-from transis.lansis.traps import Trap
+from transis.lansis import delivery as basic
+from transis.lansis import delivery as safe
+from transis.lansis.dag import Node, order_key, place_seq
+from transis.lansis.stability import Stability
+from transis.lansis.states import Trap
+from transis.lansis.view import Core, Frozen
 from transis.types.ids import DatagramClass
 from transis.types.outputs import Deliver, Phase
 from transis.wire.burst import Burst
+
+# --- basic ------------------------------------------------------------------------------------------------------------
+
+
+def on_receipt(fresh: Sequence[Burst]) -> list[Burst]:
+    """Which of these datagrams go up at once. The messages of a basic burst are whole in its last datagram."""
+    return [part.slice(part.last_seq, part.last_seq) for part in fresh if part.klass is DatagramClass.BASIC and part.ends_visit]
+
+
+# --- safe -------------------------------------------------------------------------------------------------------------
+
+
+def may_leave(node: Node, stability: Stability) -> bool:
+    """Whether the head of the order may be delivered; a safe one that may not holds up all behind it: there is one order."""
+    return node.klass is not DatagramClass.SAFE or stability.is_stable(node)
+
+
+# --- synchrony --------------------------------------------------------------------------------------------------------
+
+_NAMES: Final = {
+    DatagramClass.BASIC: "basic",
+    DatagramClass.CAUSAL: "causal",
+    DatagramClass.ORDERED: "agreed",
+    DatagramClass.SAFE: "safe",
+}
+
+
+class Synchrony:
+    """By class of burst, over the life of the node; counted by burst."""
+
+    def __init__(self) -> None:
+        self._count = [0] * len(_NAMES)
+        self._sum = [0] * len(_NAMES)
+        self._least = [0] * len(_NAMES)
+
+    def delivered(self, klass: DatagramClass, holders: int) -> None:
+        least = self._least[klass]
+        self._count[klass] += 1
+        self._sum[klass] += holders
+        self._least[klass] = holders if not least or holders < least else least
+
+    def figures(self) -> dict[str, int]:
+        """Mean in thousandths, and the least; nothing for a class that was never delivered."""
+        found: dict[str, int] = {}
+        for klass, name in _NAMES.items():
+            if self._count[klass]:
+                found[f"synchrony_{name}_milli"] = 1000 * self._sum[klass] // self._count[klass]
+                found[f"synchrony_{name}_min"] = self._least[klass]
+        return found
+
+
+# --- delivery ---------------------------------------------------------------------------------------------------------
 
 
 class Delivery:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from transis.engine.core import Health
-from transis.lansis.agreeing import Agreeing
-from transis.lansis.core import Core
+from transis.lansis.membership import Agreeing
 from transis.lansis.packets import Query
 from transis.lansis.states import Event, State
+from transis.lansis.view import Core
 from transis.types.ids import NodeId
 from transis.types.outputs import Port, Send
 from transis.types.views import Cause

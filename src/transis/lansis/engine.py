@@ -24,24 +24,20 @@ from typing import Final
 from transis.engine.base import Doors, Packet
 from transis.engine.core import Health
 from transis.engine.presence import Quarantine
-from transis.lansis.agreeing import Agreeing
 from transis.lansis.alive import Heartbeat
-from transis.lansis.control_nodes import ControlNodes
-from transis.lansis.core import Core
 from transis.lansis.delivery import Delivery
 from transis.lansis.detector import Detector
-from transis.lansis.flowing import Flowing
-from transis.lansis.flush import Flush
-from transis.lansis.install import Installing
-from transis.lansis.leaving import Leaving
-from transis.lansis.operational import Operational
+from transis.lansis.flush import Flush, Installing
+from transis.lansis.membership import Agreeing
+from transis.lansis.operational import Leaving, Operational
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
 from transis.lansis.presence import Presence
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
-from transis.lansis.states import AGREEING, TABLE, Event, State
-from transis.lansis.traps import Trap
+from transis.lansis.states import AGREEING, TABLE, Event, State, Trap
+from transis.lansis.transis_mode import ControlNodes, Flowing
+from transis.lansis.view import Core
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, ViewId
 from transis.types.outputs import NEVER, Configure, Lane, OutboundRun

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from transis.lansis.graph import Graph
+from transis.lansis.dag import Graph
 from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
 

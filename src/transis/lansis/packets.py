@@ -8,7 +8,7 @@ same machine says all that its earlier ones said, so the newest version is enoug
 Control packets of Lansis <-> bytes, by the rules of wire/control.py.
 
 Encoding is canonical, and more depends on it than on the ring: machines know that they agree by a digest over the bytes of
-statements (lansis/proposal.py).
+statements (lansis/statements.py).
 
 ACKS: what a burst of Lansis says about other bursts, ahead of its messages (lansis-1992 3.1: they ride on data).
 

@@ -14,13 +14,12 @@ from transis.engine.presence import (
     broadcast_beacon,
     was_superseded,
 )
-from transis.lansis.agreeing import Agreeing
-from transis.lansis.core import Core
-from transis.lansis.install import FOREIGN_VIEW
+from transis.lansis.flush import FOREIGN_VIEW
+from transis.lansis.membership import Agreeing
 from transis.lansis.packets import Statement
 from transis.lansis.statements import Verdict
-from transis.lansis.states import Event
-from transis.lansis.traps import Trap
+from transis.lansis.states import Event, Trap
+from transis.lansis.view import Core
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.control import Beacon

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transis.lansis.alive import Heartbeat
-from transis.lansis.core import Core
+from transis.lansis.dag import Node
 from transis.lansis.delivery import Delivery
-from transis.lansis.node import Node
 from transis.lansis.packets import Alive
 from transis.lansis.repair import Repair
-from transis.lansis.traps import Trap
+from transis.lansis.states import Trap
+from transis.lansis.view import Core
 from transis.types.ids import DatagramClass
 from transis.wire.burst import Burst
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transis.engine.core import multicast
-from transis.lansis.core import Core
 from transis.lansis.packets import Nack
-from transis.lansis.states import Event
-from transis.lansis.traps import Trap
+from transis.lansis.states import Event, Trap
+from transis.lansis.view import Core
 from transis.types.outputs import NEVER
 from transis.wire.burst import Burst
 

@@ -1,4 +1,13 @@
-"""Sending: when the window permits, what waits in the Outbox leaves as one burst, which is one node of the DAG.
+"""From the Outbox to a burst.
+
+What a burst of the mode `transis` is beside data: the two highest bits of the header's `round` say it, for which Lansis has no
+other use; the rest of it is a number.
+
+A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload on its way while views change: it belongs to no view, is
+numbered by its sender through its life, and is named by a tag that is its sender's own. A *claim* is the first datagram of a
+burst in an installed view: it says that the datagrams after it are the flow of that number, so who has the flow has the burst.
+
+Sending: when the window permits, what waits in the Outbox leaves as one burst, which is one node of the DAG.
 
 A burst begins with all that its sender has to say about others' bursts, so acknowledgements cost no packets of their own while
 there is data (lansis-1992 3.1). It is stamped, multicast, and in its sender's own DAG in one step.
@@ -9,22 +18,68 @@ Under ToTo an *ack burst*, which has nothing else to say, is the vote of who has
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
+from typing import Final
 
 from transis.engine.core import Stamp, multicast, originate
 from transis.lansis import window
 from transis.lansis.alive import Heartbeat
-from transis.lansis.core import Core
-from transis.lansis.keys import order_key, place_seq
-from transis.lansis.marks import claim_of, placed
+from transis.lansis.dag import order_key, place_seq
 from transis.lansis.packets import encode_acks
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
-from transis.lansis.states import Event
-from transis.lansis.traps import Trap
-from transis.types.ids import DatagramClass
+from transis.lansis.states import Event, Trap
+from transis.lansis.view import Core, Flow
+from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.outputs import NEVER, Lane
-from transis.wire.burst import body_max
-from transis.wire.packer import Filled, VisitWriter
+from transis.wire.burst import COUNTER_MAX, DataHeader, body_max
+from transis.wire.packer import Filled, FilledDatagram, VisitWriter
+
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+NUMBER_BITS: Final = 30
+NUMBER_MAX: Final = (1 << NUMBER_BITS) - 1
+
+
+class Mark(IntEnum):
+    DATA = 0
+    STATEMENT = 1
+    FLOW = 2
+    CLAIM = 3
+
+
+def mark_of(header: DataHeader) -> Mark:
+    return Mark(header.round >> NUMBER_BITS)
+
+
+def round_of(mark: Mark, number: int = 0) -> int:
+    return mark << NUMBER_BITS | number
+
+
+def number_of(header: DataHeader) -> int:
+    return header.round & NUMBER_MAX
+
+
+def flow_tag(node: NodeId) -> RingTag:
+    """No view has so high a sequence."""
+    return RingTag(COUNTER_MAX, node.boot)
+
+
+def placed(flow: Flow, prefix: bytes, room: int) -> Filled:
+    """What flowed as a burst of a view: behind what its sender acknowledges, which has datagrams of its own."""
+    klass, datagrams = flow.filled
+    heads = [prefix[start : start + room] for start in range(0, len(prefix), room)]
+    ahead = [FilledDatagram(klass, body, index, False, ()) for index, body in enumerate(heads)]
+    return Filled(klass, ahead + [part._replace(index=part.index + len(ahead)) for part in datagrams])
+
+
+def claim_of(flow: Flow, filled: Filled) -> int:
+    """The mark of a claim; none if more than one datagram is new in it: then all of it is sent."""
+    is_short = len(filled.datagrams) == len(flow.filled.datagrams) + 1
+    return round_of(Mark.CLAIM, flow.first) if is_short else round_of(Mark.DATA)
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
 
 
 class Sending:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import lt
 
-from transis.lansis.node import Node
+from transis.lansis.dag import Node
 
 
 class Stability:

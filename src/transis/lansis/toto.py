@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from transis.lansis.node import Node
+from transis.lansis.dag import Node
 
 Vote = frozenset[int] | None
 """The ranks of the candidates that a member votes for; None is the paper's `*`: it has not voted."""

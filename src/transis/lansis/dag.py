@@ -1,4 +1,14 @@
-"""The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
+"""The DAG of one view, its nodes and order keys (lansis-1992 3.1).
+
+Order keys and places: how a burst's timestamp and its sender's rank become one number (6.1; F9a).
+
+A key is `(timestamp - base of the view) << 7 | rank`: a burst is stamped when it is sent, so its place in the order is born with
+it and depends on nothing that anybody receives. A place also tells the datagram within the burst. Timestamps are counted
+from the base of the view because 43 bits are what a place may take in a trace: 28 of timestamp, 7 of rank, 8 of datagram.
+
+A node of the DAG: one burst, whole, with everything that it follows known (lansis-1992 3.1).
+
+The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
 
 A node enters the DAG when all of it is here and everything that it follows is in the DAG: what it acknowledges, and its
 sender's previous burst, which it follows without saying so. So the DAG is closed under causes, always.
@@ -20,12 +30,71 @@ from operator import le
 from typing import Final
 
 from transis.engine.store import Store
-from transis.lansis.keys import TIMESTAMP_ROOM, order_key
-from transis.lansis.node import Node
 from transis.lansis.packets import Acks, Nack, decode_acks
-from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
+from transis.types.ids import DatagramClass
+from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import DATA_HEADER_SIZE, Burst
 from transis.wire.items import Incomplete
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+RANK_BITS: Final = 7
+DATAGRAM_BITS: Final = 8
+TIMESTAMP_ROOM: Final = 1 << 28
+"""A view's timestamps stay below its base and so much more: receivers take no others."""
+RENEWAL_ROOM: Final = TIMESTAMP_ROOM - (1 << 20)
+"""So far above the base a view is renewed, long before the room is used up."""
+
+assert MEMBERS_MAX <= 1 << RANK_BITS
+assert BURST_DATAGRAMS_MAX <= 1 << DATAGRAM_BITS
+
+
+def order_key(above_base: int, rank: int) -> int:
+    """Compares as (timestamp, rank) does, among bursts of one view."""
+    return above_base << RANK_BITS | rank
+
+
+def place_seq(key: int, index: int) -> int:
+    """`Place.seq` of a datagram: the key of its burst, and its rank in it."""
+    assert index < BURST_DATAGRAMS_MAX, f"datagram {index} of a burst"
+    return key << DATAGRAM_BITS | index
+
+
+# --- node -------------------------------------------------------------------------------------------------------------
+
+
+class Node:
+    """One burst in the DAG. Immutable but for `delivered`."""
+
+    __slots__ = ("delivered", "dep", "first", "key", "klass", "last", "past", "pieces", "rank", "size", "ts")
+
+    def __init__(self, base: int, rank: int, pieces: tuple[Burst, ...], dep: int, past: list[int]) -> None:
+        header = pieces[0].header
+        self.rank = rank
+        self.first = pieces[0].first_seq
+        self.last = pieces[-1].last_seq
+        self.klass = header.klass
+        self.ts = header.timestamp
+        self.key = order_key(header.timestamp - base, rank)
+        self.dep = dep
+        self.pieces = pieces
+        self.past = past
+        self.size = sum(piece.size for piece in pieces)
+        self.delivered = False
+
+    def __repr__(self) -> str:
+        return f"Node({self.klass.name} of {self.rank}, {self.first}..{self.last}, at {self.ts})"
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.klass >= DatagramClass.ORDERED
+
+    def follows(self, other: Node) -> bool:
+        """A node follows itself."""
+        return self.past[other.rank] >= other.last
+
+
+# --- graph ------------------------------------------------------------------------------------------------------------
 
 GAPS_MAX: Final = 32
 """Gaps of one member that are looked at in one go; the others come when these are filled."""

@@ -1,0 +1,161 @@
+"""What may leave next: causal order, agreed order by all-ack; what an order is.
+
+Agreed delivery by all-ack (transis-design-1995 3.2, in the born-ordered reading of F9a).
+
+A member's *promise* is the highest timestamp T such that I have all its bursts up to T in the DAG and it will send none
+at or below T. The node with the least key leaves when every member's promise has reached its timestamp: nobody can send, and
+nobody has sent, anything that would go before it. Keys are born with the bursts, so all members deliver in one order without a
+vote, in whatever views they go on.
+
+An ALIVE promises its clock, but only once everything that its sender had sent before it is here.
+
+What delivery asks of a total order: all-ack, or another that a view may be told to use.
+
+Causal delivery: after everything that its sender had delivered when it sent it (lansis-1992 3.1; W5).
+
+To follow in the DAG is not enough: the DAG says what a sender *had*, and a causal message must come after what its sender had
+*delivered*, ordered messages included. A causal node waits until (1) delivery has reached its `dep`, which says how far in the
+order its sender had delivered, and (2) its sender's own ordered burst before it was delivered, which keeps FIFO across
+services. Causal causes need no waiting list of their own: they have lower keys, and whatever `dep` they wait for is
+no higher, so they leave first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from typing import Protocol
+
+from transis.lansis.dag import Node
+from transis.types.ids import DatagramClass
+from transis.types.outputs import NEVER
+
+# --- allack -----------------------------------------------------------------------------------------------------------
+
+
+class AllAck:
+    def __init__(self, me: int, expected: Sequence[int], base: int) -> None:
+        self.frontier = 0
+        """Key of the last node that left."""
+        self.promise = [base] * len(expected)
+        self.promise[me] = NEVER
+        self._held = [first - 1 for first in expected]
+        self._claims: list[tuple[int, int]] = [(0, 0)] * len(expected)
+        """For each member the newest (sent, clock) of its ALIVEs."""
+        self._pending: list[tuple[int, Node]] = []
+        """A heap by key."""
+
+    def inserted(self, node: Node) -> None:
+        rank = node.rank
+        self._held[rank] = node.last
+        self._promised(rank, node.ts)
+        sent, clock = self._claims[rank]
+        if node.last >= sent:
+            self._promised(rank, clock)
+        if not node.is_ordered:
+            return
+        if node.key > self.frontier:
+            heappush(self._pending, (node.key, node))
+        else:
+            node.delivered = True  # Its sender broke its promise. What comes too late for the order goes nowhere.
+
+    def heard_alive(self, member: int, sent: int, clock: int) -> None:
+        claim = self._claims[member] = max(self._claims[member], (sent, clock))
+        if self._held[member] >= claim[0]:
+            self._promised(member, claim[1])
+
+    def _promised(self, member: int, timestamp: int) -> None:
+        self.promise[member] = max(self.promise[member], timestamp)
+
+    def next(self) -> Node | None:
+        if not self._pending:
+            return None
+        node = self._pending[0][1]
+        return node if min(self.promise) >= node.ts else None
+
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[Node]:
+        last_key = NEVER if upto is None else upto
+        return [
+            node for key, node in sorted(self._pending) if key <= last_key and node.last <= pre[node.rank] and not node.delivered
+        ]
+
+    def took(self, node: Node) -> None:
+        assert node.key > self.frontier, "delivery goes up the keys"
+        self.frontier = node.key
+        if self._pending[0][1] is node:
+            heappop(self._pending)
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+class Order(Protocol):
+    """Nodes of class ordered and safe, in the order in which they leave."""
+
+    @property
+    def frontier(self) -> int:
+        """How far delivery got in this view; it rides as `dep` on what is sent, and compares with `dep` of others."""
+
+    def inserted(self, node: Node) -> None:
+        """Any node entered the DAG, whatever its class."""
+
+    def heard_alive(self, member: int, sent: int, clock: int) -> None:
+        """A member sent so many datagrams, and will stamp nothing at or below `clock` any more."""
+
+    def next(self) -> Node | None:
+        """What may leave in the regular view, as far as the order goes; None while it is not certain."""
+
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[Node]:
+        """The view ends: what of `pre` has not left, in order; up to a frontier that somebody reached, or all."""
+
+    def took(self, node: Node) -> None:
+        """It left: it was delivered here."""
+
+
+# --- causal -----------------------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    def __init__(self, members: int) -> None:
+        self._ordered: list[Node | None] = [None] * members
+        """Each member's last ordered node."""
+        self._behind: dict[int, list[Node]] = {}
+        """Key of an ordered node: causal ones of its sender that wait for it."""
+        self._by_dep: list[tuple[int, int, Node]] = []
+
+    def inserted(self, node: Node) -> None:
+        if node.is_ordered:
+            self._ordered[node.rank] = node
+        elif node.klass is DatagramClass.CAUSAL:
+            before = self._ordered[node.rank]
+            if before is None or before.delivered:
+                heappush(self._by_dep, (node.dep, node.key, node))
+            else:
+                self._behind.setdefault(before.key, []).append(node)
+
+    def delivered(self, ordered: Node) -> None:
+        """An ordered node left."""
+        for node in self._behind.pop(ordered.key, ()):
+            heappush(self._by_dep, (node.dep, node.key, node))
+
+    def eligible(self, frontier: int) -> list[Node]:
+        """Those that wait no longer, by key; they are forgotten here."""
+        by_dep = self._by_dep
+        if not by_dep or by_dep[0][0] > frontier:
+            return []
+        ready = []
+        while by_dep and by_dep[0][0] <= frontier:
+            ready.append(heappop(by_dep)[2])
+        return sorted(ready, key=_key)
+
+    def rest(self, pre: Sequence[int]) -> list[Node]:
+        """The view ends: what still waits of `pre`. Only a sender that lied about its `dep` leaves something here."""
+        left = [node for _, _, node in self._by_dep] + [node for nodes in self._behind.values() for node in nodes]
+        return sorted((node for node in left if node.last <= pre[node.rank]), key=_key)
+
+    def __len__(self) -> int:
+        return len(self._by_dep) + sum(map(len, self._behind.values()))
+
+
+def _key(node: Node) -> int:
+    return node.key
