@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tests.groups.streams import Seen, StreamEvent
 from transis.groups.layer import CONTROL_PROCESS, ControlMessage, GroupLayer, Settled
-from transis.groups.state import Identify
+from transis.groups.table import Identify
 from transis.trace.events import History, NodeTrace
 from transis.trace.recorder import Recorder
 from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId, ViewKind

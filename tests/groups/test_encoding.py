@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.groups.encoding import (
+from transis.groups.messages import (
     PARTS_MAX,
     AnnouncedGroup,
     Announcement,

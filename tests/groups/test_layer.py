@@ -6,9 +6,9 @@ import pytest
 
 from tests.groups.abstract import Daemon, Order, Survivors
 from tests.groups.streams import Seen, judge
-from transis.groups.encoding import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
+from transis.groups.exchange import WAITING_BYTES_MAX
 from transis.groups.layer import CONTROL_PROCESS
-from transis.groups.waiting import WAITING_BYTES_MAX
+from transis.groups.messages import PART_GROUPS_MAX, Announcement, JoinRequest, encode_control
 from transis.types.errors import UsageError
 from transis.types.ids import Place, ProcessId, Service, ViewKind
 from transis.types.outputs import GroupLeft, GroupRefused

@@ -1,21 +1,27 @@
-"""The announcement round after a merge: every daemon says who of *its own* processes is in which group, and nothing else.
+"""Announcements after a merge; what waits for their end.
+
+The announcement round after a merge: every daemon says who of *its own* processes is in which group, and nothing else.
 
 No daemon speaks for another, so no two accounts of one process can contradict each other (traps 27: what is announced is
 authoritative, and nobody's list of the departed is asked for). A round belongs to one regular configuration: an announcement
 of another one is stale and counted, however late it comes (traps 26). The round is complete when all parts of all members were
 delivered; as they come in one order, it is complete at one place, the same for everybody.
+
+What comes while an exchange is under way waits for its end, within limits that all daemons count alike (traps 40).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from transis.groups.encoding import PART_GROUPS_MAX, AnnouncedGroup, Announcement, encode_control
-from transis.groups.state import Group, Identify, Table
-from transis.groups.views import consensus
+from transis.groups.messages import PART_GROUPS_MAX, AnnouncedGroup, Announcement, JoinRequest, Request, encode_control
+from transis.groups.table import Group, Identify, Table, consensus
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
+from transis.types.outputs import Delivered
 from transis.types.views import Cause, GroupCause, GroupId, GroupView, GroupViewId, View
+
+# --- exchange ---------------------------------------------------------------------------------------------------------
 
 
 class Dismissed(NamedTuple):
@@ -148,3 +154,56 @@ def _entry(group: Group, numbers: list[tuple[int, bool]], ranks: dict[ViewId, in
     rank = ranks.setdefault(in_force.id.configuration, len(ranks))
     seq, index = in_force.id.place
     return AnnouncedGroup(group.name, rank, seq, index, len(in_force.members), stayed, came)
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+WAITING_BYTES_MAX: Final = 1 << 20
+"""Bytes of basic messages that wait for the end of an exchange; more are dropped, as basic messages may be."""
+
+WAITING_JOINS_MAX: Final = 65_536
+"""Joins that wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
+
+
+class WaitingRequest(NamedTuple):
+    process: ProcessId
+    request: Request
+
+
+class Waiting:
+    """Requests, in their order, and basic messages, which come early, even before their sender's group views are known here."""
+
+    def __init__(self) -> None:
+        self._requests: list[WaitingRequest] = []
+        self._joins = 0
+        self._basics: list[Delivered] = []
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._requests or self._basics)
+
+    def keep(self, process: ProcessId, request: Request) -> bool:
+        """False for a join that is one too many."""
+        if isinstance(request, JoinRequest):
+            if self._joins >= WAITING_JOINS_MAX:
+                return False
+            self._joins += 1
+        self._requests.append(WaitingRequest(process, request))
+        return True
+
+    def keep_basic(self, run: Delivered) -> bool:
+        """False if it is beyond the limit. What is kept no longer holds the burst that it came in."""
+        size = sum(map(len, run.payloads))
+        if self._bytes + size > WAITING_BYTES_MAX:
+            return False
+        self._bytes += size
+        self._basics.append(run._replace(payloads=[bytes(payload) for payload in run.payloads]))
+        return True
+
+    def take_requests(self) -> list[WaitingRequest]:
+        requests, self._requests, self._joins = self._requests, [], 0
+        return requests
+
+    def take_basics(self) -> list[Delivered]:
+        basics, self._basics, self._bytes = self._basics, [], 0
+        return basics

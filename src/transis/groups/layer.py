@@ -1,4 +1,6 @@
-"""Process groups above one ordered stream: the doors (docs/groups.md has the contract).
+"""Process groups above one ordered stream.
+
+Process groups above one ordered stream: the doors (docs/groups.md has the contract).
 
 In come the configurations and runs of an engine, in its order, and what local processes ask for. Out come group views and
 runs for local processes, and control messages for the engine's control lane. Rules of this file:
@@ -12,6 +14,8 @@ runs for local processes, and control messages for the engine's control lane. Ru
 4. What the order carries, this file survives: a peer's bytes are decoded or counted.
 5. What concerns all groups is done in slices, `go_on` by `go_on`: with ten thousand of them it takes longer than a token may
    be away, so in between the node attends to its ring. Nothing else may be handed in before it is done.
+
+The processes of this node, and the groups that each asked to be in, ahead of the order: what cannot be is refused at once.
 """
 
 from __future__ import annotations
@@ -20,7 +24,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from transis.groups.encoding import (
+from transis.groups.exchange import Dismissed, Exchange, Waiting, WaitingRequest, announce, choose_in_force
+from transis.groups.messages import (
     Announcement,
     DisconnectRequest,
     JoinRequest,
@@ -29,17 +34,83 @@ from transis.groups.encoding import (
     decode_control,
     encode_control,
 )
-from transis.groups.exchange import Dismissed, Exchange, announce, choose_in_force
-from transis.groups.residents import Residents
-from transis.groups.routing import Router
-from transis.groups.state import Group, Identify, Table
-from transis.groups.views import fingerprint, next_regular, next_transitional
-from transis.groups.waiting import Waiting, WaitingRequest
-from transis.types.errors import Rejection
+from transis.groups.table import Group, Identify, Router, Table, fingerprint, next_regular, next_transitional
+from transis.types.errors import Rejection, UsageError
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
 from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
-from transis.types.views import AT_CONFIGURATION, GroupCause, GroupId, GroupViewId, View, group_id, is_primary
+from transis.types.views import (
+    AT_CONFIGURATION,
+    LOCAL_MEMBERSHIPS_MAX,
+    PROCESSES_MAX,
+    GroupCause,
+    GroupId,
+    GroupViewId,
+    View,
+    group_id,
+    is_primary,
+    require_group_name,
+)
 from transis.wire.items import CONTROL_ADDRESS
+
+# --- residents --------------------------------------------------------------------------------------------------------
+
+
+class Residents:
+    """`router` is told who is connected."""
+
+    def __init__(self, router: Router, identify: Identify) -> None:
+        self._router = router
+        self._identify = identify
+        self._highest_process = -1
+        self._wanted: dict[int, set[GroupId]] = {}
+
+    def is_connected(self, process: int) -> bool:
+        return process in self._router.processes
+
+    def connect(self, process: int) -> None:
+        """Numbers only grow: a new process is never taken for one that is gone (traps 27)."""
+        if not self._highest_process < process < PROCESSES_MAX:
+            raise UsageError(f"process {process}: numbers grow, the last was {self._highest_process}, the end is {PROCESSES_MAX}")
+        self._highest_process = process
+        self._router.processes.add(process)
+        self._router.forget()
+
+    def join(self, process: int, name: str) -> tuple[GroupId, JoinRequest]:
+        group = self._identify(require_group_name(name))
+        wanted = self._wanted_by(process)
+        if group in wanted:
+            raise UsageError(f"process {process} joined {name!r} already")
+        if sum(map(len, self._wanted.values())) >= LOCAL_MEMBERSHIPS_MAX:
+            raise UsageError(f"the processes of this node have {LOCAL_MEMBERSHIPS_MAX} memberships, and no more are allowed")
+        wanted.add(group)
+        return group, JoinRequest(process, name)
+
+    def leave(self, process: int, name: str) -> LeaveRequest:
+        group = self._identify(require_group_name(name))
+        wanted = self._wanted_by(process)
+        if group not in wanted:
+            raise UsageError(f"process {process} is not in {name!r}")
+        wanted.discard(group)
+        return LeaveRequest(process, name)
+
+    def disconnect(self, process: int) -> DisconnectRequest:
+        self._wanted_by(process)
+        self._wanted.pop(process)
+        self._router.processes.discard(process)
+        self._router.forget()
+        return DisconnectRequest(process)
+
+    def no_longer_in(self, process: int, group: GroupId) -> None:
+        """It was refused, or its group gave way to another: it may ask again."""
+        self._wanted.get(process, set()).discard(group)
+
+    def _wanted_by(self, process: int) -> set[GroupId]:
+        if not self.is_connected(process):
+            raise UsageError(f"process {process} is not connected")
+        return self._wanted.setdefault(process, set())
+
+
+# --- layer ------------------------------------------------------------------------------------------------------------
 
 CONTROL_PROCESS: Final = (1 << 32) - 1
 """The sender of control messages: no process of an application has this number."""
