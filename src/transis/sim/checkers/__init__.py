@@ -11,42 +11,40 @@ from collections.abc import Callable
 from typing import Final
 
 from transis.model.guarantees import NOT_PROMISED, UNPROMISED
-from transis.sim.checkers import (
-    agreement_on_views,
-    basic,
-    causal,
-    configuration,
-    delivered_where_sent,
-    end_together,
-    failure_atomicity,
-    fifo,
-    group_agreement,
-    group_changes,
-    group_differences,
-    group_duplicates,
-    group_ghosts,
-    group_members,
-    group_order,
-    group_primary,
-    group_synchrony,
-    incarnations,
-    no_creation,
-    no_duplicates,
-    no_holes,
-    one_sequence,
-    partial_order,
-    places,
-    replicas,
-    safe_delivered,
-    safe_installed,
-    self_delivery,
-    sent_once,
-    structure,
-    submits,
-    total_order,
-)
+from transis.sim.checkers.agreement_on_views import check_agreement_on_views
+from transis.sim.checkers.basic import check_basic
+from transis.sim.checkers.causal import check_causal
 from transis.sim.checkers.clients import Crowd
+from transis.sim.checkers.configuration import check_configuration
+from transis.sim.checkers.delivered_where_sent import check_delivered_where_sent
+from transis.sim.checkers.end_together import check_end_together
+from transis.sim.checkers.failure_atomicity import check_failure_atomicity
+from transis.sim.checkers.fifo import check_fifo
+from transis.sim.checkers.group_agreement import check_group_agreement
+from transis.sim.checkers.group_changes import check_group_changes
+from transis.sim.checkers.group_differences import check_group_differences
+from transis.sim.checkers.group_duplicates import check_group_duplicates
+from transis.sim.checkers.group_ghosts import check_group_ghosts
+from transis.sim.checkers.group_members import check_group_members
+from transis.sim.checkers.group_order import check_group_order
+from transis.sim.checkers.group_primary import check_group_primary
+from transis.sim.checkers.group_synchrony import check_group_synchrony
+from transis.sim.checkers.incarnations import check_incarnations
 from transis.sim.checkers.index import Index
+from transis.sim.checkers.no_creation import check_no_creation
+from transis.sim.checkers.no_duplicates import check_no_duplicates
+from transis.sim.checkers.no_holes import check_no_holes
+from transis.sim.checkers.one_sequence import check_one_sequence
+from transis.sim.checkers.partial_order import check_partial_order
+from transis.sim.checkers.places import check_places
+from transis.sim.checkers.replicas import check_replicas
+from transis.sim.checkers.safe_delivered import check_safe_delivered
+from transis.sim.checkers.safe_installed import check_safe_installed
+from transis.sim.checkers.self_delivery import check_self_delivery
+from transis.sim.checkers.sent_once import check_sent_once
+from transis.sim.checkers.structure import check_structure
+from transis.sim.checkers.submits import check_submits
+from transis.sim.checkers.total_order import check_total_order
 from transis.sim.checkers.verdict import VIOLATIONS_MAX, Findings, Report, Verdict, Violation, Witness
 from transis.trace.events import History
 from transis.types.errors import UsageError
@@ -57,42 +55,42 @@ Checker = Callable[[Index, Findings], None]
 GroupChecker = Callable[[Crowd, Findings], None]
 
 PROPERTIES: Final[dict[str, Checker]] = {
-    "no_creation": no_creation.check,
-    "no_duplicates": no_duplicates.check,
-    "every_submit_accounted": submits.check,
-    "sent_once_1_4": sent_once.check,
-    "delivered_where_sent_1_3": delivered_where_sent.check,
-    "fifo": fifo.check,
-    "configuration_2_2": configuration.check,
-    "structure": structure.check,
-    "agreement_on_views": agreement_on_views.check,
-    "end_together_2_1": end_together.check,
-    "self_delivery_3": self_delivery.check,
-    "failure_atomicity_4": failure_atomicity.check,
-    "causal_5": causal.check,
-    "partial_order_1_1": partial_order.check,
-    "total_order_6_1": total_order.check,
-    "places": places.check,
-    "no_holes_6_3": no_holes.check,
-    "one_sequence": one_sequence.check,
-    "safe_7_1": safe_delivered.check,
-    "safe_7_2": safe_installed.check,
-    "incarnations_never_overlap": incarnations.check,
-    "basic": basic.check,
+    "no_creation": check_no_creation,
+    "no_duplicates": check_no_duplicates,
+    "every_submit_accounted": check_submits,
+    "sent_once_1_4": check_sent_once,
+    "delivered_where_sent_1_3": check_delivered_where_sent,
+    "fifo": check_fifo,
+    "configuration_2_2": check_configuration,
+    "structure": check_structure,
+    "agreement_on_views": check_agreement_on_views,
+    "end_together_2_1": check_end_together,
+    "self_delivery_3": check_self_delivery,
+    "failure_atomicity_4": check_failure_atomicity,
+    "causal_5": check_causal,
+    "partial_order_1_1": check_partial_order,
+    "total_order_6_1": check_total_order,
+    "places": check_places,
+    "no_holes_6_3": check_no_holes,
+    "one_sequence": check_one_sequence,
+    "safe_7_1": check_safe_delivered,
+    "safe_7_2": check_safe_installed,
+    "incarnations_never_overlap": check_incarnations,
+    "basic": check_basic,
 }
 """Every property by the name it has in reports, in the order in which they are told."""
 
 GROUP_PROPERTIES: Final[dict[str, GroupChecker]] = {
-    "group_order": group_order.check,
-    "group_agreement_on_views": group_agreement.check,
-    "group_virtual_synchrony": group_synchrony.check,
-    "group_members_only": group_members.check,
-    "group_one_view_per_change": group_changes.check,
-    "group_no_ghosts": group_ghosts.check,
-    "group_differences": group_differences.check,
-    "group_no_duplicates": group_duplicates.check,
-    "group_primary": group_primary.check,
-    "replicas_agree": replicas.check,
+    "group_order": check_group_order,
+    "group_agreement_on_views": check_group_agreement,
+    "group_virtual_synchrony": check_group_synchrony,
+    "group_members_only": check_group_members,
+    "group_one_view_per_change": check_group_changes,
+    "group_no_ghosts": check_group_ghosts,
+    "group_differences": check_group_differences,
+    "group_no_duplicates": check_group_duplicates,
+    "group_primary": check_group_primary,
+    "replicas_agree": check_replicas,
 }
 """What groups promise their members (docs/groups.md), judged where a history has client processes."""
 

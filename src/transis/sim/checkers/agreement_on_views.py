@@ -13,7 +13,7 @@ from transis.types.ids import ViewId
 from transis.types.views import View
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_agreement_on_views(index: Index, findings: Findings) -> None:
     first: dict[ViewId, tuple[Life, Conf]] = {}
     for life in index.lives:
         for conf in life.confs:

@@ -8,7 +8,7 @@ from transis.sim.checkers.verdict import Findings
 from transis.trace.events import Delivery
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_basic(index: Index, findings: Findings) -> None:
     for life in index.lives:
         seen: dict[int, int] = {}
         for run in life.basics:

@@ -18,7 +18,7 @@ NEVER: Final = 1 << 62
 """The position of what was not delivered."""
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_causal(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         findings.checked += sum(len(stay.all.codes) for stay in ring.stays)
         if ring.is_mixed:
@@ -54,7 +54,7 @@ def _follows_causes(index: Index, ring: Ring, stay: Stay, findings: Findings) ->
 def _own_earlier(index: Index, stay: Stay, position: int, causes: list[int], findings: Findings) -> None:
     for cause in causes:
         if stay.position.get(cause, position) >= position:
-            _tell(index, stay, position, cause, "had sent", (), findings)
+            _tell_behind(index, stay, position, cause, "had sent", (), findings)
 
 
 def _seen_before(index: Index, stay: Stay, position: int, origin: Origin, findings: Findings) -> None:
@@ -66,10 +66,10 @@ def _seen_before(index: Index, stay: Stay, position: int, origin: Origin, findin
     late = [(stay.position.get(cause, NEVER), -there) for there, cause in causes if cause != stay.codes[position]]
     here, back = max(late, default=(-1, 0))
     if here >= position:
-        _tell(index, stay, position, sender.codes[-back], "had delivered", (sender.event_at(-back),), findings)
+        _tell_behind(index, stay, position, sender.codes[-back], "had delivered", (sender.event_at(-back),), findings)
 
 
-def _tell(index: Index, stay: Stay, position: int, cause: int, how: str, seen: Witness, findings: Findings) -> None:
+def _tell_behind(index: Index, stay: Stay, position: int, cause: int, how: str, seen: Witness, findings: Findings) -> None:
     effect = stay.codes[position]
     origin = index.origins[effect]
     message, before = index.message(effect), index.message(cause)

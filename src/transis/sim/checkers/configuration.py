@@ -11,7 +11,7 @@ from transis.trace.events import Conf, Delivery
 from transis.types.ids import ViewId
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_configuration(index: Index, findings: Findings) -> None:
     for life in index.lives:
         for conf in life.confs:
             _member(life, conf, findings)

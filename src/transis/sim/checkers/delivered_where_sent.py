@@ -10,7 +10,7 @@ from transis.sim.checkers.no_creation import may_still_be_sent
 from transis.sim.checkers.verdict import Findings, Witness
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_delivered_where_sent(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         sent_here: set[int] = set()
         sent_here.update(*(stay.sent_codes for stay in ring.stays))

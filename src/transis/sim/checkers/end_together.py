@@ -11,7 +11,7 @@ from transis.trace.events import Conf
 from transis.types.ids import NodeId
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_end_together(index: Index, findings: Findings) -> None:
     for life in index.lives:
         conf = life.last_conf
         if conf is None or life.ended in ("failed", "stopped"):

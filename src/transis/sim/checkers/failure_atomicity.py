@@ -14,7 +14,7 @@ Step = tuple[ViewId, ViewId]
 """From one configuration directly to another."""
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_failure_atomicity(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         for step, stays in _steps(ring).items():
             first = stays[0]

@@ -8,7 +8,7 @@ from transis.trace.events import Delivery
 from transis.types.ids import MessageId
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_fifo(index: Index, findings: Findings) -> None:
     for life in index.lives:
         latest: dict[int, Delivery] = {}
         for line in (stay.all for stay in life.stays):

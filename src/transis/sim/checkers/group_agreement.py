@@ -11,7 +11,7 @@ from transis.sim.checkers.words import several
 from transis.types.views import GroupId, GroupView, GroupViewId
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_agreement(crowd: Crowd, findings: Findings) -> None:
     first: dict[tuple[GroupId, GroupViewId], Change] = {}
     for change in crowd.changes:
         findings.checked += 1

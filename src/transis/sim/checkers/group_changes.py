@@ -17,7 +17,7 @@ from transis.types.ids import ViewId
 from transis.types.views import GroupId, GroupView, View
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_changes(crowd: Crowd, findings: Findings) -> None:
     told: dict[tuple[Life, GroupId, ViewId], Change] = {}
     for change in crowd.changes:
         findings.checked += 1

@@ -18,7 +18,7 @@ from transis.types.ids import ProcessId
 from transis.types.views import GroupId, GroupView, GroupViewId, Origin
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_differences(crowd: Crowd, findings: Findings) -> None:
     for change in crowd.changes:
         findings.checked += 1
         for wrong in _wrong(change):

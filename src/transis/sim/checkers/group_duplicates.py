@@ -8,7 +8,7 @@ from transis.trace.events import GroupConf
 from transis.types.views import GroupId, GroupViewId
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_duplicates(crowd: Crowd, findings: Findings) -> None:
     for client in crowd.clients:
         codes: dict[int, int] = {}
         views: dict[tuple[GroupId, GroupViewId], int] = {}

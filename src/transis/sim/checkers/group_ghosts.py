@@ -15,7 +15,7 @@ from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupId
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_ghosts(crowd: Crowd, findings: Findings) -> None:
     connected = {life.node: _ever_connected(life) for life in crowd.lives}
     for change in crowd.changes:
         if change.configuration is not None:

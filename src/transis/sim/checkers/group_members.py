@@ -27,7 +27,7 @@ Recipients = dict[int, tuple[GroupId, ...]]
 """Processes of a node, each with the groups through which it gets a run."""
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_members(crowd: Crowd, findings: Findings) -> None:
     for life in crowd.lives:
         _Filter(life, findings, crowd.closed).read()
 

@@ -15,7 +15,7 @@ Key = tuple[int, NodeId, int, int]
 """A ring, and a place in it."""
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_order(crowd: Crowd, findings: Findings) -> None:
     for client in crowd.clients:
         _forward(client, findings)
 

@@ -13,7 +13,7 @@ from transis.sim.checkers.verdict import Findings
 from transis.types.ids import ViewId
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_primary(crowd: Crowd, findings: Findings) -> None:
     first: dict[ViewId, Change] = {}
     for change in crowd.changes:
         if change.view.primary is None or change.own is None:

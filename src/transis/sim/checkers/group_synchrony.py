@@ -23,7 +23,7 @@ class Stretch(NamedTuple):
     codes: list[int]
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_group_synchrony(crowd: Crowd, findings: Findings) -> None:
     first: dict[tuple[GroupId, GroupViewId, GroupViewId], Stretch] = {}
     for client in crowd.clients:
         for stretch in stretches(client):

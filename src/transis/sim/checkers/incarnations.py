@@ -19,7 +19,7 @@ IMPOSTORS: Final = ("copied", "lost")
 """First words of the Faults that start a life with somebody else's, or nobody's, memory."""
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_incarnations(index: Index, findings: Findings) -> None:
     for life in index.lives:
         for conf in life.confs:
             findings.checked += 1

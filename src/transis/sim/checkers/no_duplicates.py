@@ -6,7 +6,7 @@ from transis.sim.checkers.index import Index, Life, Line
 from transis.sim.checkers.verdict import Findings, Witness
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_no_duplicates(index: Index, findings: Findings) -> None:
     for life in index.lives:
         total = sum(len(stay.all.codes) for stay in life.stays)
         findings.checked += total

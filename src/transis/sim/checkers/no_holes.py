@@ -15,7 +15,7 @@ NOWHERE = 1 << 62
 """A position that no message has: nothing delivered after."""
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_no_holes(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         findings.checked += sum(len(stay.codes) for stay in ring.stays)
         findings.pending += sum(1 for stay in ring.stays if not stay.whole)

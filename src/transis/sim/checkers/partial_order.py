@@ -12,7 +12,7 @@ from transis.sim.checkers.total_order import build, tell_cycle
 from transis.sim.checkers.verdict import Findings
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_partial_order(index: Index, findings: Findings) -> None:
     findings.checked += sum(len(stay.all.codes) + len(stay.origins) for life in index.lives for stay in life.stays)
     findings.checked += sum(len(life.confs) for life in index.lives)
     if not certified(index):

@@ -10,7 +10,7 @@ from transis.sim.checkers.index import PLACE_SHIFT, Index, Ring, Stay
 from transis.sim.checkers.verdict import Findings
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_places(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         places = sent_places(ring)
         holder: dict[int, int] = {place: code for code, place in places.items()}
@@ -27,14 +27,14 @@ def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder
         message = index.message(code)
         if places.setdefault(code, place) != place:
             findings.broken(
-                f"{stay.node} delivered {message} at place {_words(place)} of {ring.id}, elsewhere it has {_words(places[code])}",
+                f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, elsewhere it has {_place_words(places[code])}",
                 (stay.event_at(position),),
                 (message,),
             )
         elif holder.setdefault(place, code) != code:
             other = index.message(holder[place])
             findings.broken(
-                f"{stay.node} delivered {message} at place {_words(place)} of {ring.id}, which belongs to {other}",
+                f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, which belongs to {other}",
                 (stay.event_at(position),),
                 (message, other),
             )
@@ -45,12 +45,12 @@ def _descents(index: Index, stay: Stay, findings: Findings) -> None:
         if stay.places[position - 1] > stay.places[position]:
             before, after = index.message(stay.codes[position - 1]), index.message(stay.codes[position])
             findings.broken(
-                f"{stay.node} delivered {before} at place {_words(stay.places[position - 1])} before {after} "
-                f"at place {_words(stay.places[position])} of {stay.ring}",
+                f"{stay.node} delivered {before} at place {_place_words(stay.places[position - 1])} before {after} "
+                f"at place {_place_words(stay.places[position])} of {stay.ring}",
                 (stay.event_at(position - 1), stay.event_at(position)),
                 (before, after),
             )
 
 
-def _words(place: int) -> str:
+def _place_words(place: int) -> str:
     return f"{place >> PLACE_SHIFT}.{place & ((1 << PLACE_SHIFT) - 1)}"

@@ -17,7 +17,7 @@ from transis.types.views import GroupId, GroupViewId
 Told = tuple[NodeId, CheckpointEvent]
 
 
-def check(crowd: Crowd, findings: Findings) -> None:
+def check_replicas(crowd: Crowd, findings: Findings) -> None:
     views: dict[tuple[GroupId, GroupViewId], dict[int, dict[ProcessId, Told]]] = {}
     for life in crowd.lives:
         for event in life.events:

@@ -16,7 +16,7 @@ Deliverers = dict[int, Stay]
 """A safe message and one stay that delivered it."""
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_safe_delivered(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         regular, transitional = safe_deliveries(index, ring)
         for node in ring.members:

@@ -7,7 +7,7 @@ from transis.sim.checkers.verdict import Findings
 from transis.types.ids import Service
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_safe_installed(index: Index, findings: Findings) -> None:
     for ring in index.rings.values():
         for stay in ring.stays:
             position = _first_safe(stay)

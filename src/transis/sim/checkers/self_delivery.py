@@ -7,7 +7,7 @@ from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import messages, named
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_self_delivery(index: Index, findings: Findings) -> None:
     for life in index.lives:
         for stay in life.stays:
             findings.checked += len(stay.sent_codes)

@@ -9,7 +9,7 @@ from transis.sim.checkers.index import Index, Life, Origin
 from transis.sim.checkers.verdict import Findings
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_sent_once(index: Index, findings: Findings) -> None:
     for life in index.lives:
         findings.checked += sum(origin.sent.count for origin in life.origins)
         for origin in life.origins:

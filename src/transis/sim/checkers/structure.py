@@ -16,7 +16,7 @@ from transis.types.ids import ViewId, ViewKind
 from transis.types.views import View
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_structure(index: Index, findings: Findings) -> None:
     for life in index.lives:
         findings.checked += len(life.confs)
         findings.pending += len(life.unlinked)

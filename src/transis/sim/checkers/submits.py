@@ -11,7 +11,7 @@ from transis.sim.checkers.words import messages, named
 from transis.types.ids import ProcessId
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_submits(index: Index, findings: Findings) -> None:
     for life in index.lives:
         submitted = _submitted(index, life, findings)
         refused = _refused(index, life, findings)

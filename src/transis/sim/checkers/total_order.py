@@ -15,7 +15,7 @@ from transis.trace.events import Conf, Delivery, Event, Sent
 from transis.types.ids import MessageId, ProcessId, Service
 
 
-def check(index: Index, findings: Findings) -> None:
+def check_total_order(index: Index, findings: Findings) -> None:
     findings.checked += sum(len(stay.codes) for life in index.lives for stay in life.stays)
     findings.checked += sum(len(life.confs) for life in index.lives)
     if not certified(index):
