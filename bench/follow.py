@@ -29,7 +29,7 @@ NAMES = ("ann", "bob", "cid")
 BROKEN = 'transis_audit_broken{cluster="transis",property="one_sequence"} 1.0'
 LIMIT_S = 60
 PROGRAM = """
-import sys, transis.stack.node
+import sys, transis.node.node
 from transis.console.main import app
 from transis.sim.broken import broken_engine
 with broken_engine("skips_messages"):

@@ -20,7 +20,7 @@ from tests.console.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
 from transis.archive.place import Place
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.naming import node_name
 from transis.types.config import ENGINES

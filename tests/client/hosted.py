@@ -15,7 +15,7 @@ from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link, OnFrames, OnLost
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.config import Window
 from transis.types.errors import UsageError
 

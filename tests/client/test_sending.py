@@ -15,7 +15,7 @@ from tests.client.loops import run, turns
 from transis.client.outgoing import Outgoing, divide
 from transis.client.receipts import Receipt, Receipts
 from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX

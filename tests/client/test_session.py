@@ -12,7 +12,7 @@ from tests.client.loops import run, turns
 from tests.client.test_streams import messages
 from transis.client import Json, Message, MsgPack
 from transis.sessions.frames import Done, NotJoined
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.errors import CodecError, ConnectError, JoinRefused, SessionLost, SlowConsumer, UsageError
 from transis.types.views import PrivateName
 

@@ -144,13 +144,13 @@ def test_arrows_have_no_circle() -> None:
         ("totem", "from .store import Store", True),
         ("totem", "from ..stack.node import Node", False),
         ("totem", "from transis import stack", False),
-        ("totem", "import transis.stack.node", False),
+        ("totem", "import transis.node.node", False),
         ("totem", "from transis.trace.events import Event", False),
         ("sim", "from transis.totem.engine import Engine", False),
         ("pipeline", "from transis.sim.run import simulate", False),
         ("console", "from transis.sim.run import simulate", True),
         ("net", "from transis.console.main import app", False),
-        ("totem", "if TYPE_CHECKING:\n    from transis.stack.node import Node", False),
+        ("totem", "if TYPE_CHECKING:\n    from transis.node.node import Node", False),
     ],
 )
 def test_the_table_can_see(room: str, line: str, legal: bool) -> None:

@@ -16,7 +16,7 @@ from transis.console.main import app
 from transis.daemon.loading import read_settings
 from transis.daemon.plan import make_plan
 from transis.net.interfaces import Interface
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.config import LAN, LAN_PULSE, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 

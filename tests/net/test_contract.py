@@ -15,10 +15,10 @@ from typing import Protocol
 import pytest
 
 from tests.net.party import Opening, Party, mesh_around, multicast_lan
+from transis.node.node import Node
 from transis.sim.checkers import check
 from transis.sim.life import Submission
 from transis.sim.world import Conditions, World
-from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Submit, is_ordered
 from transis.types.config import LOCAL, LOCAL_PULSE, SECOND, Config
 from transis.types.ids import Service

@@ -17,8 +17,8 @@ from tests.net.visitors import KEY, House, Visitor
 from transis.net.addresses import configured_endpoint
 from transis.net.sessionserver import Patience
 from transis.sessions.frames import FRAME_MAX, SESSION_VERSION, Ask, Bye, Done, Goodbye, Hello, Join, Welcome, encode_frame
+from transis.sessions.host import TOO_SLOW, SessionPolicy
 from transis.sessions.sealed import GREETING_SIZE
-from transis.stack.sessions import TOO_SLOW, SessionPolicy
 from transis.types.errors import ConfigError, UsageError
 
 HELLO = encode_frame(Hello(SESSION_VERSION, "", 1 << 20))

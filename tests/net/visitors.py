@@ -30,8 +30,8 @@ from transis.sessions.frames import (
     Welcome,
     encode_frame,
 )
+from transis.sessions.host import SessionHost, SessionPolicy
 from transis.sessions.sealed import SealedStream
-from transis.stack.sessions import SessionHost, SessionPolicy
 from transis.types.config import LOCAL, Config
 from transis.types.errors import Rejection
 from transis.types.ids import Service

@@ -12,7 +12,7 @@ from transis import Node
 from transis.net.keys import write_key
 from transis.net.opening import REAL_WINDOW
 from transis.node.settings import NodeSettings, default_state
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.config import LAN, PULSES, Config, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 

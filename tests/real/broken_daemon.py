@@ -2,7 +2,7 @@
 
 import sys
 
-import transis.stack.node  # noqa: F401  # What is broken must be loaded first.
+import transis.node.node  # noqa: F401  # What is broken must be loaded first.
 from transis.console.main import app
 from transis.sim.broken import broken_engine
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from transis.node.node import GroupedNode, Node
 from transis.sim.checkers import GROUP_PROPERTIES
 from transis.sim.cluster import Cluster
 from transis.sim.faults import Ask, parse
@@ -19,8 +20,6 @@ from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
 from transis.sim.run import Outcome, Run, describe, node_of, simulate
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw, draw_groups
-from transis.stack.grouped import GroupedNode
-from transis.stack.node import Node
 from transis.trace.events import ClientDelivery, ClientLife, GroupConf
 from transis.types.ids import ProcessId
 from transis.types.views import group_id

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from transis.node.node import GroupedNode
 from transis.sessions.frames import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
-from transis.stack.grouped import GroupedNode
-from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
+from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
 from transis.types.config import Config, Window
 from transis.types.ids import Service
 from transis.types.outputs import (

@@ -6,8 +6,7 @@ import pytest
 
 from tests.wire.samples import ANN, BEACON, COMMIT, JOIN, TOKEN, WAKE
 from transis.lansis.packets import KIND_ALIVE, KIND_FAULTS, KIND_QUERY
-from transis.stack.engines import KINDS, engine_of, foreign_kinds
-from transis.stack.node import Node
+from transis.node.node import KINDS, Node, engine_of, foreign_kinds
 from transis.totem.engine import Engine as Totem
 from transis.totem.packets import encode_token
 from transis.types.config import Config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.stack.hosting import PLENTY, Alone
 from transis import __version__
 from transis.sessions.frames import Answer, Ask, Changed, Checkpoint, Configured, Credit, Follow, Join, Stream, decode_value
-from transis.stack.session import CHECKPOINTS_PER_S
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
+from transis.sessions.session import CHECKPOINTS_PER_S
 from transis.types.ids import Place, ViewId, ViewKind
 from transis.types.outputs import Configure
 from transis.types.views import Cause, GroupViewId, Member, View

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.stack.freshness import Freshness
-from transis.stack.node import IDENTITY_TICKET, Node
+from transis.node.intake import Freshness
+from transis.node.node import IDENTITY_TICKET, Node
 from transis.types.config import Config
 from transis.types.outputs import Audience, Persist, Port, Transmit
 from transis.wire.envelope import KEYS_MAX

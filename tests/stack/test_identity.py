@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transis.stack.identity import PROBES, Identity, Stage
+from transis.node.identity import PROBES, Identity, Stage
 from transis.totem.packets import Join
 from transis.types.ids import NodeId, RingId
 from transis.types.limits import KNOWN_NAMES_MAX

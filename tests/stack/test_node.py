@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transis.stack.node import IDENTITY_TICKET, Node
+from transis.node.node import IDENTITY_TICKET, Node
 from transis.types.config import Config, Window
 from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
 from transis.types.ids import NodeId, Service

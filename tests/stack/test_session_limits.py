@@ -6,7 +6,7 @@ import pytest
 
 from tests.stack.hosting import Alone, send_to
 from transis.sessions.frames import Bye, Changed, Credit, Done, Goodbye, Join, Joined, NodeFrame, Stream, cost, payload_cost
-from transis.stack.sessions import TOO_SLOW, SessionPolicy
+from transis.sessions.host import TOO_SLOW, SessionPolicy
 from transis.types.outputs import NEVER
 
 SMALL = SessionPolicy(send_window=64 * 1024, queue_max=256 * 1024, total_max=1 << 20, patience_us=1_000_000)

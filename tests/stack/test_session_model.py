@@ -8,8 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.stack.hosting import Alone, send_to
 from transis.sessions.frames import SESSION_VERSION, Credit, Done, Goodbye, Hello, Send, Stream, Welcome, cost, payload_cost
-from transis.stack.session import Unsent
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
+from transis.sessions.session import Unsent
 from transis.types.config import Window
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient

@@ -29,8 +29,8 @@ from transis.sessions.frames import (
     encode_frame,
     payload_cost,
 )
-from transis.stack.memberships import REQUESTS_MAX
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
+from transis.sessions.session import REQUESTS_MAX
 from transis.types.config import Window
 from transis.types.errors import ConfigError, UsageError
 from transis.types.ids import ProcessId, Service

@@ -8,9 +8,9 @@ from itertools import chain, pairwise
 import pytest
 
 from tests.stack.hosting import Alone
+from transis.sessions.fanout import OpenFrame, portions
 from transis.sessions.frames import BATCH_BYTES, Stream, payload_cost
-from transis.stack.sessionpolicy import SessionPolicy
-from transis.stack.streaming import OpenFrame, portions
+from transis.sessions.session import SessionPolicy
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, Phase, Recipient
 from transis.types.views import GroupId

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire.samples import ANN, KEY
 from transis.lansis.packets import Alive
-from transis.stack.unpacking import Unpacking
+from transis.node.intake import Unpacking
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import INDEX_MAX, Burst, DataHeader, encode_ramp
 from transis.wire.envelope import Arrival, Opener, Sealer, Segments, apart

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from transis.client import Message, Session, View
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.testing.cluster import Cluster, GuaranteeBroken, Unsettled
 from transis.testing.clusters import Clusters
 from transis.trace.events import Delivery

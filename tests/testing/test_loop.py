@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transis.node.node import Node
 from transis.sim.world import Conditions, World
-from transis.stack.node import Node
 from transis.testing.loop import REFUSED, SPIN_TURNS, Stuck, VirtualLoop
 from transis.testing.timeline import Timeline
 from transis.types.errors import UsageError

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.ordering.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit
 from transis.engine.base import Packet
-from transis.stack.node import Node
+from transis.node.node import Node
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Row, Token, Wake
 from transis.totem.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from transis.node.node import GroupedNode, Node
 from transis.sim.run import Run, node_of
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
-from transis.stack.grouped import GroupedNode
-from transis.stack.node import Node
 from transis.trace.events import Event, History
 from transis.trace.tape import DeliveryTape
 from transis.types.config import Config

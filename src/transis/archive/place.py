@@ -75,7 +75,7 @@ class Place(Files):
         self._require_life(node)
 
     def _require_life(self, node: NodeId) -> None:
-        """Clusters may be called the same, but within one no life of a node comes after a later one (stack/identity.py): a node
+        """Clusters may be called the same, but within one no life of a node comes after a later one (node/identity.py): a node
         that goes back lost its state. Then its rings are numbered from the start, too, and rows would be put into the past."""
         path = self.open_files / f"{quote(node.name, safe='')}.node"
         known = _life_in(path)

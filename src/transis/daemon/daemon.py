@@ -36,7 +36,7 @@ from transis.net.flying import FlightKeeper
 from transis.net.opening import open_node
 from transis.net.process import calm_the_collector, fast_loop
 from transis.net.sessionserver import SessionServer
-from transis.stack.sessions import SessionHost
+from transis.sessions.host import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.config import SECOND
 from transis.types.errors import ConfigError

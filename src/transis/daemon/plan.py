@@ -26,7 +26,7 @@ from transis.net.keys import read_key
 from transis.net.opening import Opening, group_for, require_key
 from transis.net.sessionserver import UNIX_PATH_MAX
 from transis.net.transport import Group
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.trace.tidying import FlightLimits
 from transis.types.config import MS, SECOND, Config
 from transis.types.errors import ConfigError, MissingExtra

@@ -14,7 +14,7 @@ from transis.daemon.plan import Plan
 from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
 from transis.net.transport import StatisticsDict
-from transis.stack.sessions import SessionHost
+from transis.sessions.host import SessionHost
 from transis.types.outputs import Configure
 from transis.types.views import View, is_primary
 

@@ -12,7 +12,7 @@ from transis.net.opening import open_node
 from transis.net.sessionserver import SessionServer
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
-from transis.stack.sessions import SessionHost
+from transis.sessions.host import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.errors import IdentityError
 from transis.types.ids import NodeId

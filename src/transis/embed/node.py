@@ -26,7 +26,7 @@ from transis.embed.thread import ThreadedNode
 from transis.net.opening import REAL_WINDOW
 from transis.net.transport import GROUP, Group, StatisticsDict
 from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.config import Pulse, Timing, Window
 from transis.types.errors import UsageError
 from transis.types.ids import NodeId

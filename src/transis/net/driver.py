@@ -22,7 +22,7 @@ from transis.net.clock import NodeClock, boottime_us
 from transis.net.statedir import StateDirectory, new_boot_id
 from transis.net.transport import StatisticsDict, Transport
 from transis.net.witnessed import WitnessedNode
-from transis.stack.grouped import GroupedOutput
+from transis.node.node import GroupedOutput
 from transis.trace.flight import Flight
 from transis.trace.recorder import Recorder, Sink
 from transis.types.config import Config

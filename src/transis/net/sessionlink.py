@@ -16,8 +16,8 @@ import socket
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, encode_frame
+from transis.sessions.host import SessionHost
 from transis.sessions.sealed import SealedStream
-from transis.stack.sessions import SessionHost
 from transis.types.errors import Rejection
 
 SLICE: Final = 256 * 1024

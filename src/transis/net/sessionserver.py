@@ -23,8 +23,8 @@ from transis.net.addresses import Endpoint
 from transis.net.driver import Driver, Event
 from transis.net.sessionlink import NO_HELLO, SLICE, Patience, SessionLink, log
 from transis.sessions.frames import ClientFrame, Goodbye, Hello
+from transis.sessions.host import SessionHost
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
-from transis.stack.sessions import SessionHost
 from transis.types.errors import ConfigError, Rejection, UsageError
 from transis.types.outputs import NEVER, Stopped
 

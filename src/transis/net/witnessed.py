@@ -4,8 +4,8 @@ so nobody else could say it."""
 from __future__ import annotations
 
 from transis.net.clock import boottime_us
+from transis.node.node import GroupedNode
 from transis.sessions.frames import Checkpoint as CheckpointFrame
-from transis.stack.grouped import GroupedNode
 from transis.trace.flight import Flight
 from transis.trace.recorder import Checkpoint, Recorder
 from transis.types.views import group_id

@@ -21,7 +21,7 @@ from transis.net.interfaces import Interface, choose_interface
 from transis.net.keys import read_key
 from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
 from transis.net.transport import GROUP, Group
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.types.config import Config, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from transis.stack.grouped import GroupedNode
+from transis.node.node import GroupedNode
 from transis.trace.recorder import Recorder
 from transis.types.ids import ProcessId
 from transis.types.outputs import GroupLeft, GroupRefused, GroupViewInstalled

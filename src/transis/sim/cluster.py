@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from transis.node.node import Node
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
 from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume, Send
@@ -19,7 +20,6 @@ from transis.sim.plan import Plan
 from transis.sim.promises import held_to_evs, history_of
 from transis.sim.run import build_world
 from transis.sim.sniff import KINDS, Caught, Filter, Tally
-from transis.stack.node import Node
 from transis.trace.events import Conf, Delivery, History
 from transis.types.config import SECOND
 from transis.types.ids import MessageId, NodeId, Service, ViewId

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from transis.node.node import GroupedNode
 from transis.sim.clients import Clients
-from transis.stack.grouped import GroupedNode
 from transis.trace.recorder import Recorder
 from transis.types.config import Config
 from transis.types.ids import NodeId, Service, ViewId

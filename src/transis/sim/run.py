@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
+from transis.node.node import GroupedNode, Node
 from transis.sim.broken import broken_engine
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Findings, Report, Violation
@@ -26,8 +27,6 @@ from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
-from transis.stack.grouped import GroupedNode
-from transis.stack.node import Node
 from transis.trace.digest import digest
 from transis.trace.events import History
 from transis.types.config import Config

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, overload
 from transis.client.codecs import Codec, Raw
 from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.testing.link import SimulatedLink
 from transis.testing.loop import VirtualLoop
 from transis.testing.node import SessionNode

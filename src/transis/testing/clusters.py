@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from transis.stack.sessions import SessionPolicy
+from transis.sessions.host import SessionPolicy
 from transis.testing.cluster import POLICY, Cluster
 from transis.testing.loop import VirtualLoop
 from transis.testing.timeline import Timeline

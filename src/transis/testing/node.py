@@ -1,4 +1,4 @@
-"""A simulated node with its sessions: the code of a real one (stack/sessions.py), on a simulated host.
+"""A simulated node with its sessions: the code of a real one (sessions/host.py), on a simulated host.
 
 The host drives it like any node; its sessions live in its turns:
 1. Clients' frames wait in an inbox, as in sockets, also while the node is paused. One is worked off a turn, after everything that
@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from transis.node.node import GroupedNode, GroupedOutput
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
+from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
 from transis.sim.clients import Clients
 from transis.sim.life import Life
 from transis.sim.world import World
-from transis.stack.grouped import GroupedNode, GroupedOutput
-from transis.stack.sessions import HostEvent, SessionHost, SessionPolicy
 from transis.types.config import Config
 from transis.types.errors import UsageError
 from transis.types.ids import Service

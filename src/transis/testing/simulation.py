@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from transis.sessions.host import SessionPolicy
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import show_view
@@ -23,7 +24,6 @@ from transis.sim.plan import Plan
 from transis.sim.streams import Stream
 from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
-from transis.stack.sessions import SessionPolicy
 from transis.testing.node import SessionNode
 from transis.testing.rest import unrest
 from transis.trace.digest import digest

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
+from transis.node.node import GroupedNode
+from transis.sessions.fanout import Hearing, HostEvent
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
@@ -36,13 +38,8 @@ from transis.sessions.frames import (
     Welcome,
     encode_value,
 )
-from transis.stack.grouped import GroupedNode
-from transis.stack.hearing import Hearing, HostEvent
-from transis.stack.outbound import Outbound
-from transis.stack.requests import Requests
-from transis.stack.session import Parcel, Session, SessionStatus
-from transis.stack.sessionpolicy import SessionPolicy
-from transis.stack.turns import Turns
+from transis.sessions.queues import Outbound, Requests, Turns
+from transis.sessions.session import Parcel, Session, SessionPolicy, SessionStatus
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId
 

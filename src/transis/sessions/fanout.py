@@ -1,23 +1,29 @@
-"""What a node tells its application -> what its sessions are told.
+"""The node's outputs -> the frames of those they are for; the hot path.
+
+What a node tells its application -> what its sessions are told.
 
 1. Messages, views and last words about groups go into the streams of those they are for, in the order of the node's outputs;
    configurations into the streams of those who follow them, in the same order.
 2. Answers and receipts leave beside the streams.
 3. A full queue is the end of its session, and of no other.
+
+Runs of the order -> Stream frames: the hot path of a node with clients. One step per run, none per message or per client.
+
+1. Runs that go on from each other (sender, address, service, recipients, next counter) share a frame of up to BATCH_BYTES;
+   whoever tells the clients anything else closes the frame first, so that one open frame is enough to keep the order.
+2. Payloads are copied out here: a slice would keep the whole burst it was cut from in memory for as long as a slow client needs.
+3. A frame is made once and shared by all its recipients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from transis.sessions.frames import Changed, Configured, Left, NotSent, cost
-from transis.stack.outbound import Outbound
-from transis.stack.requests import Requests
-from transis.stack.session import Parcel, Session
-from transis.stack.streaming import OpenFrame, portions
-from transis.stack.turns import Turns
-from transis.types.ids import NodeId
+from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, Changed, Configured, Left, NotSent, Stream, cost
+from transis.sessions.queues import Outbound, Requests, Turns
+from transis.sessions.session import Parcel, Session
+from transis.types.ids import NodeId, ProcessId, Service, Stretch, ViewId
 from transis.types.outputs import (
     Configure,
     Delivered,
@@ -26,11 +32,111 @@ from transis.types.outputs import (
     GroupOutput,
     GroupRefused,
     GroupViewInstalled,
+    Recipient,
     Refused,
     Room,
     Stopped,
 )
 from transis.types.views import View
+from transis.wire.items import Payloads, payload_size
+
+# --- streaming --------------------------------------------------------------------------------------------------------
+
+
+def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:
+    """A run that is more than a frame should have goes into frames by what ends in one datagram."""
+    run, recipients = event
+    if _cost_of(run) <= BATCH_BYTES:
+        return (event,)
+    return (GroupDelivered(part, recipients) for part in run.parts())
+
+
+def _cost_of(run: Delivered) -> int:
+    """What credit counts for it, without a look at each message."""
+    return payload_size(run.payloads) + MESSAGE_COST * len(run.payloads)
+
+
+class OpenFrame:
+    """The frame that runs are being put into, if there is one."""
+
+    __slots__ = (
+        "_address",
+        "_cost",
+        "_first",
+        "_next",
+        "_payloads",
+        "_sender",
+        "_sent_us",
+        "_service",
+        "_stretches",
+        "_view",
+        "recipients",
+    )
+
+    def __init__(self) -> None:
+        self.recipients: Sequence[Recipient] | None = None
+        self._sender: ProcessId | None = None
+        self._view: ViewId | None = None
+        self._address = b""
+        self._service = Service.BASIC
+        self._sent_us = 0
+        self._first = self._next = 0
+        self._stretches: list[Stretch] = []
+        self._payloads: list[bytes] = []
+        self._cost = 0
+
+    def add(self, event: GroupDelivered) -> bool:
+        """Put a run in; False if it does not go on from what is there.
+
+        Recipients are the same object as long as nothing about the groups changed, and are not compared further.
+        """
+        run, recipients = event
+        if (
+            recipients is not self.recipients
+            or run.first_counter != self._next
+            or self._cost + _cost_of(run) > BATCH_BYTES
+            or run.process != self._sender
+            or run.address != self._address
+            or run.service is not self._service
+        ):
+            return False
+        self._put(run)
+        return True
+
+    def begin(self, event: GroupDelivered, view: ViewId) -> None:
+        """With a run that goes on from nothing; `view` is the configuration in force."""
+        assert self.recipients is None, "the frame before was closed"
+        run, self.recipients = event
+        self._sender, self._address, self._service = run.process, run.address, run.service
+        self._view, self._sent_us = view, run.origin_us
+        self._first = self._next = run.first_counter
+        self._put(run)
+
+    def _put(self, run: Delivered) -> None:
+        new = run.payloads
+        copies = new.copies() if isinstance(new, Payloads) else list(map(bytes, new))
+        self._payloads += copies
+        self._next += len(copies)
+        self._cost += _cost_of(run)
+        self._stretches += run.stretches
+
+    def close(self) -> Parcel:
+        """The frame; the next one begins empty."""
+        assert self._sender is not None, "there is a frame to close"
+        assert self._view is not None
+        frame = Stream(
+            self._sender, self._address, self._service, self._view, self._sent_us, self._first, self._stretches, self._payloads
+        )
+        parcel = Parcel(frame, self._cost)
+        self.recipients, self._stretches, self._payloads, self._cost = None, [], [], 0
+        return parcel
+
+    @property
+    def messages(self) -> int:
+        return len(self._payloads)
+
+
+# --- hearing ----------------------------------------------------------------------------------------------------------
 
 HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What a node tells its application."""

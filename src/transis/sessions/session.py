@@ -1,17 +1,87 @@
-"""One session: what waits for its client, what waits from it, and the credit of both directions (sessions/frames.py, rule 2).
+"""One session: credit both ways, policy, groups it is in or asked for.
+
+One session: what waits for its client, what waits from it, and the credit of both directions (sessions/frames.py, rule 2).
 
 1. Answers leave at once. Stream frames leave in order, while the client's credit is above zero; one may overdraw it.
 2. The client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
 3. Receipts that go on from each other become one, however long they wait.
+
+What a node grants its sessions, and what happens to who wants more. Errors name the field, as everywhere in a configuration.
+
+The figures count what `wire.session.cost` counts: payload bytes and a little for each message. Objects and encoded copies come
+on top, so that a node may really hold about three times as much for small messages.
+
+The groups of one session: what it is in, and what it asked for that has no answer yet.
+
+1. At most one request about a name is on its way through the order; later ones of the same session wait for its answer. Without
+   this, a join and a leave that meet in a change of configuration would cancel each other out there, and be answered by nobody.
+2. Requests about one name alternate: a join of what is joined, or will be, is refused; a leave of what is left, or will be, is
+   nothing, because its last word was said or is on its way.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple
 
 from transis.sessions.frames import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame, Send, encode_frame, payload_cost
-from transis.stack.memberships import Memberships
+from transis.types.config import MS, SECOND
+from transis.types.errors import ConfigError
+
+# --- memberships ------------------------------------------------------------------------------------------------------
+
+REQUESTS_MAX: Final = 4096
+"""Requests of one session that have no answer yet. A session that asks for more is ended."""
+
+
+class Request(Enum):
+    JOIN = "join"
+    LEAVE = "leave"
+
+
+class Memberships:
+    """`names` is what the session is in, as its stream has it."""
+
+    __slots__ = ("_asked", "count", "names")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.count = 0
+        self._asked: dict[str, deque[Request]] = {}
+
+    def will_be_in(self, name: str) -> bool:
+        """Whether the session is in the group once everything it asked for was answered."""
+        asked = self._asked.get(name)
+        return asked[-1] is Request.JOIN if asked else name in self.names
+
+    def ask(self, name: str, request: Request) -> bool:
+        """Whether this is the only request about the name, and so is to be made now."""
+        assert self.will_be_in(name) is (request is Request.LEAVE), "requests about one name alternate"
+        asked = self._asked.setdefault(name, deque())
+        asked.append(request)
+        self.count += 1
+        return len(asked) == 1
+
+    def first(self, name: str) -> Request | None:
+        """The request about this name that is on its way, or is to be made."""
+        asked = self._asked.get(name)
+        return asked[0] if asked else None
+
+    def answered(self, name: str, request: Request) -> bool:
+        """The first request about this name is settled, if it was this one."""
+        asked = self._asked.get(name)
+        if not asked or asked[0] is not request:
+            return False
+        asked.popleft()
+        self.count -= 1
+        if not asked:
+            del self._asked[name]
+        return True
+
+
+# --- session ----------------------------------------------------------------------------------------------------------
 
 CREDIT_MAX: Final = 1 << 40
 """Credit is counted no further: a client's window protects the client, so it may make it as large as it likes."""
@@ -242,3 +312,49 @@ class Session:
         for unsent in self.unsent:
             assert unsent.cost == payload_cost(unsent.payloads[unsent.position :]), "what waits to be sent is counted exactly"
         assert self.unsent_bytes == sum(unsent.cost for unsent in self.unsent), "and so is all of it"
+
+
+# --- sessionpolicy ----------------------------------------------------------------------------------------------------
+
+KIB: Final = 1 << 10
+MIB: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPolicy:
+    """The limits of every session of a node."""
+
+    send_window: int = MIB
+    """Bytes of Sends that a client may have on their way into the node: enough for a busy ring, little enough for a thousand
+    clients. An honest client waits for credit; one that sends without it is ended."""
+    queue_max: int = 32 * MIB
+    """Bytes of its stream that wait for one client. Above a quarter of it the client's own Sends get credit only in a trickle;
+    above all of it the client is ended, and nobody else notices. A burst of the ring must fit, so do not go far below 8 MiB."""
+    patience_us: int = 30 * SECOND
+    """How long a stream may wait without any credit from its client before the client counts as hung and is ended."""
+    sessions_max: int = 4096
+    """Sessions at one time: each is a descriptor and a process in the tables of all nodes. One more is turned away."""
+    total_max: int = 512 * MIB
+    """Bytes that wait for all clients and from all clients together. Beyond it whoever has the most waiting is ended."""
+    trickle_us: int = 50 * MS
+    """A client that is far behind with its stream gets credit for one Send after so long: never none, or a client that sends
+    from inside its handler would wait for itself."""
+
+    @property
+    def throttle_above(self) -> int:
+        return self.queue_max // 4
+
+    def validated(self) -> SessionPolicy:
+        """Check every range and relation; return self, so that a caller can chain."""
+        _between("send_window", self.send_window, 4 * KIB, 1 << 31, "bytes")
+        _between("queue_max", self.queue_max, 64 * KIB, 1 << 34, "bytes")
+        _between("patience_us", self.patience_us, 100 * MS, 24 * 3_600 * SECOND, "microseconds")
+        _between("sessions_max", self.sessions_max, 1, 65_536, "sessions")
+        _between("total_max", self.total_max, self.queue_max, 1 << 40, "bytes (at least sessions.queue_max)")
+        _between("trickle_us", self.trickle_us, 1 * MS, 10 * SECOND, "microseconds")
+        return self
+
+
+def _between(field: str, value: int, low: int, high: int, unit: str) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"sessions.{field}", value, f"must be from {low} to {high} {unit}")

@@ -1,19 +1,31 @@
-"""From what arrived at a socket to packets: bursts of data, and whatever else was in the envelopes.
+"""From arrivals to packets: open, parts, decode, screen, count junk.
+
+From what arrived at a socket to packets: bursts of data, and whatever else was in the envelopes.
 
 1. Most data comes in pieces that are part of one burst each. Such a piece is checked and read whole; all else is taken apart.
 2. Consecutive data datagrams become one burst, in one piece or not. Data comes before all other packets.
 3. What makes no sense goes to `reject`, and never further.
+
+What was said before is not said again: old announcements in a sealed cluster, kept and sent by somebody without the key.
+
+Every envelope of a transmitter has a higher counter than the one before, under its seal. So of each transmitter only news
+counts: a packet that is not newer than the newest is a duplicate, was overtaken, or is replayed, and all three are as good as
+lost. Without this a stranger could keep a cluster busy for ever with what it once heard. A node that never heard a
+transmitter can be told each of its old packets once, in their order, and no more.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from transis.engine.base import Packet
 from transis.types.errors import Rejection
 from transis.wire.burst import KIND_DATA, Burst, read_bursts, read_whole
-from transis.wire.envelope import ENVELOPE_SIZE, Arrival, Opener, Segments, apart, counter_of
+from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, Arrival, Opener, Segments, apart, counter_of
+
+# --- unpacking --------------------------------------------------------------------------------------------------------
 
 _DATA: Final = bytes([KIND_DATA])
 
@@ -78,3 +90,22 @@ def _append(bursts: list[Burst], burst: Burst) -> None:
         bursts.append(burst)
     else:
         bursts[-1] = joined
+
+
+# --- freshness --------------------------------------------------------------------------------------------------------
+
+
+class Freshness:
+    """The newest counter of each transmitter; those heard last are remembered."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[bytes, int] = OrderedDict()
+
+    def is_news(self, transmitter: bytes, counter: int) -> bool:
+        if counter <= self._newest.get(transmitter, 0):
+            return False
+        self._newest[transmitter] = counter
+        self._newest.move_to_end(transmitter)
+        if len(self._newest) > KEYS_MAX:
+            self._newest.popitem(last=False)
+        return True

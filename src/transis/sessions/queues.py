@@ -1,0 +1,348 @@
+"""In: sends, joins and leaves, by turns while the node is full; out: answers at once, streams by credit.
+
+Clients' messages on their way into the node: at once if there is room, else by turns when there is.
+
+1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit, so
+   that a client that sends all the time cannot keep one that sends a little out of a full node.
+2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its turn:
+   the node says that there is room when that very message fits, and a large one would wait for ever if smaller ones went before.
+3. Credit goes back when the node took the messages; in pieces, as a client that may go on anyway needs no frame for every Send.
+   While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure, never a standstill.
+
+What waits for the clients: answers that leave at once, streams that wait for credit, and whose patience has an end.
+
+1. A parcel that waits in several queues is counted once in `bytes`, as it is there once. Answers are counted too.
+2. A stream is stalled from the moment something waits in it. The clock starts anew with every credit of its client, and stops
+   when everything has left. Entries are made in the order of time, so the first one is the oldest.
+
+Joins and leaves of sessions on their way into the node, and their answers.
+
+1. Per session and name one request at a time (memberships.py says why).
+2. A node that has too many requests takes none; they are made again, in order, when it has room.
+3. A view for a process that was not in the group is the answer to its join. Joined leaves at once, so that who is behind with its
+   stream learns of it; the view itself is in the stream.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from transis.node.node import GroupedNode
+from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
+from transis.sessions.session import REQUESTS_MAX, Parcel, Request, Session, SessionPolicy, Unsent
+from transis.types.errors import Rejection, UsageError
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import NEVER
+from transis.types.views import require_group_name
+from transis.wire.items import decode_address
+
+# --- outbound ---------------------------------------------------------------------------------------------------------
+
+
+class Outbound:
+    """The queues of all sessions. `bytes` is what waits in them together."""
+
+    def __init__(self, policy: SessionPolicy) -> None:
+        self.bytes = 0
+        self._policy = policy
+        self._ready: dict[int, None] = {}
+        self._stalled: dict[int, int] = {}
+
+    def answer(self, session: Session, frame: NodeFrame) -> None:
+        self.bytes += session.answer(frame)
+        self._ready[session.number] = None
+
+    def done(self, session: Session, first: int, count: int) -> None:
+        self.bytes += session.done(first, count)
+        self._ready[session.number] = None
+
+    def push(self, now: int, session: Session, parcel: Parcel) -> bool:
+        """Put a frame into the stream of a session. False if too much waited there already."""
+        if session.stream_bytes > self._policy.queue_max:
+            return False
+        if not session.stream:
+            self._stalled.setdefault(session.number, now)
+        session.stream.append(parcel)
+        session.stream_bytes += parcel.cost
+        if not parcel.holders:
+            self.bytes += parcel.cost
+        parcel.holders += 1
+        if session.credit > 0:
+            self._ready[session.number] = None
+        return True
+
+    def add_credit(self, now: int, session: Session, amount: int) -> None:
+        session.add_credit(amount)
+        if session.stream:
+            self._stalled.pop(session.number, None)
+            self._stalled[session.number] = now
+            if session.credit > 0:
+                self._ready[session.number] = None
+
+    def take_stream(self, session: Session, most: int) -> list[Parcel]:
+        parcels = session.take_stream(most)
+        for parcel in parcels:
+            self._let_go(parcel)
+        if not session.stream:
+            self._stalled.pop(session.number, None)
+        return parcels
+
+    def take_answers(self, session: Session) -> list[Parcel]:
+        self.bytes -= session.answer_bytes
+        if not session.may_stream():
+            self._ready.pop(session.number, None)
+        return session.take_answers()
+
+    def drop(self, session: Session) -> None:
+        """Nothing of its stream will leave any more."""
+        for parcel in session.stream:
+            self._let_go(parcel)
+        session.stream.clear()
+        session.stream_bytes = 0
+        self._stalled.pop(session.number, None)
+
+    def _let_go(self, parcel: Parcel) -> None:
+        parcel.holders -= 1
+        if not parcel.holders:
+            self.bytes -= parcel.cost
+
+    # --- whose turn it is -------------------------------------------------------------------------------------------
+
+    def mark_ready(self, session: Session) -> None:
+        self._ready[session.number] = None
+
+    def forget(self, session: Session) -> None:
+        """Nothing at all will leave any more."""
+        self.drop(session)
+        self.take_answers(session)
+
+    def ready(self) -> list[int]:
+        return list(self._ready)
+
+    def waited(self, now: int, session: Session) -> int:
+        """For how long there was something to take and no credit came."""
+        return now - self._stalled.get(session.number, now)
+
+    def deadline(self) -> int:
+        return next(iter(self._stalled.values())) + self._policy.patience_us if self._stalled else NEVER
+
+    def longest_stalled(self) -> int:
+        return next(iter(self._stalled))
+
+
+# --- turns ------------------------------------------------------------------------------------------------------------
+
+TURN_BYTES: Final = 64 * 1024
+"""What one session hands to the node before it is the next one's turn."""
+
+
+class Turns:
+    """`bytes` is what waits for room in the node, of all sessions."""
+
+    def __init__(self, node: GroupedNode, policy: SessionPolicy, outbound: Outbound) -> None:
+        self.bytes = 0
+        self._node = node
+        self._policy = policy
+        self._outbound = outbound
+        self._waiting: deque[Session] = deque()
+        self._trickles: dict[int, tuple[int, Session]] = {}
+        self._address = b""
+
+    # --- into the node ----------------------------------------------------------------------------------------------
+
+    def offer(self, now: int, session: Session, send: Send) -> str:
+        """Take a Send; what is wrong with it if it cannot be taken."""
+        wrong = self._mistake(session, send)
+        if wrong:
+            return wrong
+        cost = payload_cost(send.payloads)
+        session.spend(cost)
+        self.bytes += cost
+        session.unsent.append(Unsent(send, cost))
+        if self._waiting:
+            if len(session.unsent) == 1:
+                self._waiting.append(session)
+        elif not self._serve(now, session, cost):
+            self._waiting.append(session)
+        return ""
+
+    def _mistake(self, session: Session, send: Send) -> str:
+        """The same addresses come again and again, so the last good one is remembered."""
+        if session.send_credit <= 0:
+            return "it sent without credit: a client waits for Credit when its window is used up"
+        if not 1 <= len(send.payloads) <= RUN_MESSAGES_MAX:
+            return f"it sent {len(send.payloads)} messages at once: 1 to {RUN_MESSAGES_MAX} are allowed"
+        if max(map(len, send.payloads)) > MESSAGE_MAX:
+            return f"it sent a message of more than {MESSAGE_MAX} bytes: split it"
+        if send.address != self._address:
+            decoded = decode_address(send.address)
+            if isinstance(decoded, Rejection):
+                return f"it sent to {decoded.why}"
+            self._address = send.address
+        return ""
+
+    def go_on(self, now: int) -> None:
+        """The node may have room: everybody's turn comes until it has none."""
+        while self._waiting:
+            session = self._waiting.popleft()
+            before = session.sent
+            has_room = self._serve(now, session, TURN_BYTES if self._waiting else session.unsent_bytes)
+            if session.unsent and (has_room or session.sent > before):
+                self._waiting.append(session)
+            elif session.unsent:
+                self._waiting.appendleft(session)
+            if not has_room:
+                return
+
+    def _serve(self, now: int, session: Session, budget: int) -> bool:
+        """One turn; False if the node was full before it ended."""
+        while session.unsent and budget > 0:
+            unsent = session.unsent[0]
+            batch = unsent.next_batch(budget)
+            taken = self._node.submit(now, unsent.service, batch, unsent.address, session.number)
+            cost = unsent.cost if taken == unsent.remaining else payload_cost(batch[:taken])
+            if taken:
+                self._book(now, session, taken, cost)
+            if taken < len(batch):
+                return False
+            budget -= cost
+        return True
+
+    def _book(self, now: int, session: Session, taken: int, cost: int) -> None:
+        unsent = session.unsent[0]
+        unsent.position += taken
+        unsent.cost -= cost
+        if not unsent.remaining:
+            session.unsent.popleft()
+        session.took(taken, cost)
+        self.bytes -= cost
+        self.return_credit(now, session)
+
+    def drop(self, session: Session) -> int:
+        """What waits will not be sent; how many messages that are."""
+        messages = sum(unsent.remaining for unsent in session.unsent)
+        if session.unsent:
+            self._waiting.remove(session)
+        session.unsent.clear()
+        self.bytes -= session.unsent_bytes
+        session.owed += session.unsent_bytes
+        session.unsent_bytes = 0
+        self._trickles.pop(session.number, None)
+        return messages
+
+    # --- credit -----------------------------------------------------------------------------------------------------
+
+    def return_credit(self, now: int, session: Session) -> None:
+        """A client that has no credit left is always given some in the end: all it lacks is owed to it or waits here."""
+        if session.stream_bytes <= self._policy.throttle_above:
+            self.return_all(session)
+        elif session.owed and session.send_credit <= 0:
+            self._trickles.setdefault(session.number, (now + self._policy.trickle_us, session))
+
+    def return_all(self, session: Session) -> None:
+        if session.owed >= self._policy.send_window // 4 and session.stream_bytes <= self._policy.throttle_above:
+            session.give_back(session.owed)
+            self._outbound.mark_ready(session)
+
+    def deadline(self) -> int:
+        """The first is the earliest: all wait equally long."""
+        return next(iter(self._trickles.values()))[0] if self._trickles else NEVER
+
+    def wake(self, now: int) -> None:
+        while self.deadline() <= now:
+            number = next(iter(self._trickles))
+            _, session = self._trickles.pop(number)
+            if session.stream_bytes <= self._policy.throttle_above:
+                self.return_all(session)
+            elif session.send_credit <= 0 < session.owed + session.send_credit:
+                session.give_back(1 - session.send_credit)
+                self._outbound.mark_ready(session)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+class Requests:
+    """`_put_off` are the requests that the node had no room for, in order."""
+
+    def __init__(self, node: GroupedNode, outbound: Outbound) -> None:
+        self._node = node
+        self._outbound = outbound
+        self._put_off: dict[tuple[int, str], Session] = {}
+
+    def join(self, now: int, session: Session, name: str) -> str:
+        """Ask to join; why the session must end, if it must."""
+        try:
+            require_group_name(name)
+        except UsageError as error:
+            self._outbound.answer(session, NotJoined(name, str(error)))
+            return ""
+        if session.memberships.will_be_in(name):
+            self._outbound.answer(session, NotJoined(name, f"this session joined {name!r} already"))
+            return ""
+        return self._ask(now, session, name, Request.JOIN)
+
+    def leave(self, now: int, session: Session, name: str) -> str:
+        """Ask to leave; why the session must end, if it must."""
+        return self._ask(now, session, name, Request.LEAVE) if session.memberships.will_be_in(name) else ""
+
+    def _ask(self, now: int, session: Session, name: str, request: Request) -> str:
+        if session.memberships.count >= REQUESTS_MAX:
+            return f"{REQUESTS_MAX} of its joins and leaves have no answer yet, and no more are allowed: wait for answers"
+        if session.memberships.ask(name, request):
+            self._make(now, session, name, request)
+        return ""
+
+    def _make(self, now: int, session: Session, name: str, request: Request) -> None:
+        try:
+            if request is Request.JOIN:
+                taken = self._node.join_group(now, session.number, name)
+            else:
+                taken = self._node.leave_group(now, session.number, name)
+        except UsageError as error:
+            self._refused_by_node(now, session, name, request, str(error))
+            return
+        if not taken:
+            self._put_off[session.number, name] = session
+
+    def _refused_by_node(self, now: int, session: Session, name: str, request: Request, why: str) -> None:
+        """A leave is refused when the process was put out just now, and then its last word is on its way."""
+        if request is Request.JOIN:
+            self._outbound.answer(session, NotJoined(name, why))
+        self._settle(now, session, name, request)
+
+    def go_on(self, now: int) -> None:
+        """The node may have room for requests."""
+        put_off, self._put_off = self._put_off, {}
+        for (_, name), session in put_off.items():
+            request = session.memberships.first(name)
+            if request is not None and not session.is_over:
+                self._make(now, session, name, request)
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def entered(self, now: int, session: Session, name: str) -> None:
+        """A view has this process in it."""
+        if name not in session.memberships.names:
+            session.memberships.names.add(name)
+            self._outbound.answer(session, Joined(name))
+            self._settle(now, session, name, Request.JOIN)
+
+    def left(self, now: int, session: Session, name: str) -> None:
+        session.memberships.names.discard(name)
+        if not session.is_over:
+            self._settle(now, session, name, Request.LEAVE)
+
+    def refused(self, now: int, session: Session, name: str, why: str) -> None:
+        self._outbound.answer(session, NotJoined(name, why))
+        self._settle(now, session, name, Request.JOIN)
+
+    def _settle(self, now: int, session: Session, name: str, request: Request) -> None:
+        """The request was answered; the next one about the name, if there is one, is made."""
+        if not session.memberships.answered(name, request):
+            return
+        self._put_off.pop((session.number, name), None)
+        following = session.memberships.first(name)
+        if following is not None:
+            self._make(now, session, name, following)
