@@ -21,12 +21,13 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
-from transis.client import connection, group, providing, receipts, session
+from transis import client
 from transis.client.addressing import Destination
 from transis.client.chunks import ChunkReader
 from transis.client.codecs import Codec
 from transis.client.connection import WINDOW
 from transis.client.events import Batch, Message, View
+from transis.client.group import Joining as _Joining
 from transis.client.loopthread import LoopThread
 from transis.client.positions import Passed, Position
 from transis.client.receipts import Outcome
@@ -53,13 +54,13 @@ class Transfer:
     memory_max: int = 1 << 20
     directory: str | None = None
 
-    def _for_loop(self) -> providing.Transfer:
+    def _for_loop(self) -> client.Transfer:
         async def load(chunks: object) -> None:
             assert isinstance(chunks, ChunkReader)
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(None, self.load, _plain(chunks, loop))
 
-        return providing.Transfer(self.save, load, self.background, self.patience, self.memory_max, self.directory)
+        return client.Transfer(self.save, load, self.background, self.patience, self.memory_max, self.directory)
 
 
 def _plain(chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
@@ -73,7 +74,7 @@ def _plain(chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> Iterator[byt
 class Receipt:
     """Of one `send` or `send_many`. `wait` returns when it was delivered here, or raises SendRefused or InDoubt."""
 
-    def __init__(self, thread: LoopThread, receipt: receipts.Receipt) -> None:
+    def __init__(self, thread: LoopThread, receipt: client.Receipt) -> None:
         self._thread = thread
         self._receipt = receipt
 
@@ -188,7 +189,7 @@ class Stream(Generic[T]):
 
 
 class Group(Stream[T]):
-    def __init__(self, thread: LoopThread, inner: group.Group[T], ahead: int) -> None:
+    def __init__(self, thread: LoopThread, inner: client.Group[T], ahead: int) -> None:
         super().__init__(thread, inner, ahead)
         self._group = inner
         self._views: dict[str, View] = {}
@@ -250,7 +251,7 @@ class Group(Stream[T]):
 
 
 class Joining(Generic[T]):
-    def __init__(self, thread: LoopThread, inner: group.Joining[T], ahead: int, timeout: float | None) -> None:
+    def __init__(self, thread: LoopThread, inner: _Joining[T], ahead: int, timeout: float | None) -> None:
         self._thread = thread
         self._inner = inner
         self._ahead = ahead
@@ -270,7 +271,7 @@ class Joining(Generic[T]):
 
 
 class Session(Generic[T]):
-    def __init__(self, thread: LoopThread, inner: session.Session[T]) -> None:
+    def __init__(self, thread: LoopThread, inner: client.Session[T]) -> None:
         self._thread = thread
         self._session = inner
         self._private: Stream[T] | None = None
@@ -334,7 +335,7 @@ class Session(Generic[T]):
 
 
 class Connection(Generic[T]):
-    def __init__(self, inner: connection.Connection[T], timeout: float | None) -> None:
+    def __init__(self, inner: client.Connection[T], timeout: float | None) -> None:
         self._inner = inner
         self._timeout = timeout
         self._session: Session[T] | None = None
@@ -389,5 +390,5 @@ def connect(
 ) -> Connection[Any]:
     """As the one of asyncio; `timeout` is for the connection itself."""
     if codec is None:
-        return Connection(connection.connect(path, host=host, key=key, label=label, window=window), timeout)
-    return Connection(connection.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
+        return Connection(client.connect(path, host=host, key=key, label=label, window=window), timeout)
+    return Connection(client.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
