@@ -35,8 +35,7 @@ from transis.console.bench_processes import Worker, Workers, next_order, open_or
 from transis.console.bench_site import Site
 from transis.console.bench_speaker import GROUP_NAME, Job, Speaker
 from transis.embed.thread import ThreadedNode
-from transis.net.clock import boottime_us
-from transis.net.process import end_with_parent, fast_loop
+from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.node.settings import NodeSettings
 from transis.trace.tape import DeliveryTape

@@ -24,7 +24,7 @@ from time import perf_counter
 from transis.console.bench_bare import DATAGRAM, bare_datagrams_per_s
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import Group, MulticastTransport
 from transis.types.config import LOCAL, Config, Window
 from transis.types.ids import Service

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from transis.console.main import app
 from transis.console.status import duration, synchrony
-from transis.net.keys import read_key
+from transis.net.state import read_key
 
 RUNNER = CliRunner()
 

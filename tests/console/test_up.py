@@ -18,7 +18,7 @@ from transis.console.main import app
 from transis.console.showing import connecting
 from transis.console.workplace import Workplace
 from transis.daemon.loading import load_settings
-from transis.net.sessionserver import bind_unix
+from transis.net.session_server import bind_unix
 from transis.types.errors import ConfigError
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.daemon.running import PATIENCE_S, RunningDaemon, Site, opened_site
 from transis.client import Message, connect
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
-from transis.net.keys import new_key, write_key
+from transis.net.state import new_key, write_key
 from transis.sessions.frames import NODE_FRAMES, SESSION_VERSION, FrameReader, Hello, Join, Joined, Welcome, encode_frame
 from transis.types.errors import ConnectError
 from transis.types.ids import Service

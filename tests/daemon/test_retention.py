@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from transis.daemon.logs import LOGGER, start_logging
-from transis.daemon.retention import PARQUET, KeptSink, Limits, Look, Retention, list_segments, look
+from transis.net.evidence import PARQUET, KeptSink, Limits, Look, Retention, list_segments, look
 from transis.trace.events import Event, NoteEvent
 from transis.trace.reader import DROPPED, read_trace
 from transis.trace.recorder import Recorder

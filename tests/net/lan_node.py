@@ -14,7 +14,7 @@ from pathlib import Path
 
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, MeshTransport, MulticastTransport, Transport
 from transis.trace.segment import Header, SegmentWriter
 from transis.types.config import LOCAL, LOCAL_PULSE, Config

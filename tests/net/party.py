@@ -10,7 +10,7 @@ from pathlib import Path
 
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import Interface, choose_interface
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
 from transis.trace.events import NodeTrace
 from transis.trace.recorder import MemorySink

@@ -8,8 +8,8 @@ from ipaddress import IPv4Address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.net.acquaintances import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Acquaintances
-from transis.net.addresses import Endpoint
+from transis.net.interfaces import Endpoint
+from transis.net.peers import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Acquaintances
 from transis.types.config import Config
 from transis.types.ids import NodeId
 from transis.wire.control import Probe, encode_control

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.net.party import loopback
-from transis.net.addresses import Endpoint, configured_endpoint, read_endpoint
-from transis.net.interfaces import Interface, choose_interface, list_interfaces, read_if_inet6
+from transis.net.interfaces import (
+    Endpoint,
+    Interface,
+    choose_interface,
+    configured_endpoint,
+    list_interfaces,
+    read_endpoint,
+    read_if_inet6,
+)
 from transis.net.sockets import open_group, open_unicast, size_buffers
 from transis.types.errors import ConfigError
 

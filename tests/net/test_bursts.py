@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.net.party import loopback
-from transis.net.bursts import CALL_BYTES_MAX, SEGMENTS_MAX, BurstReceiver, BurstSender, equal_segments
-from transis.net.sockets import open_unicast, size_buffers
+from transis.net.sockets import (
+    CALL_BYTES_MAX,
+    SEGMENTS_MAX,
+    BurstReceiver,
+    BurstSender,
+    equal_segments,
+    open_unicast,
+    size_buffers,
+)
 from transis.wire.envelope import apart
 
 NOBODY = ("192.0.2.1", 9)

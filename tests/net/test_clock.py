@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.net.clock import PAUSE_US, NodeClock, boottime_us
+from transis.net.runtime import PAUSE_US, NodeClock, boottime_us
 from transis.types.outputs import NEVER
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import Opening, Party, loopback, mesh_around, multicast_lan
-from transis.net.clock import boottime_us
+from transis.net.runtime import boottime_us
 from transis.net.sockets import aim_multicast
 from transis.sim.checkers import check
 from transis.trace.events import History

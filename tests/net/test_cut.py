@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.net.party import loopback, mesh_around, multicast_lan
-from transis.net.cut import CuttableTransport
-from transis.net.transport import MeshTransport, MulticastTransport
+from transis.net.transport import CuttableTransport, MeshTransport, MulticastTransport
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port

@@ -11,7 +11,7 @@ import pytest
 
 from tests.net.party import PATIENCE_S, Party, loopback, multicast_lan
 from transis.net.driver import Driver, Event
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import MeshTransport, StatisticsDict, Transport
 from transis.trace.events import Delivery, Sent
 from transis.trace.events import Event as Recorded

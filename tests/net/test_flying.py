@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.node.party import until
-from transis.net.clock import boottime_us
-from transis.net.flying import FlightKeeper, FlightPlan, open_flight
+from transis.net.evidence import FlightKeeper, FlightPlan, open_flight
+from transis.net.runtime import boottime_us
 from transis.trace.events import Conf, End
 from transis.trace.flight import Flight
 from transis.trace.reader import read_history, read_segment

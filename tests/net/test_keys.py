@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transis.net.keys import key_text, new_key, read_key, write_key
+from transis.net.state import key_text, new_key, read_key, write_key
 from transis.types.errors import ConfigError
 
 KEY = bytes(range(32))

@@ -12,20 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transis.net.host import REAL_WINDOW, Opening, fitted, group_for, open_node, pulse_for, require_key, timing_for, window_for
 from transis.net.interfaces import Interface, choose_interface
-from transis.net.opening import (
-    REAL_WINDOW,
-    Opening,
-    fitted,
-    group_for,
-    open_node,
-    pulse_for,
-    require_key,
-    timing_for,
-    window_for,
-)
 from transis.net.sockets import datagrams_that_fit, open_unicast, size_buffers
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group
 from transis.types.config import LAN, LOCAL, PULSES, Config, Window
 from transis.types.errors import ConfigError, IdentityError

@@ -14,8 +14,8 @@ import pytest
 
 from tests.net.party import PATIENCE_S
 from tests.net.visitors import KEY, House, Visitor
-from transis.net.addresses import configured_endpoint
-from transis.net.sessionserver import Patience
+from transis.net.interfaces import configured_endpoint
+from transis.net.session_server import Patience
 from transis.sessions.frames import FRAME_MAX, SESSION_VERSION, Ask, Bye, Done, Goodbye, Hello, Join, Welcome, encode_frame
 from transis.sessions.host import TOO_SLOW, SessionPolicy
 from transis.sessions.sealed import GREETING_SIZE

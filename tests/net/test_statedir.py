@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transis.net.statedir import KEYS, StateDirectory, new_boot_id
+from transis.net.state import KEYS, StateDirectory, new_boot_id
 from transis.trace.durable import write_beside
 from transis.types.errors import ConfigError, IdentityError, InternalError
 
@@ -96,7 +96,7 @@ def test_boot_ids_differ() -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 state = StateDirectory(Path(sys.argv[1]), "ann")
 for number in range(1, 1 << 30):
     state.write("ring_seq", number)

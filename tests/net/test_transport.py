@@ -8,7 +8,7 @@ from select import select
 import pytest
 
 from tests.net.party import PATIENCE_S, loopback, mesh_around, multicast_lan
-from transis.net.addresses import configured_endpoint
+from transis.net.interfaces import configured_endpoint
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
 from transis.types.config import Config
 from transis.types.errors import ConfigError

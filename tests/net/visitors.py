@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.net.party import PATIENCE_S, loopback
-from transis.net.addresses import configured_endpoint
 from transis.net.driver import Driver, Event
-from transis.net.sessionserver import Patience, SessionServer
-from transis.net.statedir import StateDirectory
+from transis.net.interfaces import configured_endpoint
+from transis.net.session_server import Patience, SessionServer
+from transis.net.state import StateDirectory
 from transis.net.transport import MeshTransport
 from transis.sessions.frames import (
     NODE_FRAMES,

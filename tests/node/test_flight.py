@@ -9,7 +9,7 @@ from pathlib import Path
 import transis
 from tests.node.party import PATIENCE_S, Cluster, together
 from transis.model.guarantees import HELD
-from transis.net.flying import FLIGHT
+from transis.net.evidence import FLIGHT
 from transis.sim.checkers import check, check_groups
 from transis.trace.develop import Wanted, develop
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Prefix

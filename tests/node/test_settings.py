@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from transis import Node
-from transis.net.keys import write_key
-from transis.net.opening import REAL_WINDOW
+from transis.net.host import REAL_WINDOW
+from transis.net.state import write_key
 from transis.node.settings import NodeSettings, default_state
 from transis.sessions.host import SessionPolicy
 from transis.types.config import LAN, PULSES, Config, Pulse, Timing, Window

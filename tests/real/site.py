@@ -31,8 +31,8 @@ from tests.real.switched import HECKLER, SwitchedLan
 from tests.real.waiting import PATIENCE_S, Changes
 from transis.client import Session, connect
 from transis.client.connection import WINDOW
-from transis.net.addresses import read_endpoint
-from transis.net.keys import write_key
+from transis.net.interfaces import read_endpoint
+from transis.net.state import write_key
 from transis.trace.events import History
 from transis.types.ids import Service
 

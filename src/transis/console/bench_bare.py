@@ -8,9 +8,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Final
 
-from transis.net.bursts import BurstReceiver, BurstSender
 from transis.net.interfaces import choose_interface
-from transis.net.sockets import BUFFER_BYTES, open_unicast, size_buffers
+from transis.net.sockets import BUFFER_BYTES, BurstReceiver, BurstSender, open_unicast, size_buffers
 
 DATAGRAM: Final = 1400
 BURST: Final = 46

@@ -23,12 +23,10 @@ import msgspec
 
 from transis.console.bench_processes import PATIENCE_S, next_order, open_orders, tell
 from transis.console.bench_speaker import Samples
-from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
-from transis.net.opening import open_node
-from transis.net.passing import PassingTransport
-from transis.net.process import calm_the_collector, end_with_parent, fast_loop
-from transis.net.transport import Group, StatisticsDict, Transport
+from transis.net.host import open_node
+from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
+from transis.net.transport import Group, PassingTransport, StatisticsDict, Transport
 from transis.node.settings import NodeSettings
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Delivered, Port

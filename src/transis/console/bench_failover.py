@@ -25,9 +25,9 @@ from transis.console.bench_processes import PATIENCE_S, BenchError, Line, Worker
 from transis.console.bench_site import Site
 from transis.console.bench_throughput import machine
 from transis.console.bench_witness import Post
-from transis.net.clock import boottime_us
+from transis.net.host import pulse_for, timing_for
 from transis.net.interfaces import choose_interface
-from transis.net.opening import pulse_for, timing_for
+from transis.net.runtime import boottime_us
 from transis.types.config import MS, Config
 
 LOADED_RATE: Final = 1000.0

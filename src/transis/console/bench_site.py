@@ -15,8 +15,8 @@ from typing import Final
 
 from transis.console.bench_lan import BenchLan
 from transis.console.bench_processes import BenchError, Worker, Workers
-from transis.net.keys import key_text
-from transis.net.opening import REAL_WINDOW
+from transis.net.host import REAL_WINDOW
+from transis.net.state import key_text
 from transis.wire.envelope import KEY_SIZE
 
 LOOPBACK: Final = "127.0.0.1"

@@ -28,8 +28,7 @@ from transis.client.group import Group
 from transis.console.bench_processes import next_order, open_orders, tell
 from transis.console.bench_stopwatch import Stopwatch, watch_the_flight_recorder
 from transis.embed.node import Node
-from transis.net.clock import boottime_us
-from transis.net.process import end_with_parent, fast_loop
+from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.types.ids import ProcessId, Service
 

@@ -16,10 +16,9 @@ from typing import Final
 import msgspec
 
 from transis.console.bench_processes import next_order, open_orders, tell
-from transis.net.clock import boottime_us
 from transis.net.driver import Driver, Event
-from transis.net.opening import open_node
-from transis.net.process import calm_the_collector, end_with_parent, fast_loop
+from transis.net.host import open_node
+from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group
 from transis.node.settings import NodeSettings
 from transis.types.ids import Service

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from transis.console.main import app
-from transis.net.process import end_with_parent
+from transis.net.runtime import end_with_parent
 
 if __name__ == "__main__":
     if not end_with_parent(int(sys.argv[1])):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from transis.console.asking import unable
-from transis.net.keys import key_text, new_key, write_key
+from transis.net.state import key_text, new_key, write_key
 from transis.types.errors import ConfigError
 
 KEYGEN_EXAMPLES = """Examples:

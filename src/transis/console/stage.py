@@ -21,7 +21,7 @@ from transis.client.receipts import Receipt
 from transis.client.session import Session
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import ClusterError, LocalCluster
-from transis.net.clock import boottime_us
+from transis.net.runtime import boottime_us
 from transis.sim.checkers.verdict import Findings, Verdict
 from transis.trace.events import End, Event, History, NodeTrace
 from transis.trace.obituary import record_end

@@ -19,7 +19,7 @@ import typer
 from transis.client.connection import WINDOW, Connection, connect
 from transis.client.session import Session
 from transis.console.printing import complain
-from transis.net.keys import read_key
+from transis.net.state import read_key
 from transis.types.errors import ConfigError, ConnectError, TransisError, UsageError
 
 PROBLEM: Final = 1

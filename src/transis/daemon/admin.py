@@ -21,7 +21,7 @@ from transis import __version__
 from transis.daemon.loading import renamed
 from transis.daemon.logs import LOGGER, set_level
 from transis.daemon.reports import Report, Reports
-from transis.net.sessionserver import bind_unix
+from transis.net.session_server import bind_unix
 from transis.types.errors import ConfigError, UsageError
 
 OWNER_ONLY: Final = 0o600

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from transis.daemon.retention import CONVERTED
+from transis.net.evidence import CONVERTED
 from transis.trace.parquet import convert
 from transis.types.errors import TransisError
 

@@ -27,15 +27,13 @@ from transis.daemon.metrics import Metrics
 from transis.daemon.notify import ServiceManager
 from transis.daemon.plan import Plan, describe
 from transis.daemon.reports import Reports
-from transis.daemon.retention import KeptSink, Limits, Retention
 from transis.daemon.settings import MB
-from transis.net.clock import boottime_us
-from transis.net.cut import CuttableTransport, Severable
 from transis.net.driver import Driver, Event
-from transis.net.flying import FlightKeeper
-from transis.net.opening import open_node
-from transis.net.process import calm_the_collector, fast_loop
-from transis.net.sessionserver import SessionServer
+from transis.net.evidence import FlightKeeper, KeptSink, Limits, Retention
+from transis.net.host import open_node
+from transis.net.runtime import boottime_us, calm_the_collector, fast_loop
+from transis.net.session_server import SessionServer
+from transis.net.transport import CuttableTransport, Severable
 from transis.sessions.host import SessionHost
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.config import SECOND

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from transis.daemon.loading import PULSE_NAMES, TIMING_NAMES
 from transis.daemon.settings import SECTIONS, Section, default_of
-from transis.net.opening import REAL_WINDOW
+from transis.net.host import REAL_WINDOW
 from transis.types.config import LAN, LAN_PULSE, MS
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from transis.net.addresses import Endpoint
+from transis.net.interfaces import Endpoint
 from transis.net.transport import StatisticsDict
 from transis.types.errors import ConfigError, MissingExtra
 

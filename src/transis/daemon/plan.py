@@ -19,12 +19,11 @@ from typing import Final
 from transis.daemon.loading import profile_of, pulse_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
 from transis.daemon.settings import KB, MB, Settings
-from transis.net.addresses import PORT_MAX, Endpoint, configured_endpoint
-from transis.net.flying import FLIGHT, FlightPlan
-from transis.net.interfaces import Interface, choose_interface
-from transis.net.keys import read_key
-from transis.net.opening import Opening, group_for, require_key
-from transis.net.sessionserver import UNIX_PATH_MAX
+from transis.net.evidence import FLIGHT, FlightPlan
+from transis.net.host import Opening, group_for, require_key
+from transis.net.interfaces import PORT_MAX, Endpoint, Interface, choose_interface, configured_endpoint
+from transis.net.session_server import UNIX_PATH_MAX
+from transis.net.state import read_key
 from transis.net.transport import Group
 from transis.sessions.host import SessionPolicy
 from transis.trace.tidying import FlightLimits

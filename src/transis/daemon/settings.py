@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from transis.net.addresses import PORT_MAX
+from transis.net.interfaces import PORT_MAX
 from transis.net.transport import GROUP
 
 KB: Final = 1024

@@ -30,7 +30,7 @@ from transis.embed.process import (
     encode_line,
     ended_by,
 )
-from transis.net.process import calm_the_collector, end_with_parent, fast_loop
+from transis.net.runtime import calm_the_collector, end_with_parent, fast_loop
 from transis.types.errors import TransisError
 from transis.types.views import View
 

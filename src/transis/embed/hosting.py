@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from transis.net.driver import Event
-from transis.net.flying import FlightKeeper
-from transis.net.opening import open_node
-from transis.net.sessionserver import SessionServer
+from transis.net.evidence import FlightKeeper
+from transis.net.host import open_node
+from transis.net.session_server import SessionServer
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
 from transis.sessions.host import SessionHost

@@ -23,7 +23,7 @@ from transis.client.connection import WINDOW, Connection
 from transis.client.link import Link
 from transis.embed.process import ChildNode
 from transis.embed.thread import ThreadedNode
-from transis.net.opening import REAL_WINDOW
+from transis.net.host import REAL_WINDOW
 from transis.net.transport import GROUP, Group, StatisticsDict
 from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.sessions.host import SessionPolicy

@@ -25,9 +25,8 @@ from typing import Final, Generic, TypeVar
 
 from transis.client.link import Link, OnFrames, OnLost
 from transis.embed.hosting import HostedNode
-from transis.net.process import fast_loop
-from transis.net.sessionlink import log
-from transis.net.sessionserver import SessionServer
+from transis.net.runtime import fast_loop
+from transis.net.session_server import SessionServer, log
 from transis.net.transport import StatisticsDict
 from transis.node.settings import NodeSettings
 from transis.sessions.frames import ClientFrame, Goodbye, NodeFrame

@@ -1,4 +1,6 @@
-"""The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
+"""Runs a node on sockets, a clock and a directory in one asyncio loop.
+
+The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
 
 1. Data before control before token, as the node wants it; and the sockets are *read* in the opposite order, so that data sent
    before a token that was read are read as well.
@@ -8,6 +10,9 @@
 3. Outputs are carried out in list order, none is held back. Their evidence is flushed first, once for all of them.
 4. The application is called with batches, never in the middle of a node's step; it may call `submit` from inside.
 5. Whatever is raised, by our bug or by the application's, ends the node and is raised again by `ended`.
+
+A node whose trace also tells when client processes came and went, and what they say of their state: it hands out nothing then,
+so nobody else could say it.
 """
 
 from __future__ import annotations
@@ -18,13 +23,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from transis.net.clock import NodeClock, boottime_us
-from transis.net.statedir import StateDirectory, new_boot_id
+from transis.net.runtime import NodeClock, boottime_us
+from transis.net.state import StateDirectory, new_boot_id
 from transis.net.transport import StatisticsDict, Transport
-from transis.net.witnessed import WitnessedNode
-from transis.node.node import GroupedOutput
+from transis.node.node import GroupedNode, GroupedOutput
+from transis.sessions.frames import Checkpoint as CheckpointFrame
 from transis.trace.flight import Flight
-from transis.trace.recorder import Recorder, Sink
+from transis.trace.recorder import Checkpoint, Recorder, Sink
 from transis.types.config import Config
 from transis.types.errors import UsageError
 from transis.types.ids import NodeId, Service
@@ -48,7 +53,36 @@ from transis.types.outputs import (
     Stopped,
     Transmit,
 )
-from transis.types.views import View
+from transis.types.views import View, group_id
+
+# --- witnessed --------------------------------------------------------------------------------------------------------
+
+
+class WitnessedNode(GroupedNode):
+    """`recorder` and `flight` are given when the node has its id; None records nothing."""
+
+    recorder: Recorder | None = None
+    flight: Flight | None = None
+
+    def connect(self, process: int) -> None:
+        super().connect(process)
+        if self.recorder is not None:
+            self.recorder.client(boottime_us(), process, True)
+
+    def disconnect(self, now: int, process: int) -> None:
+        if self.recorder is not None:
+            self.recorder.client(boottime_us(), process, False)
+        super().disconnect(now, process)
+
+    def checkpoint(self, now: int, process: int, frame: CheckpointFrame) -> None:
+        name, view, place = frame.name, frame.view, frame.place
+        told = Checkpoint(group_id(name), name, view, frame.count, frame.sender, frame.counter, place, frame.digest)
+        for witness in (self.recorder, self.flight):
+            if witness is not None:
+                witness.checkpoint(boottime_us(), process, told)
+
+
+# --- driver -----------------------------------------------------------------------------------------------------------
 
 Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
 """What an application is told, in this order of a node's outputs."""

@@ -1,4 +1,6 @@
-"""How datagrams travel: by multicast on a LAN, or by a mesh of unicasts where there is no multicast (clouds, containers).
+"""Multicast or mesh, links that can be cut.
+
+How datagrams travel: by multicast on a LAN, or by a mesh of unicasts where there is no multicast (clouds, containers).
 
 1. All that a node sends leaves from its token socket, so the source of a datagram is the node's advertised address, and a node
    drops what it hears of itself by looking at the source alone.
@@ -7,6 +9,14 @@
 4. Mesh: data and control sockets are at the token socket's port + 1 and + 2, so one address says all three.
 5. Linux has all of it. macOS lacks GSO, GRO, the count of overflows and the choice of interfaces by name or network, and knows no
    link-local IPv6 here; the rest works. Windows is not supported, nor are addresses changed on their way (NAT).
+
+A transport around another one, for whoever changes one thing about it and nothing else.
+
+A transport with links that can be cut and healed, for tests of a running cluster. It is there only where faults are allowed.
+
+1. A cut works by advertised address: what comes from it is dropped unread, and nothing is sent to it.
+2. A multicast cannot leave out one receiver: the other side still hears it. To part two nodes, cut on both.
+3. A cut replaces the one before it; healing is a cut of nobody.
 """
 
 from __future__ import annotations
@@ -17,25 +27,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple, Protocol
 
-from transis.net.acquaintances import Acquaintances
-from transis.net.addresses import PORT_MAX, Endpoint, SocketAddress, configured_endpoint, read_endpoint
-from transis.net.bursts import BurstReceiver, BurstSender
-from transis.net.clock import boottime_us
-from transis.net.interfaces import Interface
+from transis.net.interfaces import PORT_MAX, Endpoint, Interface, SocketAddress, configured_endpoint, read_endpoint
+from transis.net.peers import Acquaintances
+from transis.net.runtime import boottime_us
 from transis.net.sockets import (
     BUFFER_BYTES,
     SMALL_BUFFER_BYTES,
+    BurstReceiver,
+    BurstSender,
     aim_multicast,
     datagrams_that_fit,
     open_group,
     open_unicast,
     size_buffers,
 )
-from transis.net.statedir import new_boot_id
+from transis.net.state import new_boot_id
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
 from transis.wire.envelope import Arrival, apart
+
+# --- transport --------------------------------------------------------------------------------------------------------
 
 ADDRESSES_MAX: Final = 1024
 """Addresses whose reading is remembered: members and former ones, many times over."""
@@ -333,3 +345,67 @@ def _open_three(interface: Interface, token_port: int) -> dict[Port, socket.sock
 def _close_all(opened: Mapping[Port, socket.socket]) -> None:
     for one in opened.values():
         one.close()
+
+
+# --- passing ----------------------------------------------------------------------------------------------------------
+
+
+class PassingTransport:
+    """Passes everything on to the transport inside."""
+
+    def __init__(self, inside: Transport) -> None:
+        self._inside = inside
+
+    @property
+    def address(self) -> str:
+        return self._inside.address
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return self._inside.warnings
+
+    def files(self) -> Mapping[Port, int]:
+        return self._inside.files()
+
+    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
+        self._inside.send(to, port, datagrams)
+
+    def receive(self, port: Port) -> Sequence[Arrival]:
+        return self._inside.receive(port)
+
+    def install(self, addresses: Iterable[str]) -> None:
+        self._inside.install(addresses)
+
+    def statistics(self) -> StatisticsDict:
+        return self._inside.statistics()
+
+    def close(self) -> None:
+        self._inside.close()
+
+
+# --- cut --------------------------------------------------------------------------------------------------------------
+
+
+class Severable(Transport, Protocol):
+    """A transport that can be told whom neither to hear nor to send to."""
+
+    def sever(self, endpoints: Iterable[Endpoint]) -> None: ...
+
+
+class CuttableTransport(PassingTransport):
+    def __init__(self, inner: Severable) -> None:
+        super().__init__(inner)
+        self._inner = inner
+        self.cut_off: tuple[str, ...] = ()
+
+    def cut(self, addresses: Iterable[str]) -> None:
+        endpoints = {address: configured_endpoint("peers", address) for address in sorted(set(addresses))}
+        self._inner.sever(endpoints.values())
+        self.cut_off = tuple(endpoints)
+
+    def heal(self) -> None:
+        self.cut(())
+
+    def statistics(self) -> StatisticsDict:
+        figures: StatisticsDict = {"cut_links": len(self.cut_off)}
+        return super().statistics() | figures

@@ -15,11 +15,10 @@ from types import NoneType
 from typing import Final, Literal, TypedDict
 from urllib.parse import quote
 
-from transis.net.addresses import configured_endpoint
-from transis.net.flying import FLIGHT, FlightPlan
-from transis.net.interfaces import Interface, choose_interface
-from transis.net.keys import read_key
-from transis.net.opening import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
+from transis.net.evidence import FLIGHT, FlightPlan
+from transis.net.host import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
+from transis.net.interfaces import Interface, choose_interface, configured_endpoint
+from transis.net.state import read_key
 from transis.net.transport import GROUP, Group
 from transis.sessions.host import SessionPolicy
 from transis.types.config import Config, Pulse, Timing, Window

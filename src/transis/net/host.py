@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from transis.net.driver import Driver, Event
-from transis.net.flying import FlightPlan, open_flight
+from transis.net.evidence import FlightPlan, open_flight
 from transis.net.interfaces import Interface
-from transis.net.statedir import StateDirectory
+from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, Group, MeshTransport, MulticastTransport, Transport
 from transis.trace.recorder import Sink
 from transis.types.config import Config, Pulse, Timing, Window, profile, pulse_profile

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from transis.net.addresses import Endpoint, read_endpoint
+from transis.net.interfaces import Endpoint, read_endpoint
 from transis.types.config import Config
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId

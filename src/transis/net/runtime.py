@@ -1,0 +1,142 @@
+"""Clock, event loop, collector, parent: what a node's process is.
+
+The clock of a node: microseconds that never go back and that count while the machine sleeps.
+
+CLOCK_BOOTTIME, so that every pause is seen. Where the system has no such clock (macOS), CLOCK_MONOTONIC; a sleep of the machine
+is then noticed by the others first.
+
+A node that did not run cannot know whom it would have heard. So the time of a pause (SIGSTOP, a closed lid, a machine that does
+too much) is not given to its timers: they go on from where they were, and its suspicion of others is stretched by
+its own state of health.
+
+A process that belongs to a node: its event loop, its garbage collector, and whose child it is.
+
+For processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A node in a thread leaves
+the program around it as it is.
+
+Work that is heavy and in no hurry runs in a process of its own, and ends with whoever waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+# --- clock ------------------------------------------------------------------------------------------------------------
+
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+PAUSE_US: Final = 20_000
+"""Waking so much later than asked for is a pause; less is what schedulers and event loops do."""
+
+
+def boottime_us() -> int:
+    return time.clock_gettime_ns(_CLOCK) // 1_000
+
+
+class NodeClock:
+    """1. Never goes back, and never runs faster than the clock beneath.
+    2. A pause counts as half of the wait that it fell into, so that pauses without end still let timers come due.
+    3. Only who attends to the node, sockets first, may let its timers come due. Who passes by in between sees the time stand
+       still at the deadline: an application that sends for long in one go would otherwise walk its own node past all of them.
+    """
+
+    def __init__(self, beneath_us: Callable[[], int] = boottime_us) -> None:
+        self._beneath_us = beneath_us
+        self._missed_us = 0
+        self._latest = beneath_us()
+        self.pauses = 0
+        self.longest_pause_us = 0
+
+    def now(self) -> int:
+        self._latest = self._beneath_us() - self._missed_us
+        return self._latest
+
+    def passing_by(self, deadline: int) -> int:
+        """The time for who has something for the node, which was not attended to."""
+        self._latest = max(self._latest, min(self._beneath_us() - self._missed_us, deadline))
+        return self._latest
+
+    def resume(self, deadline: int) -> None:
+        """Back at work, woken by whatever. Much later than asked for: then the node was paused since it last saw the time."""
+        now = self._beneath_us() - self._missed_us
+        due = max(deadline, self._latest)
+        if now - due <= PAUSE_US:
+            return
+        pause_us = now - self._latest - (due - self._latest) // 2
+        self._missed_us += pause_us
+        self.pauses += 1
+        self.longest_pause_us = max(self.longest_pause_us, pause_us)
+
+
+# --- process ----------------------------------------------------------------------------------------------------------
+
+PR_SET_PDEATHSIG: Final = 1
+"""Linux: the signal to get when the parent is gone."""
+YOUNG_OBJECTS: Final = 50_000
+"""Allocations between two looks at the youngest generation. Python's own 700 would look hundreds of times a second."""
+OLD_ROUNDS: Final = 1_000
+"""Middle collections before a full one: a full one looks at every object of every group, client and message."""
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
+
+def fast_loop() -> LoopFactory | None:
+    """uvloop where it is installed; None, which means asyncio's own loop, otherwise."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def calm_the_collector() -> None:
+    """Collect seldom, and never what was there at the start.
+
+    A node makes few cycles, but with ten thousand groups one full collection stops it for longer than a token may be away, and
+    the others would begin to suspect it. Call this when everything is imported.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, OLD_ROUNDS)
+
+
+def end_with_parent(parent: int) -> bool:
+    """Ask the system for SIGTERM when the process `parent` ends. False if it has ended already.
+
+    For Linux the parent is the thread that started us, so that thread must live as long as its process wants us.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    return os.getppid() == parent
+
+
+# --- apart ------------------------------------------------------------------------------------------------------------
+
+LOW_PRIORITY: Final = 10
+"""Against a node that is busy it gets a tenth of a core. At the lowest, a hundredth, it would not end on a busy machine."""
+
+
+async def run_apart(module: str, *arguments: str) -> tuple[int, str]:
+    """Run a module of this package; its exit code, and the last line of what it complained about."""
+    command = (sys.executable, "-m", module, *arguments)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    with suppress(ProcessLookupError):  # It was quick.
+        os.setpriority(os.PRIO_PROCESS, process.pid, LOW_PRIORITY)
+    try:
+        _, complaint = await process.communicate()
+    finally:
+        if process.returncode is None:  # Whoever waits ends, and what it waits for ends with it.
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, complaint.decode(errors="replace").strip().rpartition("\n")[2]

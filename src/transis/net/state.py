@@ -1,0 +1,180 @@
+"""The state directory and the key file: who this node is, durable, one process at a time.
+
+The state directory of a node: who it is, durable, and used by one process at a time.
+
+1. A lock (flock) is held as long as the directory is open; it goes with the process, however that ends.
+2. A key is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point the key has
+   the old value or the new one, and what lies beside is swept away at the next opening.
+3. The directory belongs to one name: its incarnations are that name's.
+
+The key file of a cluster: 32 random bytes as text, readable by nobody but its owner.
+
+1. A key that others can read is no key: such a file is refused, with the command that mends it.
+2. Errors say what is wrong with a file, never what is in it.
+3. A new key never replaces an old file: the old key may be in use.
+"""
+
+from __future__ import annotations
+
+import binascii
+import fcntl
+import os
+import stat
+from base64 import b64decode
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Final
+
+from transis.trace.durable import TEMPORARY, replace_durably
+from transis.types.errors import ConfigError, IdentityError, InternalError
+from transis.wire.envelope import KEY_SIZE
+
+# --- statedir ---------------------------------------------------------------------------------------------------------
+
+KEYS: Final = ("incarnation", "ring_seq")
+VALUE_BYTES_MAX: Final = 32
+
+
+class StateDirectory:
+    """Open it once per life of a node; `write` may be called from another thread, one call at a time."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self._closed = False
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(path)
+        except OSError as error:
+            raise ConfigError("state directory", str(path), f"cannot be used: {error.strerror}") from error
+        try:
+            self._sweep()
+            self._belong_to(name)
+            self.stored: Mapping[str, int] = {key: self._read(key) for key in KEYS if (path / key).exists()}
+        except BaseException:
+            self.close()
+            raise
+
+    def write(self, key: str, value: int) -> None:
+        """Returns when the value is durable."""
+        if key not in KEYS:
+            raise InternalError(f"{key} is not a key of a state directory")
+        if self._closed:
+            raise InternalError("a write into a state directory that was closed")
+        replace_durably(self.path / key, f"{value}\n".encode())
+
+    def close(self) -> None:
+        self._closed = True
+        self._lock.close()
+
+    def _sweep(self) -> None:
+        for left_over in sorted(self.path.glob(f"*{TEMPORARY}")):
+            left_over.unlink()
+
+    def _belong_to(self, name: str) -> None:
+        owner = self.path / "name"
+        if not owner.exists():
+            replace_durably(owner, name.encode())
+        elif (found := owner.read_text(encoding="utf-8", errors="replace")) != name:
+            raise IdentityError(f"the state directory {self.path} belongs to {found!r}, not to {name!r}: give each its own")
+
+    def _read(self, key: str) -> int:
+        with (self.path / key).open("rb") as file:
+            content = file.read(VALUE_BYTES_MAX + 1)
+        text = content.strip()
+        if len(content) > VALUE_BYTES_MAX or not text.isdigit():
+            raise IdentityError(
+                f"{self.path / key} holds no number, so it was damaged: restore the directory or start with a new name"
+            )
+        return int(text)
+
+
+def new_boot_id() -> int:
+    """64 random bits: two lives never have the same, even when they run from copies of one directory."""
+    return int.from_bytes(os.urandom(8))
+
+
+def _locked(path: Path) -> TextIOWrapper:
+    lock = (path / "lock").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise IdentityError(
+            f"another process uses the state directory {path}: stop it, or give this node a directory and a name of its own"
+        ) from None
+    return lock
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+FILE_BYTES_MAX: Final = 4096
+PRIVATE: Final = 0o600
+OTHERS: Final = 0o077
+HEX_LETTERS: Final = 2 * KEY_SIZE
+
+
+def new_key() -> bytes:
+    return os.urandom(KEY_SIZE)
+
+
+def key_text(key: bytes) -> str:
+    return f"# A transis cluster key: the same on every node, and a secret.\n{key.hex()}\n"
+
+
+def write_key(path: Path, key: bytes) -> None:
+    """Made with its permissions, so that there is no moment at which others can read it; durable, for it is needed tomorrow."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
+    except FileExistsError:
+        raise ConfigError(
+            "--out", str(path), "there is such a file already, and its key may be in use: choose another name"
+        ) from None
+    except OSError as error:
+        raise ConfigError("--out", str(path), f"cannot be written ({error.strerror})") from error
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(key_text(key))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_key(path: Path, field: str) -> bytes:
+    """`field` is what the file is called where it was named, for the errors."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        make = "make one with `transis keygen --out FILE` and copy it to every node"
+        raise ConfigError(field, str(path), f"cannot be read ({error.strerror}): {make}") from error
+    try:
+        _check_permissions(path, os.fstat(descriptor), field)
+        content = os.read(descriptor, FILE_BYTES_MAX + 1)
+    finally:
+        os.close(descriptor)
+    key = _decode(content)
+    if key is None:
+        raise ConfigError(
+            field,
+            str(path),
+            f"holds no key: {KEY_SIZE} bytes as {HEX_LETTERS} hexadecimal digits or in base64, as `transis keygen` writes",
+        )
+    return key
+
+
+def _check_permissions(path: Path, found: os.stat_result, field: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigError(field, str(path), "must be a regular file")
+    if found.st_mode & OTHERS:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ConfigError(field, str(path), f"others may read or write it (mode {mode:04o}): chmod 600 {path}")
+
+
+def _decode(content: bytes) -> bytes | None:
+    """The key in a file's one line that is no comment, or None."""
+    lines = [line.strip() for line in content.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
+    if len(lines) != 1 or len(content) > FILE_BYTES_MAX:
+        return None
+    try:
+        key = bytes.fromhex(lines[0].decode()) if len(lines[0]) == HEX_LETTERS else b64decode(lines[0], validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return key if len(key) == KEY_SIZE else None
