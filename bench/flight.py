@@ -37,7 +37,7 @@ from transis.console.bench_speaker import GROUP_NAME, Job, Speaker
 from transis.embed.thread import ThreadedNode
 from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
-from transis.node.settings import NodeSettings
+from transis.settings.schema import NodeSettings
 from transis.trace.tape import DeliveryTape
 from transis.types.ids import NodeId
 from transis.types.outputs import Delivered

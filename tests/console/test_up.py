@@ -17,8 +17,8 @@ from transis.console.localcluster import ClusterError, LocalCluster, default_pla
 from transis.console.main import app
 from transis.console.showing import connecting
 from transis.console.workplace import Workplace
-from transis.daemon.loading import load_settings
 from transis.net.session_server import bind_unix
+from transis.settings.load import load_settings
 from transis.types.errors import ConfigError
 
 

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.daemon.example import example, fields_of, pulse_fields, timing_fields, window_fields
-from transis.daemon.loading import SettingsError, load_settings, pulse_of, read_settings, timing_of
-from transis.daemon.plan import Plan, describe, make_plan
-from transis.daemon.settings import SECTIONS, Settings, default_of
 from transis.net.host import REAL_WINDOW
 from transis.net.interfaces import Interface
+from transis.settings.load import SettingsError, load_settings, pulse_of, read_settings, timing_of
+from transis.settings.resolve import Plan, describe, make_plan
+from transis.settings.schema import SECTIONS, Settings, default_of, example, fields_of, pulse_fields, timing_fields, window_fields
 from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
 from transis.types.errors import ConfigError
 

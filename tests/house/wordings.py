@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from transis import Node
 from transis.console.main import app
-from transis.daemon.loading import read_settings
-from transis.daemon.plan import make_plan
 from transis.net.interfaces import Interface
 from transis.sessions.host import SessionPolicy
+from transis.settings.load import read_settings
+from transis.settings.resolve import make_plan
 from transis.types.config import LAN, LAN_PULSE, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 

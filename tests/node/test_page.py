@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.house.sources import ROOT
 from tests.node.party import PATIENCE_S
 from transis import Node
-from transis.node.settings import NodeArguments
+from transis.settings.schema import NodeArguments
 
 PAGE = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
 

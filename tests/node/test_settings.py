@@ -11,8 +11,8 @@ import pytest
 from transis import Node
 from transis.net.host import REAL_WINDOW
 from transis.net.state import write_key
-from transis.node.settings import NodeSettings, default_state
 from transis.sessions.host import SessionPolicy
+from transis.settings.schema import NodeSettings, default_state
 from transis.types.config import LAN, PULSES, Config, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 

@@ -27,7 +27,7 @@ from transis.net.driver import Driver, Event
 from transis.net.host import open_node
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group, PassingTransport, StatisticsDict, Transport
-from transis.node.settings import NodeSettings
+from transis.settings.schema import NodeSettings
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Delivered, Port
 from transis.wire.envelope import Arrival, apart

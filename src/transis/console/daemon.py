@@ -10,9 +10,9 @@ import typer
 
 from transis.console.asking import unable
 from transis.console.printing import plain_table, say, stdout
-from transis.daemon.example import example
-from transis.daemon.loading import SettingsError, load_settings
-from transis.daemon.plan import Plan, describe, make_plan
+from transis.settings.load import SettingsError, load_settings
+from transis.settings.resolve import Plan, describe, make_plan
+from transis.settings.schema import example
 from transis.types.errors import ConfigError, TransisError
 
 DAEMON_EXAMPLES = """Examples:

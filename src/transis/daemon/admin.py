@@ -18,10 +18,10 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from transis import __version__
-from transis.daemon.loading import renamed
 from transis.daemon.logs import LOGGER, set_level
 from transis.daemon.reports import Report, Reports
 from transis.net.session_server import bind_unix
+from transis.settings.load import renamed
 from transis.types.errors import ConfigError, UsageError
 
 OWNER_ONLY: Final = 0o600

@@ -21,13 +21,10 @@ from typing import Final
 from transis import __version__
 from transis.daemon.admin import Admin, Faults
 from transis.daemon.figures import Figures
-from transis.daemon.loading import renamed
 from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
 from transis.daemon.metrics import Metrics
 from transis.daemon.notify import ServiceManager
-from transis.daemon.plan import Plan, describe
 from transis.daemon.reports import Reports
-from transis.daemon.settings import MB
 from transis.net.driver import Driver, Event
 from transis.net.evidence import FlightKeeper, KeptSink, Limits, Retention
 from transis.net.host import open_node
@@ -35,6 +32,9 @@ from transis.net.runtime import boottime_us, calm_the_collector, fast_loop
 from transis.net.session_server import SessionServer
 from transis.net.transport import CuttableTransport, Severable
 from transis.sessions.host import SessionHost
+from transis.settings.load import renamed
+from transis.settings.resolve import Plan, describe
+from transis.settings.schema import MB
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.config import SECOND
 from transis.types.errors import ConfigError

@@ -10,11 +10,11 @@ from typing import Any, Final
 from transis import __version__
 from transis.daemon.figures import Figures
 from transis.daemon.logs import Strangers, cause_in_words, level_name, view_name
-from transis.daemon.plan import Plan
 from transis.net.driver import Driver, Event
 from transis.net.runtime import boottime_us
 from transis.net.transport import StatisticsDict
 from transis.sessions.host import SessionHost
+from transis.settings.resolve import Plan
 from transis.types.outputs import Configure
 from transis.types.views import View, is_primary
 

@@ -18,7 +18,7 @@ from transis.client.connection import WINDOW
 from transis.client.loopthread import LoopThread
 from transis.embed import node
 from transis.net.transport import StatisticsDict
-from transis.node.settings import NodeArguments
+from transis.settings.schema import NodeArguments
 from transis.types.ids import NodeId
 from transis.types.views import View
 

@@ -11,8 +11,8 @@ from transis.net.evidence import FlightKeeper
 from transis.net.host import open_node
 from transis.net.session_server import SessionServer
 from transis.net.transport import StatisticsDict
-from transis.node.settings import NodeSettings
 from transis.sessions.host import SessionHost
+from transis.settings.schema import NodeSettings
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.errors import IdentityError
 from transis.types.ids import NodeId

@@ -25,8 +25,8 @@ from transis.embed.process import ChildNode
 from transis.embed.thread import ThreadedNode
 from transis.net.host import REAL_WINDOW
 from transis.net.transport import GROUP, Group, StatisticsDict
-from transis.node.settings import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.sessions.host import SessionPolicy
+from transis.settings.schema import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
 from transis.types.config import Pulse, Timing, Window
 from transis.types.errors import UsageError
 from transis.types.ids import NodeId

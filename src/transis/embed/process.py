@@ -28,7 +28,7 @@ import msgspec
 
 from transis.client.link import Link, link_to_unix
 from transis.net.transport import StatisticsDict
-from transis.node.settings import NodeSettings
+from transis.settings.schema import NodeSettings
 from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError
 from transis.types.ids import NodeId
 from transis.types.views import View

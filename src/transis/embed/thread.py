@@ -28,8 +28,8 @@ from transis.embed.hosting import HostedNode
 from transis.net.runtime import fast_loop
 from transis.net.session_server import SessionServer, log
 from transis.net.transport import StatisticsDict
-from transis.node.settings import NodeSettings
 from transis.sessions.frames import ClientFrame, Goodbye, NodeFrame
+from transis.settings.schema import NodeSettings
 from transis.types.errors import NodeLost
 from transis.types.ids import NodeId
 from transis.types.views import View

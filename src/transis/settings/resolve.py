@@ -16,9 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from transis.daemon.loading import profile_of, pulse_of, renamed, timing_of, window_of
 from transis.daemon.metrics import require_library
-from transis.daemon.settings import KB, MB, Settings
 from transis.net.evidence import FLIGHT, FlightPlan
 from transis.net.host import Opening, group_for, require_key
 from transis.net.interfaces import PORT_MAX, Endpoint, Interface, choose_interface, configured_endpoint
@@ -26,6 +24,8 @@ from transis.net.session_server import UNIX_PATH_MAX
 from transis.net.state import read_key
 from transis.net.transport import Group
 from transis.sessions.host import SessionPolicy
+from transis.settings.load import profile_of, pulse_of, renamed, timing_of, window_of
+from transis.settings.schema import KB, MB, Settings
 from transis.trace.tidying import FlightLimits
 from transis.types.config import MS, SECOND, Config
 from transis.types.errors import ConfigError, MissingExtra

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from transis.daemon.settings import SECTIONS, Settings
 from transis.net.host import REAL_WINDOW
+from transis.settings.schema import SECTIONS, Settings
 from transis.types.config import MS, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError
 
