@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transis.daemon.figures import LOOKS, RATES, Figures
-from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED
+from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED, LOOKS, RATES, Figures
 from transis.net.transport import StatisticsDict
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, GroupDelivered, Lane, Phase, Recipient, Room

@@ -1,30 +1,33 @@
-"""The daemon: one node and everything around it, from opening to the last line of the log.
+"""One node and everything around it, from opening to exit code.
+
+The daemon: one node and everything around it, from opening to the last line of the log.
 
 1. Opened in this order: state directory (its lock keeps a second daemon out), sockets of the network, the node, sockets of
    clients and administrators. Whatever cannot be opened is one sentence and exit code 2, and nothing stays behind.
 2. Ready means that the node has its name and its first view: that is when the service manager and stdout are told.
 3. A first SIGTERM, SIGINT or SIGHUP leaves gracefully, a second one ends at once.
 4. Exit code 0 after leaving; 1 when the node failed, was hurried out, or lost its name while it ran; 2 when it never ran.
+
+Telling the service manager how the daemon is (systemd's sd_notify protocol), when there is one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from transis import __version__
-from transis.daemon.admin import Admin, Faults
-from transis.daemon.figures import Figures
+from transis.daemon.admin import Admin, Faults, Reports
 from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
-from transis.daemon.metrics import Metrics
-from transis.daemon.notify import ServiceManager
-from transis.daemon.reports import Reports
+from transis.daemon.metrics import Figures, Metrics
 from transis.net.driver import Driver, Event
 from transis.net.evidence import FlightKeeper, KeptSink, Limits, Retention
 from transis.net.host import open_node
@@ -40,6 +43,41 @@ from transis.types.config import SECOND
 from transis.types.errors import ConfigError
 from transis.types.ids import NodeId
 from transis.types.outputs import Configure, Note
+
+# --- notify -----------------------------------------------------------------------------------------------------------
+
+
+class ServiceManager:
+    """Silent when no manager asked to be told; a manager that does not listen never disturbs the daemon."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "").replace("@", "\0", 1)
+        self._watched = "WATCHDOG_USEC" in environment
+
+    def ready(self, status: str) -> None:
+        self._tell(f"READY=1\nSTATUS={status}")
+
+    def status(self, status: str) -> None:
+        self._tell(f"STATUS={status}")
+
+    def stopping(self) -> None:
+        self._tell("STOPPING=1")
+
+    def alive(self) -> None:
+        """From the event loop itself, so that a loop that hangs goes silent."""
+        if self._watched:
+            self._tell("WATCHDOG=1")
+
+    def _tell(self, message: str) -> None:
+        if not self._address:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+            telling.setblocking(False)
+            telling.sendto(message.encode(), self._address)
+            LOGGER.debug("told the service manager: %s", message)
+
+
+# --- daemon -----------------------------------------------------------------------------------------------------------
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the figures."""
