@@ -28,8 +28,8 @@ from typing import Any
 
 import msgspec
 
-from transis.client.codecs import Raw
-from transis.client.connection import WINDOW, Connection
+from transis.client.connect import WINDOW, Connection
+from transis.client.events import Raw
 from transis.console.bench_flight import interval
 from transis.console.bench_processes import Worker, Workers, next_order, open_orders, tell
 from transis.console.bench_site import Site

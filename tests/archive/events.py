@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from transis.client.codecs import Raw
-from transis.client.events import Batch, Configuration, View
+from transis.client.events import Batch, Configuration, Raw, View
 from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId, ViewKind
 from transis.types.views import Cause, GroupCause, GroupViewId, Member, Origin, group_id

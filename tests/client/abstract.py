@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.groups.abstract import Daemon, Order
-from transis.client.codecs import Raw
-from transis.client.connection import Connection
+from transis.client.connect import Connection
+from transis.client.events import Raw
 from transis.client.link import Link, OnFrames, OnLost
 from transis.groups.layer import ControlMessage, Settled
 from transis.sessions.frames import (

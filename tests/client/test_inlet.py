@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from transis.client.inlet import Entry, Inlet, Parcel
-from transis.client.spool import BLOCK, Spool
+from transis.client.stream import BLOCK, Entry, Inlet, Parcel, Spool
 from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
-from transis.client.outgoing import Outgoing, divide
-from transis.client.receipts import Receipt, Receipts
+from transis.client.sending import Outgoing, Receipt, Receipts, divide
 from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 from transis.sessions.host import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError

@@ -11,8 +11,8 @@ import pytest
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
 from transis.client import Group, Message, Session, Transfer
-from transis.client.chunks import PACK_BYTES, WINDOW
-from transis.client.spool import Spool
+from transis.client.snapshot import PACK_BYTES, WINDOW
+from transis.client.stream import Spool
 from transis.types.errors import SessionLost, TransferError, TransferInterrupted, UsageError
 
 MIB = 1 << 20

@@ -23,7 +23,7 @@ from transis.archive.publishing import Recovered, publish, recover
 from transis.archive.rows import Rows
 from transis.archive.schema import Position
 from transis.archive.writing import Acknowledged, Life, Limits
-from transis.client.connection import Connection
+from transis.client.connect import Connection
 from transis.client.group import Group
 from transis.client.session import Session
 from transis.types.errors import ArchiveError, ConnectError, SessionLost, TransisError

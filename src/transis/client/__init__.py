@@ -1,13 +1,11 @@
 """What an application imports: sessions with a node, groups as ordered streams, receipts; docs/client.md shows how."""
 
-from transis.client.codecs import Codec, Json, MsgPack, Raw
-from transis.client.connection import Connection, connect
-from transis.client.events import Batch, Configuration, Message, View
+from transis.client.connect import Connection, connect
+from transis.client.events import Batch, Codec, Configuration, Json, Message, MsgPack, Position, Raw, View
 from transis.client.group import Group
-from transis.client.positions import Position
-from transis.client.providing import Transfer
-from transis.client.receipts import Receipt
+from transis.client.sending import Receipt
 from transis.client.session import Session
+from transis.client.snapshot import Transfer
 
 __all__ = [
     "Batch",

@@ -22,15 +22,13 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
 from transis import client
-from transis.client.addressing import Destination
-from transis.client.chunks import ChunkReader
-from transis.client.codecs import Codec
-from transis.client.connection import WINDOW
-from transis.client.events import Batch, Message, View
+from transis.client.connect import WINDOW
+from transis.client.events import Batch, Codec, Message, Passed, Position, View
+from transis.client.group import Destination
 from transis.client.group import Joining as _Joining
 from transis.client.loopthread import LoopThread
-from transis.client.positions import Passed, Position
-from transis.client.receipts import Outcome
+from transis.client.sending import Outcome
+from transis.client.snapshot import ChunkReader
 from transis.client.stream import MessageStream
 from transis.types.errors import UsageError
 from transis.types.ids import MessageId, ProcessId, Service

@@ -1,34 +1,193 @@
-"""A group as an application has it: one ordered stream of messages and views, and the way to send to it.
+"""A group: one ordered stream and the way to send to it; addresses; which groups this session is in.
+
+A group as an application has it: one ordered stream of messages and views, and the way to send to it.
 
 1. One Group may be of several names: then its stream is that of all of them in the one global order, each message once.
 2. `view` and `members` are what the iteration has passed, not what has arrived: they fit the messages that the application sees.
 3. Leaving the context leaves the groups, whatever happened inside, and lets go of what was not looked at.
+
+Where applications send: names of groups and processes -> addresses; and the names that are not theirs to use.
+
+Which groups a session is in, at this point of its own stream, and which streams a frame goes to.
+
+1. A name belongs to one Group of a session at a time. A name that is being left can be joined again when it was left.
+2. What a frame's address means changes only at the first view and at the last word of a group: it is worked out once in between.
+3. Outcomes are results, never exceptions, of the futures here: nobody has to look at one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from transis.client.events import Batch, Configuration, View
-from transis.client.inlet import Entry, Inlet
-from transis.client.keeper import LOADED, Keeper
-from transis.client.memberships import Membership
-from transis.client.positions import Passed, Position, beginning
-from transis.client.providing import Transfer
-from transis.client.receipts import Receipt
-from transis.client.spool import Spool
-from transis.client.stream import MessageStream
-from transis.client.transfer import companion_of
-from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, Configured, Stream
-from transis.types.errors import UsageError
+from transis.client.events import Batch, Configuration, Passed, Position, View, beginning
+from transis.client.sending import Receipt
+from transis.client.snapshot import Transfer
+from transis.client.state import LOADED, Keeper
+from transis.client.stream import Entry, Inlet, MessageStream, Spool
+from transis.client.transfer import COMPANION_SUFFIX, TRANSFER_MARK, companion_of
+from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, ClientFrame, Configured, Join, Leave, Left, Stream
+from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
-from transis.types.views import Address, GroupView, group_id, require_group_name
-from transis.wire.items import encode_address
+from transis.types.views import Address, GroupId, GroupView, PrivateName, group_id, private_name, require_group_name
+from transis.wire.items import decode_address, encode_address
 
 if TYPE_CHECKING:
     from transis.client.session import Session
+
+
+# --- memberships ------------------------------------------------------------------------------------------------------
+
+ROUTES_MAX: Final = 4096
+"""Addresses whose streams are remembered; beyond it they are worked out again."""
+
+
+class Membership:
+    """One name. `inside` from its first view to its last word."""
+
+    def __init__(self, name: str, inlet: Inlet) -> None:
+        loop = asyncio.get_running_loop()
+        self.name = name
+        self.group = group_id(name)
+        self.inlet = inlet
+        self.inside = False
+        self.is_leaving = False
+        self.joined: asyncio.Future[Callable[[], TransisError] | None] = loop.create_future()
+        self.left: asyncio.Future[None] = loop.create_future()
+
+    async def until_joined(self) -> None:
+        refusal = await asyncio.shield(self.joined)
+        if refusal is not None:
+            raise refusal()
+
+    async def until_left(self, timeout: float | None = None) -> None:
+        await asyncio.wait({self.left}, timeout=timeout)
+
+    def answer(self, refusal: Callable[[], TransisError] | None) -> None:
+        if not self.joined.done():
+            self.joined.set_result(refusal)
+
+    def end(self) -> None:
+        if not self.left.done():
+            self.left.set_result(None)
+
+
+class Route(NamedTuple):
+    """A stream that a frame goes to, and the names through which it does."""
+
+    inlet: Inlet
+    names: tuple[str, ...]
+
+
+class Routes(NamedTuple):
+    streams: tuple[Route, ...]
+    is_private: bool
+    is_transfer: bool
+
+
+class Memberships:
+    def __init__(self, me: PrivateName, post: Callable[[ClientFrame], None]) -> None:
+        self._me = me
+        self._post = post
+        self._by_name: dict[str, Membership] = {}
+        self._by_group: dict[GroupId, Membership] = {}
+        self._routes: dict[bytes, Routes] = {}
+        self._failure: Callable[[], TransisError] | None = None
+
+    # --- what the application asks for ------------------------------------------------------------------------------
+
+    async def begin(self, name: str, inlet: Inlet) -> Membership:
+        """Ask to join; `until_joined` tells what came of it."""
+        while (known := self._by_name.get(name)) is not None:
+            if not known.is_leaving:
+                raise UsageError(f"this session joined {name!r} already: use that group, or another session")
+            await known.until_left()
+        if self._failure is not None:
+            raise self._failure()
+        membership = Membership(name, inlet)
+        self._by_name[name] = membership
+        self._by_group[membership.group] = membership
+        self._post(Join(name))
+        return membership
+
+    def leave(self, membership: Membership) -> None:
+        if not membership.is_leaving and self._by_name.get(membership.name) is membership:
+            membership.is_leaving = True
+            self._post(Leave(membership.name))
+
+    # --- what the node says -----------------------------------------------------------------------------------------
+
+    def joined(self, name: str) -> None:
+        if name in self._by_name:
+            self._by_name[name].answer(None)
+
+    def not_joined(self, name: str, why: str) -> None:
+        membership = self._by_name.get(name)
+        if membership is not None:
+            membership.answer(lambda: JoinRefused(f"{name!r} was not joined: {why}"))
+            self._forget(membership)
+
+    def changed(self, view: GroupView) -> Membership | None:
+        """Whose view this is."""
+        membership = self._by_group.get(view.group)
+        if membership is not None and not membership.inside:
+            membership.inside = True
+            self._routes.clear()
+        return membership
+
+    def left(self, frame: Left) -> Membership | None:
+        membership = self._by_name.get(frame.name)
+        if membership is not None:
+            self._forget(membership)
+        return membership
+
+    def _forget(self, membership: Membership) -> None:
+        del self._by_name[membership.name], self._by_group[membership.group]
+        membership.inside = False
+        membership.end()
+        self._routes.clear()
+
+    def inlets(self) -> list[Inlet]:
+        """Each once, in the order of joining."""
+        return list({id(one.inlet): one.inlet for one in self._by_name.values()}.values())
+
+    def has(self, inlet: Inlet) -> bool:
+        return any(one.inlet is inlet for one in self._by_name.values())
+
+    def lose(self, failure: Callable[[], TransisError]) -> None:
+        """The session is over: whoever waits is told, and whoever comes."""
+        self._failure = failure
+        for membership in list(self._by_name.values()):
+            membership.answer(failure)
+            self._forget(membership)
+
+    # --- where frames go --------------------------------------------------------------------------------------------
+
+    def routes(self, address: bytes) -> Routes:
+        routes = self._routes.get(address)
+        if routes is None:
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            routes = self._routes[address] = self._resolve(address)
+        return routes
+
+    def _resolve(self, address: bytes) -> Routes:
+        decoded = decode_address(address)
+        if isinstance(decoded, Rejection):
+            return Routes((), False, False)
+        through: dict[int, Route] = {}
+        for group in decoded.groups:
+            membership = self._by_group.get(group)
+            if membership is not None and membership.inside:
+                route = through.get(id(membership.inlet), Route(membership.inlet, ()))
+                through[id(membership.inlet)] = Route(route.inlet, (*route.names, membership.name))
+        streams = tuple(Route(inlet, tuple(sorted(names))) for inlet, names in through.values())
+        return Routes(streams, self._me in decoded.processes, TRANSFER_MARK in decoded.groups)
+
+
+# --- group ------------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -249,3 +408,49 @@ class Joining(Generic[T]):
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._group is not None
         await self._group.close()
+
+
+# --- addressing -------------------------------------------------------------------------------------------------------
+
+Destination = str | ProcessId | PrivateName
+
+REMEMBERED_MAX: Final = 4096
+"""Destinations whose addresses are remembered; beyond it they are made again."""
+
+
+def require_application_name(name: str) -> str:
+    if name.endswith(COMPANION_SUFFIX):
+        raise UsageError(f"{name!r}: names that end in {COMPANION_SUFFIX!r} belong to state transfer")
+    return require_group_name(name)
+
+
+def address_of(destinations: Iterable[Destination]) -> Address:
+    """Each destination once, whatever the order."""
+    groups, processes = [], []
+    for one in destinations:
+        if isinstance(one, str):
+            groups.append(group_id(require_application_name(one)))
+        elif isinstance(one, ProcessId):
+            processes.append(private_name(one))
+        elif isinstance(one, PrivateName):
+            processes.append(one)
+        else:
+            raise UsageError(f"{one!r} is neither the name of a group nor a process")
+    return Address(tuple(groups), tuple(processes))
+
+
+class AddressBook:
+    """Remembers single destinations: programs send to few of them, many times."""
+
+    def __init__(self) -> None:
+        self._known: dict[Destination, bytes] = {}
+
+    def look_up(self, to: Destination | Iterable[Destination]) -> bytes:
+        if not isinstance(to, str | ProcessId | PrivateName):
+            return encode_address(address_of(to))
+        address = self._known.get(to)
+        if address is None:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            address = self._known[to] = encode_address(address_of([to]))
+        return address

@@ -1,13 +1,320 @@
-"""Messages of a session on their way: accepted within the node's credit (outgoing.py), each call with a receipt (receipts.py)."""
+"""Credit, packing, receipts.
+
+Messages of a session on their way: accepted within the node's credit (outgoing.py), each call with a receipt (receipts.py).
+
+What leaves a session: messages within the credit that the node gave, packed, and flushed once per turn of the event loop.
+
+1. A message is *accepted* when it gets its counter and lies in the buffer; until then cancelling whoever waits means that it was
+   not sent, from then on it is sent unless the session is lost.
+2. Messages are accepted while credit is above zero and may overdraw it once (sessions/frames.py, rule 2). What was accepted together
+   is never divided between frames: the second frame would begin without credit.
+3. Who has to wait, waits in the order of asking. Nothing else is ever waited for here, so a sender cannot wait for itself.
+
+What became of what was sent: one receipt per call, whatever number of messages it was for.
+
+1. Counters are dense and grow with every message that was accepted, so a receipt is a range of them, and all open receipts lie
+   in the order of their ranges: finding one is a search, settling the oldest is a step.
+2. A node says of every message exactly once that it was delivered or that it will not be sent. Anything else it says about
+   them is nonsense, and the caller ends the session.
+3. A receipt that nobody looks at costs nothing and warns about nothing: waiting futures get no exceptions, whoever waits raises.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, Literal
 
-from transis.client.outgoing import Outgoing, divide, require_size
-from transis.client.receipts import Receipt, Receipts
-from transis.types.errors import UsageError
-from transis.types.ids import ProcessId, Service
+from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
+from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, TransisError, UsageError
+from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
+
+# --- outgoing ---------------------------------------------------------------------------------------------------------
+
+Transmit = Callable[[Sequence[ClientFrame]], None]
+
+
+def require_size(size: int) -> None:
+    if size > MESSAGE_MAX:
+        raise MessageTooLarge(f"a message of {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
+
+
+def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
+    """Portions that fit one frame each: RUN_MESSAGES_MAX messages and BATCH_BYTES at most, or one larger message alone."""
+    if len(payloads) <= RUN_MESSAGES_MAX and sum(map(len, payloads)) <= BATCH_BYTES:
+        return [list(payloads)]
+    portions: list[list[bytes]] = []
+    size = BATCH_BYTES + 1
+    for payload in payloads:
+        size += len(payload)
+        if size > BATCH_BYTES or len(portions[-1]) == RUN_MESSAGES_MAX:
+            portions.append([])
+            size = len(payload)
+        portions[-1].append(payload)
+    return portions
+
+
+class Outgoing:
+    """`credit` is what the node still lets us send, `accepted` the counter of the last message."""
+
+    def __init__(self, transmit: Transmit) -> None:
+        self.credit = 0
+        self.accepted = 0
+        self._transmit = transmit
+        self._failure: Callable[[], TransisError] | None = None
+        self._frames: list[ClientFrame] = []
+        self._run: list[bytes] = []
+        self._run_key: tuple[bytes, Service] | None = None
+        self._run_bytes = 0
+        self._flush_planned = False
+        self._turn = asyncio.Lock()
+        self._queued = 0
+        self._arrival: asyncio.Future[None] | None = None
+
+    # --- who may send -----------------------------------------------------------------------------------------------
+
+    def may_accept(self) -> bool:
+        """Whether a message would be accepted at once: credit, and nobody who asked earlier."""
+        return self.credit > 0 and not self._queued and self._failure is None
+
+    async def accept_in_turn(self, accept: Callable[[int], None], portions: int) -> None:
+        """Wait for the turn, then call `accept(n)` for each portion as credit allows; other senders wait until the last."""
+        self._queued += 1
+        try:
+            async with self._turn:
+                for number in range(portions):
+                    while self.credit <= 0 and self._failure is None:
+                        await self._wait_for_credit()
+                    if self._failure is not None:
+                        raise self._failure()
+                    accept(number)
+        finally:
+            self._queued -= 1
+
+    async def _wait_for_credit(self) -> None:
+        assert self._arrival is None, "only whose turn it is waits for credit"
+        self._arrival = asyncio.get_running_loop().create_future()
+        try:
+            await self._arrival
+        finally:
+            self._arrival = None
+
+    def grant(self, amount: int) -> None:
+        self.credit += amount
+        if self.credit > 0:
+            self._wake()
+
+    def fail(self, failure: Callable[[], TransisError]) -> None:
+        """Whoever waits, and whoever comes, raises this. What lies in the buffer is not sent any more."""
+        self._failure = failure
+        self._frames.clear()
+        self._run, self._run_key = [], None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    # --- the buffer -------------------------------------------------------------------------------------------------
+
+    def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
+        """Take messages that fit one frame; the counter of the first."""
+        assert self.credit > 0
+        assert self._failure is None
+        size = sum(map(len, payloads))
+        key = (address, service)
+        if key != self._run_key or not self._fits(size, len(payloads)):
+            self._close_run()
+            self._run_key = key
+        self._run += payloads
+        self._run_bytes += size
+        self.credit -= size + MESSAGE_COST * len(payloads)
+        first = self.accepted + 1
+        self.accepted += len(payloads)
+        self._plan_flush()
+        return first
+
+    def _fits(self, size: int, count: int) -> bool:
+        return self._run_bytes + size <= BATCH_BYTES and len(self._run) + count <= RUN_MESSAGES_MAX
+
+    def _close_run(self) -> None:
+        if self._run_key is not None:
+            address, service = self._run_key
+            self._frames.append(Send(address, service, self._run))
+            self._run, self._run_key, self._run_bytes = [], None, 0
+
+    def post(self, frame: ClientFrame) -> None:
+        """A frame that needs no credit, behind what was accepted before it."""
+        if self._failure is None:
+            self._close_run()
+            self._frames.append(frame)
+            self._plan_flush()
+
+    def post_anywhere(self, frame: ClientFrame) -> None:
+        """A frame that needs no credit and says nothing about order: it does not end the run that is being filled."""
+        if self._failure is None:
+            self._frames.append(frame)
+            self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._flush_planned = False
+        self._close_run()
+        frames, self._frames = self._frames, []
+        if frames and self._failure is None:
+            self._transmit(frames)
+
+
+# --- receipts ---------------------------------------------------------------------------------------------------------
+
+Outcome = Literal["pending", "delivered", "refused", "in doubt"]
+
+COMPACT_AT: Final = 1024
+"""Settled receipts at the head of the list are cut off when there are so many, so that each is moved only a few times."""
+
+
+class Receipt:
+    """Of one `send` or `send_many`. `await receipt` returns when all its messages were delivered at this node, with what their
+    service promises; it raises SendRefused if one of them was not sent, InDoubt if the session was lost before that was known.
+    """
+
+    __slots__ = ("_open", "_outcome", "_process", "_refused", "_waiting", "_why", "count", "first")
+
+    def __init__(self, process: ProcessId, first: int, count: int) -> None:
+        self.first = first
+        self.count = count
+        self._process = process
+        self._open = count
+        self._refused = 0
+        self._outcome: Outcome = "pending"
+        self._why = ""
+        self._waiting: list[asyncio.Future[None]] | None = None
+
+    @property
+    def id(self) -> MessageId:
+        """Of the first message; the others have the counters that follow."""
+        return MessageId(self._process, self.first)
+
+    @property
+    def outcome(self) -> Outcome:
+        return self._outcome
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._outcome == "pending":
+            yield from self._wait().__await__()
+        self.raise_unless_delivered()
+
+    def raise_unless_delivered(self) -> None:
+        if self._outcome == "refused":
+            raise SendRefused(f"{self._refused} of {self.count} messages from {self.id} on were not sent: {self._why}")
+        if self._outcome == "in doubt":
+            raise InDoubt(f"whether {self.count} messages from {self.id} on were sent is not known: {self._why}")
+
+    async def _wait(self) -> None:
+        """Everybody who waits has a future of their own: cancelling one does not touch the others."""
+        future = asyncio.get_running_loop().create_future()
+        if self._waiting is None:
+            self._waiting = []
+        self._waiting.append(future)
+        try:
+            await future
+        finally:
+            if self._waiting is not None:
+                self._waiting.remove(future)
+
+    def __repr__(self) -> str:
+        return f"<Receipt {self.id}+{self.count} {self._outcome}>"
+
+    # --- for the session --------------------------------------------------------------------------------------------
+
+    def _settle(self, messages: int, refused: bool, why: str) -> None:
+        assert 0 < messages <= self._open
+        self._open -= messages
+        if refused:
+            self._refused += messages
+            self._why = self._why or why
+        if not self._open:
+            self._end("refused" if self._refused else "delivered")
+
+    def _lose(self, why: str) -> None:
+        """What was refused is no matter of doubt, but of the rest nobody knows."""
+        self._why = why
+        self._end("in doubt")
+
+    def _end(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+        waiting, self._waiting = self._waiting, None
+        for future in waiting or ():
+            if not future.done():
+                future.set_result(None)
+
+
+class Receipts:
+    """The open receipts of a session, oldest first."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._receipts: list[Receipt] = []
+        self._head = 0
+
+    def __len__(self) -> int:
+        return len(self._receipts) - self._head
+
+    def add(self, receipt: Receipt) -> None:
+        assert not self._receipts or receipt.first >= self._receipts[-1].first + self._receipts[-1].count
+        self._firsts.append(receipt.first)
+        self._receipts.append(receipt)
+
+    def cut_short(self, receipt: Receipt, count: int) -> None:
+        """Only so many of its messages were accepted before the caller gave up."""
+        assert receipt is self._receipts[-1], "only the newest can still grow"
+        settled = receipt.count - receipt._open
+        assert settled <= count
+        receipt.count, receipt._open = count, count - settled
+        if not receipt._open:
+            receipt._end("refused" if receipt._refused else "delivered")
+            self._trim()
+
+    def settle(self, first: int, count: int, why: str = "") -> bool:
+        """So many messages are delivered, or refused for a reason; False if the node has no business to say that."""
+        end = first + count
+        at = bisect_right(self._firsts, first, self._head) - 1
+        while first < end:
+            if not self._head <= at < len(self._receipts):
+                return False
+            receipt = self._receipts[at]
+            here = min(end, receipt.first + receipt.count) - first
+            if not 0 < here <= receipt._open:
+                return False
+            receipt._settle(here, bool(why), why)
+            first += here
+            at += 1
+        self._trim()
+        return True
+
+    def _trim(self) -> None:
+        receipts, head = self._receipts, self._head
+        while head < len(receipts) and receipts[head]._outcome != "pending":
+            head += 1
+        self._head = head
+        if head >= COMPACT_AT and 2 * head >= len(receipts):
+            del self._receipts[:head], self._firsts[:head]
+            self._head = 0
+
+    def lose(self, why: str) -> None:
+        for receipt in self._receipts[self._head :]:
+            if receipt._outcome == "pending":
+                receipt._lose(why)
+        self._firsts, self._receipts, self._head = [], [], 0
+
+
+# --- sending ----------------------------------------------------------------------------------------------------------
 
 
 class Sending:

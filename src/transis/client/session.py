@@ -1,4 +1,6 @@
-"""A session with a node: who this process is, the groups it is in, what it sends, and the end of all that.
+"""A session with a node; questions, configurations followed.
+
+A session with a node: who this process is, the groups it is in, what it sends, and the end of all that.
 
 1. Everything runs in one event loop. Frames of the node are worked off in the order they came, in one step, without waiting.
 2. The stream of the process is divided here into those of its groups and its private name. A frame's credit goes back when the
@@ -7,6 +9,10 @@
    ends the session as too slow.
 3. When the session is lost, everything that waits in it ends: streams after what had come, sends, joins, answers, receipts.
    Nothing reconnects by itself, as a new session is a new process to everybody.
+
+Questions to the node, and their answers: each has a number, and they may be answered in any order.
+
+The streams of a session that shall have the node's configurations, each from the one in force on.
 """
 
 from __future__ import annotations
@@ -17,31 +23,26 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
-from transis.client.addressing import AddressBook, Destination, require_application_name
-from transis.client.codecs import Codec
-from transis.client.following import Followers
-from transis.client.group import Joining, checkpoint_of
-from transis.client.inlet import Inlet, Parcel
-from transis.client.keeper import Keeper
+from transis.client.events import Codec, Position
+from transis.client.group import AddressBook, Destination, Joining, Memberships, checkpoint_of, require_application_name
 from transis.client.link import CONNECT_SECONDS, Link
-from transis.client.memberships import Memberships
-from transis.client.outgoing import Outgoing
-from transis.client.positions import Position
-from transis.client.providing import Transfer
-from transis.client.questions import Questions
-from transis.client.receipts import Receipt
-from transis.client.sending import Sending
-from transis.client.stream import MessageStream
+from transis.client.sending import Outgoing, Receipt, Sending
+from transis.client.snapshot import Transfer
+from transis.client.state import Keeper
+from transis.client.stream import Inlet, MessageStream, Parcel
 from transis.client.transfer import Ready, Request, decode_said, group_of
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
+    Ask,
     Bye,
     Changed,
+    ClientFrame,
     Configured,
     Credit,
     Done,
+    Follow,
     Goodbye,
     Hello,
     Joined,
@@ -52,11 +53,81 @@ from transis.sessions.frames import (
     Stream,
     Welcome,
     cost,
+    decode_value,
     payload_cost,
 )
 from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLost, SlowConsumer, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
 from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+class Followers:
+    """The node is asked once, by the first stream; those that come later get the last configuration from here."""
+
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked = False
+        self._last: Configured | None = None
+        self._inlets: list[Inlet] = []
+
+    def add(self, inlet: Inlet) -> None:
+        if not self._asked:
+            self._asked = True
+            self._post(Follow())
+        elif self._last is not None:
+            inlet.put(self._last, ())
+        self._inlets.append(inlet)
+
+    def remove(self, inlet: Inlet) -> None:
+        self._inlets = [one for one in self._inlets if one is not inlet]
+
+    def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
+        self._last = frame
+        parcel = Parcel(cost(frame), give_back)
+        parcel.holders = 1 + len(self._inlets)
+        for inlet in self._inlets:
+            inlet.put(frame, (), parcel)
+        parcel.let_go()
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+class Questions:
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last = 0
+
+    async def ask(self, question: str) -> dict[str, Any]:
+        """What the node answers. Raises UsageError where it knows none, and what `lose` is told when the session is over."""
+        self._last += 1
+        number = self._last
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._post(Ask(number, question))
+        try:
+            answer = await future
+        finally:
+            del self._asked[number]
+        if answer.why:
+            raise UsageError(answer.why)
+        value: dict[str, Any] = decode_value(answer.value)
+        return value
+
+    def answered(self, answer: Answer) -> None:
+        future = self._asked.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def lose(self, failure: Callable[[], TransisError]) -> None:
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(failure())
+
+
+# --- session ----------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 Failure = Callable[[], TransisError]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from transis.client.receipts import Receipt
+from transis.client.sending import Receipt
 from transis.client.session import Session
 from transis.console.arguments import wrong
 from transis.console.completing import complete_group, complete_service

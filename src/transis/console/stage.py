@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.client.connection import connect
+from transis.client.connect import connect
 from transis.client.events import Batch, View
 from transis.client.group import Group
-from transis.client.receipts import Receipt
+from transis.client.sending import Receipt
 from transis.client.session import Session
 from transis.console.asking import AdminConnection
 from transis.console.localcluster import ClusterError, LocalCluster

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from transis.client.blocking import Connection
-from transis.client.codecs import Codec
-from transis.client.connection import WINDOW
+from transis.client.connect import WINDOW
+from transis.client.events import Codec
 from transis.client.loopthread import LoopThread
 from transis.embed import node
 from transis.net.transport import StatisticsDict

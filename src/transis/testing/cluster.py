@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar, overload
 
-from transis.client.codecs import Codec, Raw
-from transis.client.connection import WINDOW, Connection
+from transis.client.connect import WINDOW, Connection
+from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.sessions.host import SessionPolicy
 from transis.testing.link import SimulatedLink

@@ -1,26 +1,28 @@
-"""The state of one group at one member: the machine of transfer.py between the stream, `save` and `load`.
+"""State transfer at work: save, load, who speaks.
+
+The state of one group at one member: the machine of transfer.py between the stream, `save` and `load`.
 
 Two places of the order matter. What *arrives* passes `arrived` at once: views, requests and founders are noticed there even if
 the application is far behind. What the application *reaches* passes `step`, at its place: there, and only there, a holder knows
 what its state is, and provides. Rules:
 1. While this member has no state, its application does not iterate: what lies before the cut is dropped, what follows is kept.
 2. A member that had a state and wants another keeps everything from where its application stood, as it may become the founder.
+
+The words of state transfer on their way out: in the order in which they were said, by one task, as flow control allows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from transis.client.chunks import ChunkReader
-from transis.client.inlet import Inlet
-from transis.client.positions import Passed, beginning
-from transis.client.providing import Provisions, Transfer
-from transis.client.talking import Speaker, Talker
+from transis.client.events import Passed, beginning
+from transis.client.snapshot import ChunkReader, Provisions, Transfer
+from transis.client.stream import Inlet
 from transis.client.transfer import (
     Acquisition,
     Action,
@@ -41,15 +43,77 @@ from transis.client.transfer import (
     Ready,
     Refuse,
     Request,
+    Said,
     Taken,
     companion_of,
     decode_said,
+    encode_said,
+    transfer_address,
 )
 from transis.sessions.frames import Changed, Stream, StreamFrame
-from transis.types.errors import TransferError, TransferInterrupted, TransisError, UsageError
+from transis.types.errors import SessionLost, TransferError, TransferInterrupted, TransisError, UsageError
 from transis.types.ids import ProcessId, ViewKind
 from transis.types.views import Address, GroupView, GroupViewId, group_id
 from transis.wire.items import encode_address
+
+# --- talking ----------------------------------------------------------------------------------------------------------
+
+
+class Speaker(Protocol):
+    """What state transfer needs of a session."""
+
+    @property
+    def process(self) -> ProcessId: ...
+
+    def next_attempts(self) -> int:
+        """A number above all attempts that this process made so far, with room for many more."""
+        ...
+
+    async def say(self, address: bytes, payload: bytes) -> object:
+        """An agreed message; waits for credit."""
+        ...
+
+
+class Talker:
+    """Whoever notices something in the middle of a frame cannot wait for credit, so words queue here: few, and small."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        self._words: asyncio.Queue[tuple[bytes, Said]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    def say(self, address: bytes, said: Said) -> None:
+        if self._is_stopped:
+            return
+        self._words.put_nowait((address, said))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._talk())
+
+    def say_to(self, process: ProcessId, said: Private) -> None:
+        self.say(encode_address(transfer_address(process)), said)
+
+    def whisper(self, process: ProcessId, said: Private) -> Awaitable[object]:
+        """At once, past the queue, for whoever can wait."""
+        return self._speaker.say(encode_address(transfer_address(process)), encode_said(said))
+
+    async def _talk(self) -> None:
+        try:
+            while True:
+                address, said = await self._words.get()
+                await self._speaker.say(address, encode_said(said))
+        except (SessionLost, UsageError):
+            pass  # The session is over, and with it all that could be said in it.
+
+    def stop(self) -> None:
+        """What was not said is not said any more."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+
+# --- keeper -----------------------------------------------------------------------------------------------------------
 
 LOADED: Final = "loaded"
 FOUNDED: Final = "founded"

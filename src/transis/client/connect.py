@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, overload
 
-from transis.client.codecs import Codec, Raw
+from transis.client.events import Codec, Raw
 from transis.client.link import Link, link_to_host, link_to_unix
 from transis.client.session import Session
 from transis.types.errors import UsageError
