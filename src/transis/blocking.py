@@ -1,16 +1,516 @@
-"""`transis.blocking`: the same API for threads and scripts. Every call waits, and takes a timeout if that is wanted.
+"""Session, Group, Node in calls that wait: one portal, explicit signatures.
 
-Sessions are in client/blocking.py; a node embedded in the program is loaded only when it is asked for.
+`transis.blocking`: the same API for threads and scripts. Every call waits, and takes a timeout if that is wanted.
+
+Sessions are in blocking.py; a node embedded in the program is loaded only when it is asked for.
+
+The same API for threads and scripts: every call waits, and takes a timeout in seconds if waiting for ever is not wanted.
+
+    with transis.blocking.connect() as session:
+        with session.join("orders") as group:
+            group.send(b"new order").wait(timeout=5)
+            for event in group:
+                ...
+
+1. A session runs in a thread of its own; any thread may send, one at a time may iterate over a stream.
+2. What came is kept until it is returned: a timeout or Ctrl-C in the middle loses nothing.
+3. A stream is read ahead by frames. One with state is not: there the place that the application reached is what counts.
+
+An event loop in a thread of its own, for programs that have none: coroutines are run there, and waited for here.
+
+1. A call that gives up (a timeout, Ctrl-C) cancels its coroutine and waits until that is over. So either it raises and nothing
+   was done, or it was done just in time and the call returns as if nothing had happened.
+2. No call waits for ever for a loop that cannot run it: those that wait when the loop is stopped are ended, and one from the
+   loop's own thread is refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock, Thread, current_thread
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from transis.client.blocking import Connection, Group, Joining, Receipt, Session, Stream, Transfer, connect
+from transis import client
+from transis.client.connect import WINDOW
+from transis.client.events import Batch, Codec, Message, Passed, Position, View
+from transis.client.group import Destination
+from transis.client.group import Joining as _Joining
+from transis.client.sending import Outcome
+from transis.client.snapshot import ChunkReader
+from transis.client.stream import MessageStream
+from transis.types.errors import UsageError
+from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.views import GroupView
+from transis.types.views import View as Configuration
 
 if TYPE_CHECKING:
     from transis.embed.blocking import Node
+
+
+# --- loopthread -------------------------------------------------------------------------------------------------------
+
+R = TypeVar("R")
+
+
+class LoopThread:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._run, name="transis-client", daemon=True)
+        self._stopped = False
+        self._door = Lock()
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.run_until_complete(_end_all())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def call(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
+        """Run it to its end. TimeoutError after so many seconds, unless it came to its end meanwhile."""
+        running = self._begin(work)
+        try:
+            task = running.done.result(timeout)
+        except BaseException as error:
+            with suppress(RuntimeError):  # It was stopped just now, and then the call is over as well.
+                self._loop.call_soon_threadsafe(running.cancel)
+            task = running.done.result()
+            in_time = isinstance(error, TimeoutError) and not task.cancelled()
+            if not in_time:
+                raise
+        if task.cancelled():
+            raise _closed()
+        return task.result()
+
+    def _begin(self, work: Coroutine[Any, Any, R]) -> _Running[R]:
+        """What passes the door before the stop is started before it, and so comes to an end."""
+        running = _Running(work)
+        with self._door:
+            if self._stopped:
+                work.close()
+                raise _closed()
+            if current_thread() is self._thread:
+                work.close()
+                raise UsageError("called from inside `save`, which runs where the session does: it would wait for itself")
+            self._loop.call_soon_threadsafe(running.start)
+        return running
+
+    def stop(self) -> None:
+        """After this nothing runs there any more. Again is nothing."""
+        with self._door:
+            was_stopped, self._stopped = self._stopped, True
+            if not was_stopped:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        if not was_stopped:
+            self._thread.join()
+
+
+def _closed() -> UsageError:
+    return UsageError("the session is closed")
+
+
+async def _end_all() -> None:
+    """Whoever still waits in another thread is told by the cancellation."""
+    waiting = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class _Running(Generic[R]):
+    """A coroutine as a task of the loop; `done` gets the task when it is over, however it ended."""
+
+    def __init__(self, work: Coroutine[Any, Any, R]) -> None:
+        self.done: Future[asyncio.Task[R]] = Future()
+        self._work = work
+        self._task: asyncio.Task[R] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._work)
+        self._task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[R]) -> None:
+        if not task.cancelled():
+            task.exception()  # Looked at: if the caller was interrupted, nobody else will.
+        self.done.set_result(task)
+
+    def cancel(self) -> None:
+        assert self._task is not None, "it was started before"
+        self._task.cancel()
+
+
+# --- blocking ---------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+AHEAD: Final = 64
+"""Frames that one call brings over from the session's thread, if so many are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """As the one of asyncio, with a `load` that gets a plain iterator; it runs in a thread of its own while `join` waits."""
+
+    save: Callable[[], Iterable[bytes]]
+    load: Callable[[Iterator[bytes]], None]
+    background: bool = False
+    patience: float = 30.0
+    memory_max: int = 1 << 20
+    directory: str | None = None
+
+    def _for_loop(self) -> client.Transfer:
+        async def load(chunks: object) -> None:
+            assert isinstance(chunks, ChunkReader)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self.load, _plain(chunks, loop))
+
+        return client.Transfer(self.save, load, self.background, self.patience, self.memory_max, self.directory)
+
+
+def _plain(chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
+    async def following() -> bytes | None:
+        return await anext(chunks, None)
+
+    while (chunk := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
+        yield chunk
+
+
+class Receipt:
+    """Of one `send` or `send_many`. `wait` returns when it was delivered here, or raises SendRefused or InDoubt."""
+
+    def __init__(self, thread: LoopThread, receipt: client.Receipt) -> None:
+        self._thread = thread
+        self._receipt = receipt
+
+    @property
+    def id(self) -> MessageId:
+        return self._receipt.id
+
+    @property
+    def first(self) -> int:
+        return self._receipt.first
+
+    @property
+    def count(self) -> int:
+        return self._receipt.count
+
+    @property
+    def outcome(self) -> Outcome:
+        return self._receipt.outcome
+
+    def wait(self, timeout: float | None = None) -> None:
+        async def settled() -> None:
+            await self._receipt
+
+        if self._receipt.outcome == "pending":
+            self._thread.call(settled(), timeout)
+        else:
+            self._receipt.raise_unless_delivered()
+
+
+class Stream(Generic[T]):
+    """Iterating over messages and views, or with `batches()` over frames; with `everything()` also over configurations."""
+
+    def __init__(self, thread: LoopThread, stream: MessageStream[T], ahead: int) -> None:
+        self._thread = thread
+        self._stream = stream
+        self._ahead = ahead
+        self._came: deque[tuple[Batch[T] | View | Configuration, Passed | None]] = deque()
+        self._passed: Passed | None = None
+        self._current: Batch[T] | None = None
+        self._rank = 0
+        self._reading = Lock()
+
+    def __iter__(self) -> Iterator[Message[T] | View]:
+        return self
+
+    def __next__(self) -> Message[T] | View:
+        return self.next()
+
+    def next(self, timeout: float | None = None) -> Message[T] | View:
+        """The next event; StopIteration at the end, TimeoutError if none came in time."""
+        while True:
+            current = self._current
+            if current is not None and self._rank < len(current):
+                self._rank += 1
+                return current[self._rank - 1]
+            event = self._next_event(timeout)
+            if isinstance(event, Batch):
+                self._current, self._rank = event, 0
+            elif not isinstance(event, Configuration):
+                return event
+
+    def next_batch(self, timeout: float | None = None) -> Batch[T] | View:
+        while isinstance(event := self.next_of_all(timeout), Configuration):
+            pass
+        return event
+
+    def next_of_all(self, timeout: float | None = None) -> Batch[T] | View | Configuration:
+        current, self._current = self._current, None
+        if current is not None and self._rank < len(current):
+            return current.after(self._rank)
+        return self._next_event(timeout)
+
+    def batches(self) -> Iterator[Batch[T] | View]:
+        while True:
+            try:
+                yield self.next_batch()
+            except StopIteration:
+                return
+
+    def everything(self) -> Iterator[Batch[T] | View | Configuration]:
+        while True:
+            try:
+                yield self.next_of_all()
+            except StopIteration:
+                return
+
+    def _next_event(self, timeout: float | None) -> Batch[T] | View | Configuration:
+        if not self._reading.acquire(blocking=False):
+            raise UsageError("another thread iterates over this stream at this moment: one stream has one reader")
+        try:
+            if not self._came and not self._thread.call(self._fetch(), timeout):
+                raise StopIteration
+            event, self._passed = self._came.popleft()
+        finally:
+            self._reading.release()
+        if isinstance(event, GroupView):
+            self._entered(event)
+        return event
+
+    async def _fetch(self) -> bool:
+        """Bring over what is there; False at the end. What came lies in `_came` even if the caller is gone."""
+        try:
+            self._came.append((await self._stream.next_of_all(), self._stream.passed))
+            while len(self._came) < self._ahead and self._stream.is_ready:
+                self._came.append((await self._stream.next_of_all(), self._stream.passed))
+        except StopAsyncIteration:
+            return bool(self._came)
+        return True
+
+    def _entered(self, view: View) -> None:
+        """The application has this view."""
+
+
+class Group(Stream[T]):
+    def __init__(self, thread: LoopThread, inner: client.Group[T], ahead: int) -> None:
+        super().__init__(thread, inner, ahead)
+        self._group = inner
+        self._views: dict[str, View] = {}
+
+    def _entered(self, view: View) -> None:
+        self._views[view.name] = view
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self._group.names
+
+    @property
+    def name(self) -> str:
+        return self._group.name
+
+    @property
+    def views(self) -> dict[str, View]:
+        return dict(self._views) if self._views else self._group.views
+
+    @property
+    def view(self) -> View | None:
+        return self.views.get(self.name)
+
+    @property
+    def members(self) -> tuple[ProcessId, ...]:
+        view = self.view
+        return () if view is None else view.members
+
+    def send(self, data: T, service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._group.send(data, service), timeout))
+
+    def send_many(self, datas: Sequence[T], service: Service = Service.AGREED, timeout: float | None = None) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._group.send_many(datas, service), timeout))
+
+    def reload(self, timeout: float | None = None) -> bool:
+        loaded = self._thread.call(self._group.reload(), timeout)
+        if loaded:
+            self._current, self._passed = None, self._group.passed
+        return loaded
+
+    @property
+    def position(self) -> Position:
+        return group.require_passed(self.names, self._passed).at(self._taken())
+
+    def is_due(self, every: int) -> bool:
+        return group.require_passed(self.names, self._passed).is_due(every, self._taken())
+
+    def checkpoint(self, digest: bytes | str | int) -> None:
+        self._thread.call(self._group.checkpoint_at(self.position, digest))
+
+    def _taken(self) -> int | None:
+        return None if self._current is None else self._rank
+
+    def leave(self) -> None:
+        self._thread.call(self._group.leave())
+
+    def close(self, timeout: float | None = None) -> None:
+        self._thread.call(self._group.close(), timeout)
+
+
+class Joining(Generic[T]):
+    def __init__(self, thread: LoopThread, inner: _Joining[T], ahead: int, timeout: float | None) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._ahead = ahead
+        self._timeout = timeout
+        self._group: Group[T] | None = None
+
+    def open(self) -> Group[T]:
+        return Group(self._thread, self._thread.call(self._inner.open(), self._timeout), self._ahead)
+
+    def __enter__(self) -> Group[T]:
+        self._group = self.open()
+        return self._group
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._group is not None
+        self._group.close()
+
+
+class Session(Generic[T]):
+    def __init__(self, thread: LoopThread, inner: client.Session[T]) -> None:
+        self._thread = thread
+        self._session = inner
+        self._private: Stream[T] | None = None
+
+    @property
+    def process(self) -> ProcessId:
+        return self._session.process
+
+    @property
+    def cluster(self) -> str:
+        return self._session.cluster
+
+    @property
+    def closed(self) -> bool:
+        return self._session.closed
+
+    def join(
+        self, *names: str, state: Transfer | None = None, configurations: bool = False, timeout: float | None = None
+    ) -> Joining[T]:
+        """`timeout` is for the join itself, with the state if there is one."""
+        inner = self._session.join(*names, state=None if state is None else state._for_loop(), configurations=configurations)
+        return Joining(self._thread, inner, AHEAD if state is None else 1, timeout)
+
+    @property
+    def private(self) -> Stream[T]:
+        if self._private is None:
+            self._private = Stream(self._thread, self._session.private, AHEAD)
+        return self._private
+
+    def send(
+        self,
+        to: Destination | Sequence[Destination],
+        data: T,
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+    ) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._session.send(to, data, service), timeout))
+
+    def send_many(
+        self,
+        to: Destination | Sequence[Destination],
+        datas: Sequence[T],
+        service: Service = Service.AGREED,
+        timeout: float | None = None,
+    ) -> Receipt:
+        return Receipt(self._thread, self._thread.call(self._session.send_many(to, datas, service), timeout))
+
+    def statistics(self, timeout: float | None = None) -> dict[str, Any]:
+        return self._thread.call(self._session.statistics(), timeout)
+
+    def about(self, timeout: float | None = None) -> dict[str, str]:
+        return self._thread.call(self._session.about(), timeout)
+
+    def close(self) -> None:
+        try:
+            self._thread.call(self._session.close())
+        except UsageError:
+            pass  # It was closed before.
+        finally:
+            self._thread.stop()
+
+
+class Connection(Generic[T]):
+    def __init__(self, inner: client.Connection[T], timeout: float | None) -> None:
+        self._inner = inner
+        self._timeout = timeout
+        self._session: Session[T] | None = None
+
+    def open(self) -> Session[T]:
+        thread = LoopThread()
+        try:
+            return Session(thread, thread.call(self._inner.open(), self._timeout))
+        except BaseException:
+            thread.stop()
+            raise
+
+    def __enter__(self) -> Session[T]:
+        self._session = self.open()
+        return self._session
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._session is not None
+        self._session.close()
+
+
+@overload
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    timeout: float | None = None,
+) -> Connection[bytes]: ...
+@overload
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[T],
+    timeout: float | None = None,
+) -> Connection[T]: ...
+def connect(
+    path: str | None = None,
+    *,
+    host: str | None = None,
+    key: bytes | None = None,
+    label: str = "",
+    window: int = WINDOW,
+    codec: Codec[Any] | None = None,
+    timeout: float | None = None,
+) -> Connection[Any]:
+    """As the one of asyncio; `timeout` is for the connection itself."""
+    if codec is None:
+        return Connection(client.connect(path, host=host, key=key, label=label, window=window), timeout)
+    return Connection(client.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
+
+
+# --- blocking ---------------------------------------------------------------------------------------------------------
 
 __all__ = ["Connection", "Group", "Joining", "Node", "Receipt", "Session", "Stream", "Transfer", "connect"]
 

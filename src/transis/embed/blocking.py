@@ -12,10 +12,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
-from transis.client.blocking import Connection
+from transis.blocking import Connection, LoopThread
 from transis.client.connect import WINDOW
 from transis.client.events import Codec
-from transis.client.loopthread import LoopThread
 from transis.embed import node
 from transis.net.transport import StatisticsDict
 from transis.settings.schema import NodeArguments
