@@ -18,9 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from transis.trace.flight import Flight
+from transis.trace.flight import Flight, FlightLimits, Tidier
 from transis.trace.segment import Header
-from transis.trace.tidying import FlightLimits, Tidier
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, Phase
 from transis.types.views import Cause, Member, View

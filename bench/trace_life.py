@@ -10,7 +10,6 @@ from typing import Final
 from bench.trace_groups import CLIENTS
 from bench.trace_plan import Clock
 from bench.trace_traffic import Datagram
-from transis.trace.addresses import read_address
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -26,6 +25,7 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
+from transis.trace.reader import read_address
 from transis.trace.segment import Header, SegmentWriter
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
 from transis.types.views import GroupId, GroupView, View

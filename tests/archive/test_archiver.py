@@ -22,7 +22,7 @@ from transis.archive.archiver import WAITING_BYTES
 from transis.archive.place import Place
 from transis.sessions.host import SessionPolicy
 from transis.testing import Cluster, Clusters
-from transis.trace.naming import node_name
+from transis.trace.reader import node_name
 from transis.types.config import ENGINES
 from transis.types.errors import ArchiveError, ConnectError, SessionLost, UsageError
 

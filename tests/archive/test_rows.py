@@ -15,7 +15,7 @@ from tests.archive.naive import rows_of
 from transis.archive.rows import Rows
 from transis.archive.schema import STREAM, Position
 from transis.client.events import Batch, Configuration
-from transis.trace.naming import process_name
+from transis.trace.reader import process_name
 from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Origin
 

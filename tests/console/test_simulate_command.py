@@ -22,8 +22,8 @@ from transis.console.main import app
 from transis.console.tables import coverage_tables
 from transis.model.guarantees import MEANINGS
 from transis.sim.coverage import Coverage
-from transis.trace.digest import digest
 from transis.trace.reader import read_trace
+from transis.trace.segment import digest
 
 RUNNER = CliRunner()
 SMALL = ["simulate", "--nodes", "2", "--jobs", "1"]

@@ -19,8 +19,8 @@ from transis.console.sweep_table import decoded
 from transis.console.sweep_task import run_apart, run_seeds
 from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, SeedRow, ran_row
 from transis.sim.sweep import Job, run_job
-from transis.trace.digest import digest
 from transis.trace.reader import read_history
+from transis.trace.segment import digest
 
 ENDLESS = ORDER._replace(job=Job(0, 128, "", groups=True))
 """It ends after a minute or two."""

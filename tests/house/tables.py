@@ -50,8 +50,8 @@ from transis.trace.events import (
     Sent,
     Waited,
 )
-from transis.trace.parquet import convert
 from transis.trace.segment import Header, SegmentWriter
+from transis.trace.tables import convert
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import GroupId, GroupViewId
 

@@ -12,11 +12,10 @@ from tests.node.party import until
 from transis.net.evidence import FlightKeeper, FlightPlan, open_flight
 from transis.net.runtime import boottime_us
 from transis.trace.events import Conf, End
-from transis.trace.flight import Flight
+from transis.trace.flight import KEPT, Flight, FlightLimits
 from transis.trace.reader import read_history, read_segment
 from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS
-from transis.trace.tidying import KEPT, FlightLimits
 from transis.types.config import Config
 from transis.types.ids import NodeId, Place, ViewId, ViewKind
 from transis.types.views import Cause, GroupId, GroupViewId, Member, View

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from transis.net.state import KEYS, StateDirectory, new_boot_id
-from transis.trace.durable import write_beside
+from transis.trace.files import write_beside
 from transis.types.errors import ConfigError, IdentityError, InternalError
 
 

@@ -13,8 +13,8 @@ import pytest
 import transis
 from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
 from transis.net.state import StateDirectory
-from transis.trace.durable import beside
 from transis.trace.events import End
+from transis.trace.files import beside
 from transis.trace.reader import read_history
 from transis.types.errors import ConfigError, IdentityError, NodeLost, SessionLost, UsageError
 

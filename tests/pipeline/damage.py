@@ -18,8 +18,7 @@ from transis.console.run_traces import write_trace
 from transis.sim.abstract import good_history
 from transis.sim.run import simulate
 from transis.trace.events import History, NodeTrace
-from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name
+from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows, frame, segment_name
 
 HISTORY = good_history(5, steps=100)
 LIFE = longest(HISTORY)

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.trace.taped import Taped
 from transis.pipeline.follow.telling import Told
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Prefix
-from transis.trace.prefix import EMPTY, after, head_of
-from transis.trace.prefix import Told as Sums
 from transis.trace.segment import DIGESTS, LIVE_RUN, Header, SegmentWriter
+from transis.trace.tape import EMPTY, after, head_of
+from transis.trace.tape import Told as Sums
 from transis.types.ids import NodeId
 from transis.types.views import View
 

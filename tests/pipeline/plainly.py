@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from transis.trace.addresses import read_address
 from transis.trace.events import Conf, Delivery, End, Fault, History, NodeTrace, NoteEvent, Refuse, Sent, Submit
+from transis.trace.reader import read_address
 from transis.types.ids import NodeId, ViewId
 from transis.types.views import View
 

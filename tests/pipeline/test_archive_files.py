@@ -18,7 +18,7 @@ from transis.pipeline.archive import in_force
 from transis.pipeline.archive.once import messages
 from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
 from transis.pipeline.archive.telling import gap_sentence
-from transis.trace.naming import group_view_name, view_name
+from transis.trace.reader import group_view_name, view_name
 from transis.types import ids
 from transis.types.ids import ViewId, ViewKind
 from transis.types.views import GroupViewId, Origin, group_id

@@ -17,8 +17,8 @@ from transis.sim.checkers import check
 from transis.sim.mutants import MUTANTS, Mutant
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import Conf, Event, Gap, History
-from transis.trace.prefix import EMPTY, after
-from transis.trace.prefix import Told as Sums
+from transis.trace.tape import EMPTY, after
+from transis.trace.tape import Told as Sums
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.views import Cause, Member, View
 

@@ -12,7 +12,7 @@ from transis.pipeline.follow.folding import CONFIGURATIONS_MAX, SILENT_US, Fold
 from transis.pipeline.follow.lives import GONE_US, LIVES_MAX
 from transis.pipeline.follow.telling import ONE_SEQUENCE, Told
 from transis.trace.events import Conf, End
-from transis.trace.prefix import Told as Sums
+from transis.trace.tape import Told as Sums
 from transis.types.ids import NodeId
 
 # -- silence -----------------------------------------------------------------------------------------------------------------

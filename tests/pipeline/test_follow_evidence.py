@@ -12,9 +12,8 @@ import pytest
 from tests.trace.test_flight import ODD, OTHER, SECOND, run_of, view_of
 from transis.pipeline.follow.evidence import AGAIN_S, Evidence
 from transis.pipeline.follow.telling import ONE_SEQUENCE, Divergence
-from transis.trace.flight import Flight
+from transis.trace.flight import Flight, FlightLimits
 from transis.trace.segment import Header
-from transis.trace.tidying import FlightLimits
 from transis.types.errors import PipelineError
 
 CONF = view_of(4).id

@@ -17,7 +17,7 @@ from transis.pipeline.keys import Keys
 from transis.pipeline.tables import Tables
 from transis.sim.abstract import good_history
 from transis.trace.events import Conf
-from transis.trace.obituary import record_end
+from transis.trace.recovery import record_end
 
 HISTORY = good_history(5, steps=100)
 KILLED = HISTORY.nodes[0]

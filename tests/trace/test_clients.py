@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
     ClientDelivery,
     ClientLeft,
@@ -21,11 +20,10 @@ from transis.trace.events import (
     NodeTrace,
     Waited,
 )
-from transis.trace.parquet import TABLES, tables
-from transis.trace.reader import read_segment, read_trace
+from transis.trace.reader import NOBODY, read_address, read_segment, read_trace
 from transis.trace.recorder import Recorder
-from transis.trace.rows import KINDS, decode_rows, encode_rows
-from transis.trace.segment import SCHEMA, Header, SegmentWriter
+from transis.trace.segment import KINDS, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows
+from transis.trace.tables import TABLES, tables
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import (

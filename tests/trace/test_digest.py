@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from transis.sim.abstract import good_history
-from transis.trace.digest import digest
+from transis.trace.segment import digest
 
-PRINT_DIGEST = "from transis.sim.abstract import good_history as g; from transis.trace.digest import digest as d; print(d(g(7)))"
+PRINT_DIGEST = "from transis.sim.abstract import good_history as g; from transis.trace.segment import digest as d; print(d(g(7)))"
 
 
 def test_the_same_under_any_hash_seed() -> None:

@@ -10,15 +10,14 @@ import pytest
 from tests.trace.taped import taped_run
 from transis.sim.checkers import check
 from transis.sim.tried import TOTEM, Tried
-from transis.trace.develop import DEVELOPING, Wanted, develop, forget_half_developed, main
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
-from transis.trace.film import FILM_BYTES, FILMS, FilmWriter, read_film
-from transis.trace.flight import Flight, Keep
-from transis.trace.mending import mend
+from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main
+from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Checkpoint
+from transis.trace.recovery import mend
+from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter, read_film
 from transis.trace.segment import DIGESTS, Header, frame, life_name
-from transis.trace.tidying import KEPT, MB, FlightLimits, Tidier
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import ADDRESS_MAX
 from transis.types.outputs import Delivered, Phase

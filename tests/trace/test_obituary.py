@@ -9,8 +9,8 @@ import pytest
 
 from transis.sim.abstract import good_history
 from transis.trace.events import End, NodeTrace
-from transis.trace.obituary import record_end
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_segment, read_trace
+from transis.trace.recovery import record_end
 from transis.trace.segment import MAGIC, Header, SegmentWriter, segment_name
 from transis.types.errors import TraceError
 from transis.types.ids import NodeId

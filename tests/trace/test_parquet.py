@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from transis.sim.abstract import good_history
-from transis.trace.parquet import TABLES, convert
 from transis.trace.segment import Header, SegmentWriter
+from transis.trace.tables import TABLES, convert
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.trace.prefix import EMPTY, FACTOR, PRIME, STEP_MAX, Prefixes, Told, after, head_of
+from transis.trace.tape import EMPTY, FACTOR, PRIME, STEP_MAX, Prefixes, Told, after, head_of
 from transis.types.ids import Service
 
 HEADS = [head_of(boot, number, service) for boot in (7, 1 << 63) for number in (0, 3) for service in Service]

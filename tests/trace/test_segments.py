@@ -11,8 +11,18 @@ from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.trace.events import Gap, History, NodeTrace
 from transis.trace.reader import MIXED, Finding, read_history, read_segment, read_trace
-from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import KIND_HEADER, MAGIC, SCHEMA, Header, SegmentWriter, frame, live_header, segment_name
+from transis.trace.segment import (
+    KIND_HEADER,
+    MAGIC,
+    SCHEMA,
+    Header,
+    SegmentWriter,
+    decode_rows,
+    encode_rows,
+    frame,
+    live_header,
+    segment_name,
+)
 from transis.types.config import Config
 from transis.types.errors import TraceError
 from transis.types.ids import NodeId

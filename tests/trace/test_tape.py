@@ -5,8 +5,19 @@ import pytest
 from tests.trace.taped import Taped, taped_run
 from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import Conf, Delivery, Event
-from transis.trace.prefix import EMPTY, after, head_of
-from transis.trace.tape import ADDRESSES_MAX, DATAGRAMS_MAX, DeliveryTape, Named, Taken, Telling, rows_of, runs_of
+from transis.trace.tape import (
+    ADDRESSES_MAX,
+    DATAGRAMS_MAX,
+    EMPTY,
+    DeliveryTape,
+    Named,
+    Taken,
+    Telling,
+    after,
+    head_of,
+    rows_of,
+    runs_of,
+)
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, Phase
 from transis.types.views import PROCESSES_MAX, Cause, Member, View

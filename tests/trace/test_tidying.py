@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from transis.trace.film import FILM_BYTES
-from transis.trace.tidying import KEPT, MB, FlightLimits, Tidier
+from transis.trace.flight import KEPT, MB, FlightLimits, Tidier
+from transis.trace.ring_files import FILM_BYTES
 
 HOUR_S = 3600
 

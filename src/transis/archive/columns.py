@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from transis.archive.schema import KINDS, MESSAGE, RARE, SERVICES, STREAM, Position
-from transis.trace.naming import node_name, process_name, view_name
+from transis.trace.reader import node_name, process_name, view_name
 from transis.types.ids import NodeId, ProcessId, ViewId
 
 Rare = dict[str, Any]

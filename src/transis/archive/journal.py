@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from transis.archive.frames import MARK_BYTES, UNMARKED, frame, next_frame, payload_at, size_of
 from transis.archive.schema import COMMON, RARE, STREAM
-from transis.trace.durable import sync
+from transis.trace.files import sync
 from transis.trace.segment import FRAME
 from transis.types.errors import ArchiveError
 

@@ -23,8 +23,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from transis.archive.files import Files, number_of
 from transis.archive.schema import FORMAT
-from transis.trace.durable import replace_durably, sync
-from transis.trace.naming import node_name
+from transis.trace.files import replace_durably, sync
+from transis.trace.reader import node_name
 from transis.types.errors import ArchiveError
 from transis.types.ids import NodeId
 from transis.types.views import group_id, require_group_name

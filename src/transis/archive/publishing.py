@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from transis.archive.files import Files
 from transis.archive.journal import JournalReader, Unreadable
 from transis.archive.schema import REPEATING, STREAM, Position
-from transis.trace.durable import sync
+from transis.trace.files import sync
 from transis.types.errors import ArchiveError
 
 GROUP_ROWS: Final = 131_072

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from transis.archive.columns import NOTHING, Frame, Portion, Rare, Stretch
 from transis.archive.schema import BEGIN, CONFIGURATION, MESSAGE, VIEW, Position
 from transis.client.events import Batch, Configuration, View
-from transis.trace.naming import group_view_name, node_name, process_name, view_name
+from transis.trace.reader import group_view_name, node_name, process_name, view_name
 from transis.types.ids import Service, ViewId
 
 ROW_BYTES: Final = 64

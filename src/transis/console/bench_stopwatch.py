@@ -11,9 +11,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from transis.trace.flight import Flight
+from transis.trace.flight import Flight, Tidier
 from transis.trace.tape import DeliveryTape
-from transis.trace.tidying import Tidier
 
 
 class Stopwatch:

@@ -24,8 +24,8 @@ from transis.console.localcluster import ClusterError, LocalCluster
 from transis.net.runtime import boottime_us
 from transis.sim.checkers.verdict import Findings, Verdict
 from transis.trace.events import End, Event, History, NodeTrace
-from transis.trace.obituary import record_end
 from transis.trace.reader import STILL_OPEN, Finding, read_trace
+from transis.trace.recovery import record_end
 from transis.types.errors import ConnectError, SessionLost
 from transis.types.ids import MessageId, NodeId, Service
 

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, RanRow, SeedRow
-from transis.trace.durable import sync
+from transis.trace.files import sync
 from transis.types.errors import PipelineError
 
 KEY_DIGITS: Final = 8

@@ -30,12 +30,11 @@ import msgspec
 
 from transis.daemon.logs import say
 from transis.net.runtime import boottime_us, run_apart
-from transis.trace.develop import Wanted, forget_half_developed
 from transis.trace.events import Event, Gap
-from transis.trace.flight import Flight, Keep
-from transis.trace.mending import mend
+from transis.trace.export import Wanted, forget_half_developed
+from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
+from transis.trace.recovery import mend
 from transis.trace.segment import SUFFIX, SegmentWriter, live_header
-from transis.trace.tidying import KEPT, MB, FlightLimits, Tidied, Tidier
 from transis.types.config import Config
 from transis.types.ids import NodeId
 
@@ -128,7 +127,7 @@ class FlightKeeper:
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
         try:
             async with asyncio.timeout(DEVELOPED_S):
-                code, complaint = await run_apart("transis.trace.develop", *command)
+                code, complaint = await run_apart("transis.trace.export", *command)
         except TimeoutError:
             code, complaint = 1, f"it took longer than {DEVELOPED_S:g} s"
         if code:

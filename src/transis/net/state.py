@@ -26,7 +26,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from transis.trace.durable import TEMPORARY, replace_durably
+from transis.trace.files import TEMPORARY, replace_durably
 from transis.types.errors import ConfigError, IdentityError, InternalError
 from transis.wire.envelope import KEY_SIZE
 

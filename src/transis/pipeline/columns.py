@@ -18,7 +18,6 @@ from transis.pipeline.deliveries import Array, Deliveries, Lookup
 from transis.pipeline.keys import Keys, key_of
 from transis.pipeline.schemas import KINDS
 from transis.pipeline.wide import ARROW, CHUNK, NARROW, wide
-from transis.trace.addresses import read_address
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -37,9 +36,8 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
-from transis.trace.reader import Frames, Segment
-from transis.trace.rows import NUMBERS, decode_row, encode_rows, split_rows
-from transis.trace.segment import Header
+from transis.trace.reader import Frames, Segment, read_address
+from transis.trace.segment import NUMBERS, Header, decode_row, encode_rows, split_rows
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
 
@@ -74,7 +72,7 @@ class Columns:
         self._batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in KINDS}
 
     def add(self, rows: Sequence[Row]) -> None:
-        """The next events, as rows of trace/rows.py; best a CHUNK of them."""
+        """The next events, as rows of trace/segment.py; best a CHUNK of them."""
         if not rows:
             return
         numbers = np.fromiter((number for number, _ in rows), np.int8, len(rows))

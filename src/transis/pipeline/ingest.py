@@ -32,8 +32,7 @@ from transis.pipeline.failures import told_plainly
 from transis.pipeline.schemas import EVENTS
 from transis.pipeline.wide import CHUNK, trouble_batch, wide
 from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
-from transis.trace.rows import split_rows
-from transis.trace.segment import SUFFIX, Header
+from transis.trace.segment import SUFFIX, Header, split_rows
 from transis.types.errors import PipelineError, TraceError
 
 TASK_BYTES: Final = 64 << 20

@@ -101,7 +101,7 @@ _OF_GROUPS: Final = {
 
 _OF_DIGESTS: Final = {
     "position": LONG,  # ordered messages so far, in the configuration or in the group's view
-    "sum_a": LONG,  # the two sums of trace/prefix.py
+    "sum_a": LONG,  # the two sums of trace/tape.py
     "sum_b": LONG,
     "last": FLAG,  # there were no more in this configuration
     "last_process": LONG,  # the message behind which an application told of its state

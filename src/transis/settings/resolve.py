@@ -26,7 +26,7 @@ from transis.net.transport import Group
 from transis.sessions.host import SessionPolicy
 from transis.settings.load import profile_of, pulse_of, renamed, timing_of, window_of
 from transis.settings.schema import KB, MB, Settings
-from transis.trace.tidying import FlightLimits
+from transis.trace.flight import FlightLimits
 from transis.types.config import MS, SECOND, Config
 from transis.types.errors import ConfigError, MissingExtra
 from transis.types.paths import admin_beside, default_state, socket_to_listen_at

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from transis.trace.addresses import read_address
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
+from transis.trace.reader import read_address
 from transis.types.ids import ViewId
 from transis.types.views import GroupView
 

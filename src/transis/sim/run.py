@@ -27,8 +27,8 @@ from transis.sim.swarm import draw, draw_groups
 from transis.sim.tried import TOTEM, Tried
 from transis.sim.workload import Workload
 from transis.sim.world import FAULT, World
-from transis.trace.digest import digest
 from transis.trace.events import History
+from transis.trace.segment import digest
 from transis.types.config import Config
 
 AFTERMATH_PERMILLE = 100

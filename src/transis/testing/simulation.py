@@ -26,8 +26,8 @@ from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
 from transis.testing.node import SessionNode
 from transis.testing.rest import unrest
-from transis.trace.digest import digest
 from transis.trace.events import History, NodeTrace
+from transis.trace.segment import digest
 from transis.types.config import MS, SECOND, Config
 from transis.types.errors import UsageError
 from transis.types.limits import MEMBERS_MAX

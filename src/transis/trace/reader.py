@@ -1,9 +1,19 @@
-"""Readers: segments of a directory back into one history, with what is wrong with the evidence said first.
+"""Segments -> one history, what is wrong first.
+
+Readers: segments of a directory back into one history, with what is wrong with the evidence said first.
 
 Data quality comes before guarantees (traces 5), or a recorder's bug looks like a protocol's. What is missing becomes a Gap
 in the trace, so that obligations that touch it are pending. Two kinds of trouble are told apart: a cut or missing
 file is a finding, for a crash or a broken disk can cause it (one that was cut before its header was whole is a TraceCutOff for
 who reads it alone); a file that was never a segment is a TraceError.
+
+Addresses of recorded runs: whom a message was for, read from the bytes that travelled with it.
+
+A second reading, on purpose: a trace is judged without the code that it judges. Bytes that are no address are for nobody, as
+they are for the groups. Layout: a byte 1, how many groups, how many processes, then the groups (64-bit hashes) and the processes
+(64-bit boot id of the node, 32-bit number), all big-endian.
+
+Nodes, processes and views as words in tables: whole, so that two lives never share one.
 """
 
 from __future__ import annotations
@@ -12,16 +22,19 @@ from collections.abc import Callable
 from hashlib import sha256
 from mmap import mmap
 from pathlib import Path
+from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 import msgspec
 
 from transis.trace.events import Event, Gap, History, NodeTrace
-from transis.trace.rows import decode_rows
-from transis.trace.segment import FRAME, KIND_BATCH, KIND_FOOTER, KIND_HEADER, MAGIC, SCHEMA, SUFFIX, Footer, Header
+from transis.trace.segment import FRAME, KIND_BATCH, KIND_FOOTER, KIND_HEADER, MAGIC, SCHEMA, SUFFIX, Footer, Header, decode_rows
 from transis.types.errors import TraceCutOff, TraceError
-from transis.types.ids import NodeId
+from transis.types.ids import NodeId, ProcessId, ViewId
+from transis.types.views import ADDRESSED_GROUPS_MAX, ADDRESSED_PROCESSES_MAX, Address, GroupId, GroupViewId, PrivateName
+
+# --- reader -----------------------------------------------------------------------------------------------------------
 
 CHAIN_BROKEN: Final = "chain broken"
 DENSITY: Final = "density"
@@ -254,3 +267,49 @@ def _history(nodes: list[NodeTrace], lives: dict[NodeId, list[Segment]], finding
     if len(runs) > 1:
         findings.append(Finding(MIXED, lasts[0].name, f"{len(runs)} runs, modes or engines in one directory"))
     return History(nodes, closed, *runs[0][2:]) if runs else History(nodes, closed)
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+KIND: Final = 1
+HEAD: Final = Struct(">BBB")
+GROUP: Final = Struct(">Q")
+PROCESS: Final = Struct(">QI")
+NOBODY: Final = Address()
+
+
+def read_address(address: bytes) -> Address:
+    """The groups and processes that a run is for; nobody if the bytes say nothing of the kind."""
+    if len(address) < HEAD.size:
+        return NOBODY
+    kind, groups, processes = HEAD.unpack_from(address)
+    split = HEAD.size + groups * GROUP.size
+    if kind != KIND or len(address) != split + processes * PROCESS.size:
+        return NOBODY
+    if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
+        return NOBODY
+    named = tuple(GroupId(group) for (group,) in GROUP.iter_unpack(address[HEAD.size : split]))
+    private = tuple(PrivateName(*name) for name in PROCESS.iter_unpack(address[split:]))
+    if sorted(set(named)) != list(named) or sorted(set(private)) != list(private):
+        return NOBODY
+    return Address(named, private)
+
+
+# --- naming -----------------------------------------------------------------------------------------------------------
+
+
+def node_name(node: NodeId) -> str:
+    """Name, incarnation and boot id: two lives never share it, also not those of a copied directory."""
+    return f"{node.name}/{node.incarnation}/{node.boot:016x}"
+
+
+def view_name(view: ViewId) -> str:
+    return f"{'R' if view.is_regular else 'T'}{view.seq}@{node_name(view.rep)}"
+
+
+def process_name(process: ProcessId) -> str:
+    return f"{node_name(process.node)}#{process.number}"
+
+
+def group_view_name(view: GroupViewId) -> str:
+    return f"{view_name(view.configuration)}+{view.place.seq}.{view.place.index}"

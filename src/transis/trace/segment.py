@@ -1,4 +1,6 @@
-"""Segments: the append-only files a node writes its events into, chained so that nothing can be missing unseen.
+"""Segment files: frames, chain, seal; rows of events; the canonical digest.
+
+Segments: the append-only files a node writes its events into, chained so that nothing can be missing unseen.
 
     segment = MAGIC, header frame, batch frames ..., footer frame when sealed
     frame   = u32 length of payload | u32 crc32 of payload | payload = one byte for the kind, then msgpack
@@ -8,6 +10,17 @@ Rules of this file:
 2. A segment is sealed by its footer and never touched again. The next one names its digest, so a reader can tell
    missing, cut and still open segments apart (traces 3).
 3. The writer never stalls and never raises for a disk that fails: it takes nothing, says so, and the recorder writes a Gap.
+
+Rows: events as bytes and back. A batch of rows is one msgpack array of (number of the kind, event).
+
+Rules of this file:
+1. The table of kinds is append-only: a number never changes its meaning. A field may be added at the end of an event.
+2. Decoding checks every type; bytes that are no batch give a TraceError, never another exception.
+
+The canonical digest of a history: the same events give the same digest in any process, under any hash seed.
+
+Traces are taken in order of node id, events in their own order, each with a number for its kind; msgpack writes tuples of
+integers and strings in exactly one way.
 """
 
 from __future__ import annotations
@@ -17,18 +30,79 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 from zlib import crc32
 
 import msgspec
 
 from transis import __version__
-from transis.trace.appending import Appender
-from transis.trace.events import Event
-from transis.trace.rows import encode_rows
+from transis.trace.events import (
+    CheckpointEvent,
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    History,
+    NoteEvent,
+    Prefix,
+    Refuse,
+    Sent,
+    Submit,
+)
+from transis.trace.files import Appender
 from transis.types.config import Config
+from transis.types.errors import TraceError
 from transis.types.ids import NodeId
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+KINDS: Final[tuple[type[Event], ...]] = (
+    *(Submit, Refuse, Sent, Delivery, Conf, End, Fault, NoteEvent, Gap),
+    *(GroupConf, ClientDelivery, ClientLeft, ClientLife),
+    *(Prefix, CheckpointEvent),
+)
+"""A kind's number is its place here. The second row came with schema 2, the third with schema 3."""
+
+NUMBERS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(KINDS)}
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_BATCH: Final = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]])
+_DECODERS: Final = tuple(msgspec.msgpack.Decoder(kind) for kind in KINDS)
+
+
+def encode_rows(events: Sequence[Event]) -> bytes:
+    return _ENCODER.encode([(NUMBERS[type(event)], event) for event in events])
+
+
+def decode_rows(batch: bytes | memoryview) -> list[Event]:
+    """The events of a batch."""
+    return [decode_row(number, row) for number, row in split_rows(batch)]
+
+
+def split_rows(batch: bytes | memoryview) -> list[tuple[int, msgspec.Raw]]:
+    """The rows of a batch, each with the number of its kind, not decoded; kinds of a later version are left out, as a reader of
+    the version before must."""
+    try:
+        return [row for row in _BATCH.decode(batch) if 0 <= row[0] < len(_DECODERS)]
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise TraceError(f"no batch of events: {error}") from error
+
+
+def decode_row(number: int, row: msgspec.Raw) -> Event:
+    try:
+        return _DECODERS[number].decode(row)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise TraceError(f"no batch of events: {error}") from error
+
+
+# --- segment ----------------------------------------------------------------------------------------------------------
 
 MAGIC: Final = b"transis trace\n"
 SCHEMA: Final = 3
@@ -232,3 +306,27 @@ def _frames(events: Sequence[Event]) -> list[bytes]:
         frame(KIND_BATCH, encode_rows(events[start : start + FRAME_EVENTS_MAX]))
         for start in range(0, len(events), FRAME_EVENTS_MAX)
     ]
+
+
+# --- digest -----------------------------------------------------------------------------------------------------------
+
+
+def digest(history: History) -> str:
+    """SHA-256, in hexadecimal, of everything a history says."""
+    total = sha256(_bytes((history.closed, history.promises, len(history.nodes))))
+    for trace in sorted(history.nodes, key=lambda trace: trace.node):
+        total.update(_bytes(trace.node))
+        total.update(events_digest(trace.events))
+    return total.hexdigest()
+
+
+def events_digest(events: Sequence[Event]) -> bytes:
+    """SHA-256 of one node's events."""
+    kinds = bytes(NUMBERS[type(event)] for event in events)
+    total = sha256(_bytes((len(events), kinds)))
+    total.update(_bytes(events))
+    return total.digest()
+
+
+def _bytes(value: object) -> bytes:
+    return msgspec.msgpack.encode(value)

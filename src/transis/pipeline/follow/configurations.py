@@ -23,7 +23,7 @@ SETTLED_MAX: Final = 64
 """Positions that stay of what is settled."""
 
 Sums = tuple[int, int, int]
-"""Messages, and the two sums of trace/prefix.py over them."""
+"""Messages, and the two sums of trace/tape.py over them."""
 Amount = tuple[int, int]
 """Messages, and the sum that does not mind their order: which they were."""
 

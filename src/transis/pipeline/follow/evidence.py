@@ -2,7 +2,7 @@
 
 1. Films last for minutes, so a violation is developed as soon as it is found. The audit, which takes longer, runs behind it, and
    no violation waits for the audit of another.
-2. Only films that can be read here are developed: those of nodes on other hosts stay there (`python -m transis.trace.develop`).
+2. Only films that can be read here are developed: those of nodes on other hosts stay there (`python -m transis.trace.export`).
    They may be copied here a little later: where nothing was found it is looked again, less and less often, while the ledger
    counts the violation as recent.
 3. All of it is in threads of its own: neither the next batch nor the metric waits. What a follower had no time for when it
@@ -27,8 +27,8 @@ import msgspec
 from transis.pipeline.follow.telling import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.pipeline.jobs import Wish, audit
 from transis.pipeline.steps import Steps
-from transis.trace.develop import WHY, Wanted, develop
-from transis.trace.durable import replace_durably
+from transis.trace.export import WHY, Wanted, develop
+from transis.trace.files import replace_durably
 from transis.types.errors import TransisError
 
 AROUND: Final = 1000

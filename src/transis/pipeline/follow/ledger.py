@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from transis.pipeline.follow.checkpoint import has_committed
 from transis.pipeline.follow.folding import Fold
 from transis.pipeline.follow.telling import Divergence, FollowVerdict, Trouble
-from transis.trace.durable import replace_durably
+from transis.trace.files import replace_durably
 from transis.types.errors import PipelineError
 
 ALL_AGAIN_S: Final = 3600

@@ -4,7 +4,7 @@ delivered (configurations.py), applications of their state (replicas.py).
 1. What is told is of everything up to a position: who is equal at one was equal at all before it, or differed and came back,
    which digests of prefixes never do.
 2. It is bounded without losing sight: of more than is allowed the newest half stays, for who is a little late, and the older ones
-   are thinned out to multiples of a higher power of two, at which others will speak, too (trace/prefix.py). So a day of one party
+   are thinned out to multiples of a higher power of two, at which others will speak, too (trace/tape.py). So a day of one party
    that comes before a day of the next is still compared from end to end, at fewer places.
 3. Every party's highest position stays, and the lowest that is not equal: they say how far one can say something.
 4. What all agreed on is forgotten but for a few places, at which whoever speaks much later is still compared.

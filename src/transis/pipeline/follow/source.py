@@ -23,8 +23,7 @@ from pyspark.sql.types import StructType
 from transis.pipeline.follow.reading import Offset, Progress, Sealed, sealed_of
 from transis.pipeline.follow.telling import Told, Trouble
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
-from transis.trace.rows import decode_rows, encode_rows
-from transis.trace.segment import Header
+from transis.trace.segment import Header, decode_rows, encode_rows
 from transis.types.errors import TraceError
 
 FILES_AT_A_TIME: Final = 5000

@@ -16,8 +16,8 @@ from transis.sim.checkers.clients import Crowd, tells_who_is_there
 from transis.sim.checkers.index import Life
 from transis.sim.checkers.verdict import Findings
 from transis.sim.checkers.words import several
-from transis.trace.addresses import read_address
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, Waited
+from transis.trace.reader import read_address
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import GroupId
 

@@ -1,7 +1,7 @@
 """One sequence: who delivers in a regular configuration delivers what everybody does there, position by position (plan A).
 
 It follows from total order without holes, but needs no whole stay: a prohibition, broken at once. So it is what can be said of a
-part of a trace, whose beginning is missing, and what digests compare (trace/prefix.py).
+part of a trace, whose beginning is missing, and what digests compare (trace/tape.py).
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from transis.trace.addresses import NOBODY, read_address
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -29,11 +28,11 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
-from transis.trace.naming import group_view_name as _group_view_id
-from transis.trace.naming import node_name as _node
-from transis.trace.naming import process_name as _process
-from transis.trace.naming import view_name as _view
-from transis.trace.reader import Segment, read_segment
+from transis.trace.reader import NOBODY, Segment, read_address, read_segment
+from transis.trace.reader import group_view_name as _group_view_id
+from transis.trace.reader import node_name as _node
+from transis.trace.reader import process_name as _process
+from transis.trace.reader import view_name as _view
 from transis.types.errors import MissingExtra
 from transis.types.views import GroupId
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from transis.trace.appending import Appender
+from transis.trace.files import Appender
 from transis.trace.segment import KIND_HEADER, Header, Naming, frame, segment_name, whole_frames
 from transis.trace.tape import DeliveryTape, Named, Piece
 from transis.types.errors import TraceError

@@ -4,7 +4,7 @@ For each life one sealed segment: the configuration in force, a Gap for what cam
 they were. So an audit has a stay to stand in and knows that its beginning is missing: what is owed is pending, what is forbidden
 is broken. Sizes are 0, and what was sent and what clients were handed is not there.
 
-    python -m transis.trace.develop DIRECTORY OUT '{"from_us": 1, "to_us": 2, "why": "..."}'
+    python -m transis.trace.export DIRECTORY OUT '{"from_us": 1, "to_us": 2, "why": "..."}'
 
 is how a node has it done: in a process of its own, of low priority, into a directory that appears when it is complete.
 """
@@ -23,10 +23,10 @@ from typing import Final
 import msgspec
 
 from transis.trace.events import Conf, Delivery, End, Event, Gap
-from transis.trace.film import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
+from transis.trace.flight import KEPT
+from transis.trace.ring_files import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
 from transis.trace.segment import Header, SegmentWriter, segment_name
 from transis.trace.tape import Named, TapedRow, rows_of, runs_of
-from transis.trace.tidying import KEPT
 from transis.types.errors import TraceError, TransisError
 from transis.types.ids import NodeId, ProcessId, ViewId
 from transis.types.views import View
@@ -38,7 +38,7 @@ WHY: Final = "why.json"
 DEVELOPING: Final = ".developing-"
 """Begins the name of what is not complete."""
 EXAMPLE: Final = '{"from_us": 1, "to_us": 2, "why": "..."}'
-USAGE: Final = f"python -m transis.trace.develop DIRECTORY OUT '{EXAMPLE}'"
+USAGE: Final = f"python -m transis.trace.export DIRECTORY OUT '{EXAMPLE}'"
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -1,0 +1,123 @@
+"""Ends of lives that a kill left open.
+
+What a killed life left open in its flight recorder: the next life of the name seals it and writes its end (traces 2).
+
+The end of a life, written by who saw it: a node that is killed cannot say so itself (traces 2).
+
+One more segment is put behind the node's last, chained to it like any other, with the END in it. Without it a crash cannot be
+told from a node that still runs, and what the dead node owed stays pending for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from transis.trace.events import End, Event
+from transis.trace.reader import Segment, read_segment
+from transis.trace.segment import DIGESTS, KIND_FOOTER, TRACES, Footer, Naming, SegmentWriter, frame, life_name
+from transis.types.errors import TraceCutOff, TraceError
+from transis.types.ids import NodeId
+
+# --- obituary ---------------------------------------------------------------------------------------------------------
+
+
+def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:
+    """Write that a life ended, at the time of its last event; False if its trace says so already."""
+    files = _files(directory, node, naming)
+    last = _last_segment(files)
+    last_event = last.events[-1] if last.events else _last_event(files[:-1])
+    if isinstance(last_event, End):
+        return False
+    lseq, time_us = (0, 0) if last_event is None else (last_event.lseq, last_event.time_us)
+    header = msgspec.structs.replace(last.header, number=last.header.number + 1, previous=last.digest)
+    writer = SegmentWriter(directory, header, naming=naming)
+    if not writer.write([End(lseq + 1, time_us, how)]):
+        raise TraceError(f"{directory}: the end of {node} could not be written")
+    writer.close()
+    return True
+
+
+def _files(directory: Path, node: NodeId, naming: Naming) -> list[Path]:
+    begins = f"{naming.prefix}{life_name(node)}-"
+    files = sorted(path for path in directory.glob(f"*{naming.suffix}") if path.name.startswith(begins))
+    if not files:
+        raise TraceError(f"{directory}: holds no segment of {node}")
+    return files
+
+
+def _last_segment(files: list[Path]) -> Segment:
+    """Without a file that the dead life had only just created, which stands where its end belongs."""
+    try:
+        return read_segment(files[-1])
+    except TraceCutOff:
+        files.pop().unlink()
+        if not files:
+            raise
+        return read_segment(files[-1])
+
+
+def _last_event(files: list[Path]) -> Event | None:
+    """Of those before the last, which may have none: its only batch was cut off."""
+    return next((events[-1] for path in reversed(files) if (events := read_segment(path).events)), None)
+
+
+# --- mending ----------------------------------------------------------------------------------------------------------
+
+DAMAGED: Final = ".damaged"
+"""What is added to the name of a file that cannot be read, so that nobody tries again."""
+
+_NAME: Final = re.compile(
+    re.escape(DIGESTS.prefix) + r"(?P<node>.+)-(?P<incarnation>\d+)-(?P<boot>[0-9a-f]{16})-\d{6,}" + re.escape(DIGESTS.suffix)
+)
+
+
+def mend(directory: Path, name: str) -> int:
+    """Seal the digests that earlier lives of this node left open; how many lives got their end. Never raises for a disk."""
+    begins = f"{DIGESTS.prefix}{quote(name, safe='')}-"
+    try:
+        for path in sorted(directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}{DIGESTS.unfinished}")):
+            if path.name.startswith(begins):
+                _seal(path)
+        return _end_last(directory, name)
+    except OSError as error:
+        logging.getLogger("transis").warning("the flight recorder's directory %s cannot be mended: %s", directory, error)
+        return 0
+
+
+def _seal(path: Path) -> None:
+    """Cut off what is no whole frame, put the seal behind the rest, and give the file its name."""
+    try:
+        segment = read_segment(path)
+    except TraceCutOff:
+        path.unlink()
+        return
+    except TraceError:
+        path.rename(path.with_name(path.name + DAMAGED))
+        return
+    if segment.footer is None:
+        lseqs = [event.lseq for event in segment.events] or [0]
+        footer = Footer(lseqs[0], lseqs[-1], len(segment.events), segment.digest)
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - segment.torn_bytes)
+            file.seek(0, os.SEEK_END)
+            file.write(frame(KIND_FOOTER, msgspec.msgpack.encode(footer)))
+    path.rename(path.with_name(path.name.removesuffix(DIGESTS.unfinished)))
+
+
+def _end_last(directory: Path, name: str) -> int:
+    """The life before this one; those before it got their end from it. Names tell the lives: there may be thousands of files."""
+    found = [_NAME.fullmatch(path.name) for path in directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}")]
+    lives = {(int(one["incarnation"]), int(one["boot"], 16)) for one in found if one and one["node"] == quote(name, safe="")}
+    if not lives:
+        return 0
+    try:
+        return int(record_end(directory, NodeId(name, *max(lives)), "failed", DIGESTS))
+    except TraceError:
+        return 0
