@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from transis.archive.schema import STREAM, Position
+from transis.archive.rows import STREAM, Position
 from transis.client.events import Batch, Configuration, View
 from transis.types.ids import NodeId, ProcessId, Service, ViewId
 from transis.types.views import GroupViewId

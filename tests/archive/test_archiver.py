@@ -19,7 +19,7 @@ from tests.archive.written import files_of_at_most
 from tests.console.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
-from transis.archive.place import Place
+from transis.archive.directory import Place
 from transis.sessions.host import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.reader import node_name

@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from tests.archive.written import files_of_at_most, tables
 from tests.house.sources import ROOT
-from transis.archive.frames import MARK_BYTES, UNMARKED, frame
-from transis.archive.journal import HEADER_MAX, MAGIC, Journal, JournalHeader, JournalReader, Unreadable
+from transis.archive.journal import (
+    HEADER_MAX,
+    MAGIC,
+    MARK_BYTES,
+    UNMARKED,
+    Journal,
+    JournalHeader,
+    JournalReader,
+    Unreadable,
+    frame,
+)
 from transis.trace.segment import FRAME
 from transis.types.errors import ArchiveError
 

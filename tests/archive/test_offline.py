@@ -8,10 +8,9 @@ import pytest
 
 from tests.archive.events import NODES
 from tests.archive.written import rows_in, tables
-from transis.archive.files import Number
+from transis.archive.directory import Number, Place
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.offline import Outcome, publish_directory
-from transis.archive.place import Place
+from transis.archive.publish import Outcome, publish_directory
 from transis.types.errors import ArchiveError
 
 

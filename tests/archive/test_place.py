@@ -12,8 +12,7 @@ import pytest
 
 from tests.archive.events import NODES
 from tests.house.sources import ROOT
-from transis.archive.files import Number, waiting_journals
-from transis.archive.place import Place, local_directory
+from transis.archive.directory import Number, Place, local_directory, waiting_journals
 from transis.types.errors import ArchiveError
 from transis.types.ids import NodeId
 from transis.types.views import group_id
@@ -72,7 +71,7 @@ def test_a_number_of_a_life_that_is_none_is_named(tmp_path: Path) -> None:
 MADE = """
 import os, sys
 from pathlib import Path
-from transis.archive.place import Place
+from transis.archive.directory import Place
 from transis.types.ids import NodeId
 def told(event, arguments):
     if event in ("os.mkdir", "open") and Path(os.fsdecode(arguments[0])).is_relative_to(sys.argv[1]):

@@ -13,18 +13,17 @@ import pytest
 from tests.archive.events import NODES
 from tests.archive.written import rows_in, tables
 from tests.house.sources import ROOT
-from transis.archive.files import Number
+from transis.archive.directory import Number, Place
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.place import Place
-from transis.archive.publishing import publish, recover
-from transis.archive.schema import STREAM, Position
+from transis.archive.publish import publish, recover
+from transis.archive.rows import STREAM, Position
 from transis.types.errors import ArchiveError
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from transis.archive.place import Place
-from transis.archive.publishing import publish
+from transis.archive.directory import Place
+from transis.archive.publish import publish
 place = Place(Path(sys.argv[1]), "g", "ann")
 left = [int(sys.argv[2])]
 def killed_at(event, arguments):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.archive.events import NODES, PROCESSES, START, Event, batch, configuration, group_view, streams
 from tests.archive.naive import rows_of
-from transis.archive.rows import Rows
-from transis.archive.schema import STREAM, Position
+from transis.archive.rows import STREAM, Position, Rows
 from transis.client.events import Batch, Configuration
 from transis.trace.reader import process_name
 from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind

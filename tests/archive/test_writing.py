@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.archive.events import NODES, PROCESSES, START, batch, configuration, group_view
-from transis.archive.place import Place
+from transis.archive.directory import Place
 from transis.archive.rows import Rows
 from transis.archive.writing import Life, Limits
 from transis.types import ids

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.archive.events import PROCESSES, START, batch, configuration, group_view
-from transis.archive.place import Place
+from transis.archive.directory import Place
 from transis.archive.rows import Rows
 from transis.types import ids
 from transis.types.ids import Service

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
-from transis.archive.schema import STREAM as ARCHIVED
+from transis.archive.rows import STREAM as ARCHIVED
 from transis.console.sweep_table import OUTCOMES
 from transis.pipeline.archive.columns import MESSAGES, VIEWS
 from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ

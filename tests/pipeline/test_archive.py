@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.pipeline.archived import Archived, Told, archive_simulated
-from transis.archive import schema
+from transis.archive import rows as schema
 from transis.pipeline.archive.columns import FORMAT, MESSAGES, SIDE, STREAM, history_order
 from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Parting, Side

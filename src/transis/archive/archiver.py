@@ -1,10 +1,14 @@
-"""An archiver: a member of a group that writes down its stream, and comes back whenever it was away.
+"""A member that writes down its group's stream.
+
+An archiver: a member of a group that writes down its stream, and comes back whenever it was away.
 
 Three strands: the event loop takes frames into rows and nothing else; one thread writes and syncs journals; one publishes them.
 1. Every session is a life of its own: a new process to the group, rows numbered from 1, a first row that says where the life
    before it ended. What was missed in between is a gap, and shows.
 2. What the disk cannot take in time is not taken from the node either: then the node's own limits for slow clients act.
 3. A disk that refuses ends the life at the last row that is whole there. The archiver comes back when there is room.
+
+What the strands of an archiver wait for: each other, and a while before they try again.
 """
 
 from __future__ import annotations
@@ -16,18 +20,63 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from transis.archive.flow import PAUSE_S, Flow, Pause, set_within
+from transis.archive.directory import Place, require_name
 from transis.archive.journal import Unreadable
-from transis.archive.place import Place, require_name
-from transis.archive.publishing import Recovered, publish, recover
-from transis.archive.rows import Rows
-from transis.archive.schema import Position
+from transis.archive.publish import Recovered, publish, recover
+from transis.archive.rows import Position, Rows
 from transis.archive.writing import Acknowledged, Life, Limits
 from transis.client.connect import Connection
 from transis.client.group import Group
 from transis.client.session import Session
 from transis.types.errors import ArchiveError, ConnectError, SessionLost, TransisError
 from transis.types.views import require_group_name
+
+# --- flow -------------------------------------------------------------------------------------------------------------
+
+PAUSE_S: Final = (0.2, 5.0)
+"""Between two attempts: at first, and at most."""
+
+
+class Flow:
+    """Between who takes and who writes: `wake` says that there is much to write, `room` that more may be taken."""
+
+    def __init__(self) -> None:
+        self.wake, self.room = asyncio.Event(), asyncio.Event()
+        self.is_over = False
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.is_over = True
+        self.wake.set()
+
+    async def wait(self, seconds: float) -> None:
+        if await set_within(self.wake, seconds):
+            self.wake.clear()
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+class Pause:
+    """Before an attempt: each time twice as long, until one was worth it."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._next, self._longest = PAUSE_S
+
+    def take(self) -> float:
+        taken, self._next = self._next, min(2 * self._next, self._longest)
+        return taken
+
+
+# --- archiver ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -13,12 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transis.archive.columns import Portion
-from transis.archive.files import Number
+from transis.archive.directory import Number, Place
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.place import Place
-from transis.archive.rows import Rows
-from transis.archive.schema import Position
+from transis.archive.rows import Portion, Position, Rows
 from transis.client.events import Batch, Configuration, View
 from transis.types.views import GroupView
 

@@ -18,7 +18,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from transis.archive.flow import set_within
+from transis.archive.archiver import set_within
 from transis.console.completing import complete_group
 from transis.console.printing import complain, stdout
 from transis.console.talking import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
@@ -143,7 +143,7 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
 def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Archiver:
     try:
         from transis.archive.archiver import WINDOW, Archiver, Surroundings
-        from transis.archive.place import local_directory
+        from transis.archive.directory import local_directory
         from transis.archive.writing import Limits
     except ImportError as error:
         raise MissingExtra("transis archive", "archive") from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from transis.archive.offline import Outcome, publish_directory
-from transis.archive.place import local_directory
+from transis.archive.directory import local_directory
+from transis.archive.publish import Outcome, publish_directory
 from transis.console.payloads import printable
 from transis.console.printing import complain, say, stdout
 from transis.console.talking import PROBLEM

@@ -1,6 +1,6 @@
 """Columns of an archive as Spark sees them, and the few expressions that every job over it needs.
 
-Nothing here is computed: `STREAM` is what the archivers write (archive/schema.py), column by column, in their `FORMAT`.
+Nothing here is computed: `STREAM` is what the archivers write (archive/rows.py), column by column, in their `FORMAT`.
 """
 
 from __future__ import annotations

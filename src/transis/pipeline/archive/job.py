@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from transis.archive.files import waiting_journals
+from transis.archive.directory import waiting_journals
 from transis.pipeline.archive.columns import RING, SIDE, VIEW
 from transis.pipeline.archive.in_force import in_views
 from transis.pipeline.archive.lineage import Lineage, Policy

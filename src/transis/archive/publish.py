@@ -1,4 +1,6 @@
-"""A sealed journal becomes one Parquet file, exactly once.
+"""A sealed journal becomes one Parquet file, once; also without its archiver.
+
+A sealed journal becomes one Parquet file, exactly once.
 
 The steps: write it aside, make it durable, rename it, make the name durable, and only then forget the journal. Whenever this ends
 between two of them, what `recover` finds says what is left to do: if the Parquet file is there it is whole, and the journal is
@@ -6,6 +8,8 @@ unlinked; if not, it is written again from the journal. A row is so in the table
 
 A journal that the disk damaged is published as far as it can be read, and kept. One that cannot be published now does not keep
 those behind it from being published.
+
+Publishing without an archiver: what those left that do not run, also when their node or their whole cluster is gone.
 """
 
 from __future__ import annotations
@@ -13,17 +17,20 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.files import Files
+from transis.archive.directory import Files, cluster_of, files_with_journals
 from transis.archive.journal import JournalReader, Unreadable
-from transis.archive.schema import REPEATING, STREAM, Position
+from transis.archive.rows import REPEATING, STREAM, Position
 from transis.trace.files import sync
 from transis.types.errors import ArchiveError
+
+# --- publishing -------------------------------------------------------------------------------------------------------
 
 GROUP_ROWS: Final = 131_072
 GROUP_BYTES: Final = 64 << 20
@@ -169,3 +176,71 @@ def _last_position(path: Path) -> Position:
         return Position(**row)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ArchiveError(f"{path} cannot be read ({error}): put it back as it was written, or move it away") from error
+
+
+# --- offline ----------------------------------------------------------------------------------------------------------
+
+
+class Outcome(NamedTuple):
+    """What became of the journals of one archiver of one group; None if it runs, and publishes them itself."""
+
+    group: str
+    archiver: str
+    journals: int
+    left: Left | None
+
+    @property
+    def files(self) -> int:
+        return 0 if self.left is None else sum(one.path is not None for one in self.left.published)
+
+    @property
+    def size(self) -> int:
+        return 0 if self.left is None else sum(one.size for one in self.left.published)
+
+    @property
+    def damaged(self) -> list[Path]:
+        return [] if self.left is None else [one.damaged for one in self.left.published if one.damaged is not None]
+
+    @property
+    def refused(self) -> list[str]:
+        return [] if self.left is None else [str(error) for error in self.left.refused]
+
+    @property
+    def is_fine(self) -> bool:
+        return not (self.damaged or self.refused)
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"group": self.group, "archiver": self.archiver, "runs": self.left is None, "journals": self.journals}
+        return said | {"files": self.files, "bytes": self.size, "damaged": list(map(str, self.damaged)), "refused": self.refused}
+
+
+def publish_directory(directory: Path) -> list[Outcome]:
+    """Of every archiver that has journals there."""
+    try:
+        cluster_of(directory)
+    except FileNotFoundError:
+        text = f"{str(directory)!r} holds no archive: name a directory that `transis archive --to` has written to"
+        raise ArchiveError(text) from None
+    except OSError as error:
+        raise ArchiveError(f"{str(directory)!r} cannot be read: {error.strerror or error}") from error
+    return [_publish(files) for files in files_with_journals(directory)]
+
+
+def _publish(files: Files) -> Outcome:
+    journals = files.journals()
+    group = next(filter(None, map(_group_of, journals)), f"{files.group_id:016x}")
+    try:
+        left = publish_left(files) if files.take_lock() else None
+    except OSError as error:
+        left = Left([], [error])
+    finally:
+        files.close()
+    return Outcome(group, files.archiver, len(journals), left)
+
+
+def _group_of(journal: Path) -> str | None:
+    """As its header says."""
+    reader = JournalReader(journal)
+    with suppress(ArchiveError):
+        next(iter(reader), None)
+    return reader.group
