@@ -28,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from transis.client.connect import WINDOW, Connection
+from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.console.bench_flight import interval
 from transis.console.bench_processes import Worker, Workers, next_order, open_orders, tell

@@ -37,9 +37,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from transis import client
-from transis.client.connect import WINDOW
+from transis.client.connection import WINDOW
 from transis.client.events import Batch, Codec, Message, Passed, Position, View
-from transis.client.group import Destination
+from transis.client.group import Destination, require_passed
 from transis.client.group import Joining as _Joining
 from transis.client.sending import Outcome
 from transis.client.snapshot import ChunkReader
@@ -348,10 +348,10 @@ class Group(Stream[T]):
 
     @property
     def position(self) -> Position:
-        return group.require_passed(self.names, self._passed).at(self._taken())
+        return require_passed(self.names, self._passed).at(self._taken())
 
     def is_due(self, every: int) -> bool:
-        return group.require_passed(self.names, self._passed).is_due(every, self._taken())
+        return require_passed(self.names, self._passed).is_due(every, self._taken())
 
     def checkpoint(self, digest: bytes | str | int) -> None:
         self._thread.call(self._group.checkpoint_at(self.position, digest))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.groups.abstract import Daemon, Order
-from transis.client.connect import Connection
+from transis.client.connection import Connection
 from transis.client.events import Raw
 from transis.client.link import Link, OnFrames, OnLost
 from transis.groups.layer import ControlMessage, Settled

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.stack.hosting import Alone
-from transis.client.connect import WINDOW, Connection
+from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
 from transis.client.link import Link, OnFrames, OnLost
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame

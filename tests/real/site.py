@@ -30,7 +30,7 @@ from tests.real.listeners import MARK, Listener
 from tests.real.switched import HECKLER, SwitchedLan
 from tests.real.waiting import PATIENCE_S, Changes
 from transis.client import Session, connect
-from transis.client.connect import WINDOW
+from transis.client.connection import WINDOW
 from transis.net.interfaces import read_endpoint
 from transis.net.state import write_key
 from transis.trace.events import History

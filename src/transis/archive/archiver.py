@@ -25,7 +25,7 @@ from transis.archive.journal import Unreadable
 from transis.archive.publish import Recovered, publish, recover
 from transis.archive.rows import Position, Rows
 from transis.archive.writing import Acknowledged, Life, Limits
-from transis.client.connect import Connection
+from transis.client.connection import Connection
 from transis.client.group import Group
 from transis.client.session import Session
 from transis.types.errors import ArchiveError, ConnectError, SessionLost, TransisError

@@ -1,6 +1,6 @@
 """What an application imports: sessions with a node, groups as ordered streams, receipts; docs/client.md shows how."""
 
-from transis.client.connect import Connection, connect
+from transis.client.connection import Connection, connect
 from transis.client.events import Batch, Codec, Configuration, Json, Message, MsgPack, Position, Raw, View
 from transis.client.group import Group
 from transis.client.sending import Receipt

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.client.connect import Connection, connect
+from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
 from transis.console.bench_processes import next_order, open_orders, tell

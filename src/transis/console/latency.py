@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from transis.client.connect import connect
+from transis.client.connection import connect
 from transis.client.session import Session
 from transis.types.errors import TransisError
 from transis.types.ids import Service

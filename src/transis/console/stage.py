@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.client.connect import connect
+from transis.client.connection import connect
 from transis.client.events import Batch, View
 from transis.client.group import Group
 from transis.client.sending import Receipt

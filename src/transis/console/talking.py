@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from transis.client.connect import WINDOW, Connection, connect
+from transis.client.connection import WINDOW, Connection, connect
 from transis.client.session import Session
 from transis.console.printing import complain
 from transis.net.state import read_key

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar, Unpack, overload
 
 from transis.blocking import Connection, LoopThread
-from transis.client.connect import WINDOW
+from transis.client.connection import WINDOW
 from transis.client.events import Codec
 from transis.embed import node
 from transis.net.transport import StatisticsDict

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Coroutine, Generator, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar, overload
 
-from transis.client.connect import WINDOW, Connection
+from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.sessions.host import SessionPolicy
