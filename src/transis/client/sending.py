@@ -6,8 +6,8 @@ What leaves a session: messages within the credit that the node gave, packed, an
 
 1. A message is *accepted* when it gets its counter and lies in the buffer; until then cancelling whoever waits means that it was
    not sent, from then on it is sent unless the session is lost.
-2. Messages are accepted while credit is above zero and may overdraw it once (sessions/frames.py, rule 2). What was accepted together
-   is never divided between frames: the second frame would begin without credit.
+2. Messages are accepted while credit is above zero and may overdraw it once (sessions/frames.py, rule 2). What was accepted
+   together is never divided between frames: the second frame would begin without credit.
 3. Who has to wait, waits in the order of asking. Nothing else is ever waited for here, so a sender cannot wait for itself.
 
 What became of what was sent: one receipt per call, whatever number of messages it was for.

@@ -27,7 +27,7 @@ from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageE
 if TYPE_CHECKING:
     from transis.archive.archiver import Archiver
 
-EXAMPLES = """Examples:
+ARCHIVE_EXAMPLES = """Examples:
 
 transis archive orders --to /data/archive
 

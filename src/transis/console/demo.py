@@ -27,7 +27,7 @@ from transis.trace.reader import Finding
 from transis.types.config import ENGINES
 from transis.types.errors import MissingExtra, TransisError
 
-EXAMPLES = """Examples:
+DEMO_EXAMPLES = """Examples:
 
 transis demo [dim]# five real daemons, about ten seconds; then the audit of their traces on Spark, about a minute[/dim]
 

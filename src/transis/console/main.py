@@ -2,8 +2,9 @@
 
 1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run, 130 interrupted. A user's mistake is one
    sentence on stderr, never a traceback; a traceback is our bug.
-2. A command is a module of this room, in which its name is a function, with EXAMPLES beside it, or a typer application. It is
-   imported when it is asked for: `transis send` and a press of the tab key must not wait for the simulator.
+2. A command is a function of its own name, with `<NAME>_EXAMPLES` beside it, or a typer application. Its module is imported when
+   the command is asked for: `transis send` and a press of the tab key must not wait for the simulator. This is also the only
+   place of the product that knows the observers.
 """
 
 from __future__ import annotations
@@ -20,16 +21,34 @@ from typer.main import get_group
 from transis import __version__
 
 PANELS: Final = {
-    "See it": ("demo", "simulate", "sweep", "bench"),
-    "Run it": ("up", "daemon", "keygen", "leave"),
-    "Use it": ("send", "recv"),
-    "Keep it": ("archive", "reconcile"),
-    "Look at it": ("status", "monitor", "groups"),
-    "Judge it": ("audit", "report", "package-job"),
+    "See it": {
+        "demo": "transis.console.demo",
+        "simulate": "transis.console.simulate",
+        "sweep": "transis.console.sweep",
+        "bench": "transis.console.bench",
+    },
+    "Run it": {
+        "up": "transis.console.up",
+        "daemon": "transis.console.daemon",
+        "keygen": "transis.console.keygen",
+        "leave": "transis.console.leave",
+    },
+    "Use it": {"send": "transis.console.send", "recv": "transis.console.recv"},
+    "Keep it": {"archive": "transis.console.archive", "reconcile": "transis.console.reconcile"},
+    "Look at it": {
+        "status": "transis.console.status",
+        "monitor": "transis.console.monitor",
+        "groups": "transis.console.groups",
+    },
+    "Judge it": {
+        "audit": "transis.console.audit",
+        "report": "transis.console.report",
+        "package-job": "transis.console.package_job",
+    },
 }
-"""Every command, in the order of the help."""
+"""Every command and the module it lives in, in the order of the help."""
 
-PANEL_OF: Final = {name: panel for panel, names in PANELS.items() for name in names}
+PANEL_OF: Final = {name: panel for panel, commands in PANELS.items() for name in commands}
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
@@ -65,14 +84,14 @@ class Commands(TyperGroup):
 
 def _load(name: str) -> Any:
     python_name = name.replace("-", "_")
-    module = import_module(f"transis.console.{python_name}")
+    module = import_module(PANELS[PANEL_OF[name]][name])
     what = getattr(module, python_name)
     loaded = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=SETTINGS)
     loaded.callback()(lambda: None)  # So that one command, too, is a command among others.
     if isinstance(what, typer.Typer):
         loaded.add_typer(what, name=name)
     else:
-        loaded.command(name, epilog=module.EXAMPLES)(what)
+        loaded.command(name, epilog=getattr(module, f"{python_name.upper()}_EXAMPLES"))(what)
     command: Any = get_group(loaded).commands[name]
     command.rich_help_panel = PANEL_OF[name]
     return command

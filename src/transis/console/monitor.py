@@ -20,7 +20,7 @@ from transis.console.printing import complain, stdout
 from transis.console.watching import Look, Watch, Watched, look_once
 from transis.types.errors import ConnectError, TransisError
 
-EXAMPLES = """Examples:
+MONITOR_EXAMPLES = """Examples:
 
 transis monitor
 

@@ -10,7 +10,7 @@ import typer
 from transis.console.asking import unable
 from transis.types.errors import PipelineError
 
-EXAMPLES = """Examples:
+PACKAGE_JOB_EXAMPLES = """Examples:
 
 transis package-job [dim]# transis-job.zip and audit_job.py, here[/dim]
 

@@ -19,7 +19,7 @@ from transis.types.errors import TransisError, UsageError
 if TYPE_CHECKING:
     from transis.pipeline.archive.job import Reconciled, Told
 
-EXAMPLES = """Examples:
+RECONCILE_EXAMPLES = """Examples:
 
 transis reconcile /data/archive --group orders [dim]# what is there, what is missing, who parted[/dim]
 

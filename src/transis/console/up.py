@@ -22,7 +22,7 @@ from transis.console.workplace import Workplace
 from transis.types.config import ENGINES
 from transis.types.errors import ConfigError
 
-EXAMPLES = """Examples:
+UP_EXAMPLES = """Examples:
 
 transis up [dim]# three daemons on loopback; Ctrl-C stops them[/dim]
 

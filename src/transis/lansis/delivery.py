@@ -20,8 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from transis.lansis import delivery as basic
-from transis.lansis import delivery as safe
 from transis.lansis.dag import Node, order_key, place_seq
 from transis.lansis.stability import Stability
 from transis.lansis.states import Trap
@@ -33,7 +31,7 @@ from transis.wire.burst import Burst
 # --- basic ------------------------------------------------------------------------------------------------------------
 
 
-def on_receipt(fresh: Sequence[Burst]) -> list[Burst]:
+def basic_messages(fresh: Sequence[Burst]) -> list[Burst]:
     """Which of these datagrams go up at once. The messages of a basic burst are whole in its last datagram."""
     return [part.slice(part.last_seq, part.last_seq) for part in fresh if part.klass is DatagramClass.BASIC and part.ends_visit]
 
@@ -41,7 +39,7 @@ def on_receipt(fresh: Sequence[Burst]) -> list[Burst]:
 # --- safe -------------------------------------------------------------------------------------------------------------
 
 
-def may_leave(node: Node, stability: Stability) -> bool:
+def safe_may_leave(node: Node, stability: Stability) -> bool:
     """Whether the head of the order may be delivered; a safe one that may not holds up all behind it: there is one order."""
     return node.klass is not DatagramClass.SAFE or stability.is_stable(node)
 
@@ -93,7 +91,7 @@ class Delivery:
     def on_receipt(self, fresh: Sequence[Burst]) -> None:
         """Basic messages wait for nothing."""
         view = self._core.view
-        for part in basic.on_receipt(fresh):
+        for part in basic_messages(fresh):
             header = part.header
             key = order_key(header.timestamp - view.base, header.sender)
             self._hand_up(part, Phase.REGULAR, key, early=True)
@@ -108,7 +106,7 @@ class Delivery:
             for node in view.waiting.eligible(view.order.frontier):
                 self._deliver(node, Phase.REGULAR)
             head = view.order.next()
-            if head is None or not safe.may_leave(head, view.stability):
+            if head is None or not safe_may_leave(head, view.stability):
                 return
             self._leave(head, Phase.REGULAR)
 

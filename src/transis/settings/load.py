@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from transis.net.host import REAL_WINDOW
-from transis.settings.schema import SECTIONS, Settings
+from transis.settings.schema import PULSE_NAMES, SECTIONS, TIMING_NAMES, Settings
 from transis.types.config import MS, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError
 
@@ -24,9 +24,6 @@ FILE_BYTES_MAX: Final = 1 << 20
 SHOWN_MAX: Final = 60
 """Letters of a wrong value that an error repeats."""
 
-TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
-"""The keys of [timing], and the field of the configuration that each sets."""
-PULSE_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Pulse)}
 WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
 NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "pulse": (int, float), "window": (int,)}
 """Sections that are made of numbers only, and of which kinds."""

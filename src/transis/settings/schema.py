@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_type_hints
@@ -37,9 +37,12 @@ from transis.net.interfaces import PORT_MAX, Interface, choose_interface, config
 from transis.net.state import read_key
 from transis.net.transport import GROUP, Group
 from transis.sessions.host import SessionPolicy
-from transis.settings.load import PULSE_NAMES, TIMING_NAMES
 from transis.types.config import LAN, LAN_PULSE, MS, Config, Pulse, Timing, Window
 from transis.types.errors import ConfigError
+
+TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
+"""The keys of [timing], and the field of the configuration that each sets."""
+PULSE_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Pulse)}
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
@@ -299,17 +302,17 @@ def _lines() -> Iterator[str]:
     yield "# Settings of a transis daemon. Every field is optional; what stands here are the defaults."
     for name, section in SECTIONS.items():
         yield from ("", f"# {section.__doc__}", f"[{name}]")
-        for field in fields_of(section):
-            yield from (f"# {field.description}", f"# {field.name} = {field.default}")
+        for one in fields_of(section):
+            yield from (f"# {one.description}", f"# {one.name} = {one.default}")
         if name == "node":
             yield from _further("timing", "Milliseconds; differences from the profile (these are those of lan).", timing_fields())
             yield from _further("pulse", "Milliseconds, for the engine lansis; differences from the profile.", pulse_fields())
             yield from _further("window", "Flow control, in datagrams unless a name says bytes.", window_fields())
 
 
-def _further(name: str, title: str, fields: list[Field]) -> Iterator[str]:
+def _further(name: str, title: str, named: list[Field]) -> Iterator[str]:
     yield from ("", f"# {title}", f"[{name}]")
-    yield from (f"# {field.name} = {field.default}" for field in fields)
+    yield from (f"# {one.name} = {one.default}" for one in named)
 
 
 def _description(kind: Any) -> str:

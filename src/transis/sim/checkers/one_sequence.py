@@ -41,8 +41,9 @@ def _tell_first_difference(index: Index, ring: Ring, findings: Findings) -> None
         return
     told = sorted(positions[differing].items(), key=lambda side: (-len(side[1]), str(index.message(side[0]))))
     before = next((str(index.message(code)) for code in positions.get(differing - 1, ())), "")
+    sides = "; ".join(_position_text(index, side, _is_majority(side, told)) for side in told)
     findings.broken(
-        f"at position {differing} of {ring.id} {'; '.join(_position_words(index, side, _is_majority(side, told)) for side in told)}; "
+        f"at position {differing} of {ring.id} {sides}; "
         + (f"the last that they have in common is {before}" if before else "nothing before it is known"),
         tuple((stay.node, lseq) for _, delivered in told for stay, lseq in delivered),
         tuple(index.message(code) for code, _ in told),
@@ -53,7 +54,7 @@ def _is_majority(side: Side, sides: list[Side]) -> bool:
     return 2 * len(side[1]) > sum(len(delivered) for _, delivered in sides)
 
 
-def _position_words(index: Index, side: Side, is_majority: bool) -> str:
+def _position_text(index: Index, side: Side, is_majority: bool) -> str:
     code, delivered = side
     who = several([stay.node for stay, _ in delivered])
     return f"{'the majority, ' if is_majority else ''}{who} delivered {index.message(code)}"

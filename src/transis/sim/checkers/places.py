@@ -27,7 +27,8 @@ def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder
         message = index.message(code)
         if places.setdefault(code, place) != place:
             findings.broken(
-                f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, elsewhere it has {_place_words(places[code])}",
+                f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, "
+                f"elsewhere it has {_place_words(places[code])}",
                 (stay.event_at(position),),
                 (message,),
             )
