@@ -106,10 +106,8 @@ def _wish(group: str | None, to: str | None, name: str, limits: tuple[int, float
 def _publish_left(directory: str, group: str | None, to: str | None, as_json: bool) -> int:
     if group is not None or to is not None:
         raise UsageError("--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to")
-    try:
-        from transis.console.archive_left import publish_and_tell
-    except ImportError as error:
-        raise MissingExtra("transis archive", "archive") from error
+    from transis.console.archive_left import publish_and_tell
+
     return publish_and_tell(directory, as_json)
 
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
-from transis.archive.directory import local_directory
-from transis.archive.publish import Outcome, publish_directory
 from transis.console.payloads import printable
 from transis.console.printing import complain, say, stdout
 from transis.console.talking import PROBLEM
+from transis.types.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from transis.archive.publish import Outcome
 
 
 def publish_and_tell(directory: str, as_json: bool) -> int:
+    try:
+        from transis.archive.directory import local_directory
+        from transis.archive.publish import publish_directory
+    except ImportError as error:
+        raise MissingExtra("transis archive", "archive") from error
     path = local_directory(directory)
     found = publish_directory(path)
     if as_json:

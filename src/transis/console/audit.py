@@ -9,6 +9,7 @@ import typer
 
 from transis.console.asking import unable
 from transis.console.printing import say, stdout
+from transis.console.reconcile import MasterOption, UiOption
 from transis.types.errors import TransisError
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ Inputs = Annotated[list[str], typer.Argument(metavar="DIR...", help="Directories
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="DIR", help="Keep the tables here, as Parquet, and add to what is there.")
 ]
-MasterOption = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] unless told, or spark://host:port.")
-]
-UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on loopback, while it works.")]
 OnlyOption = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="NAME", help="Judge this guarantee, and the evidence; may be repeated. Nothing is kept."),

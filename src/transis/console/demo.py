@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from transis.console import arguments
+from transis.console.arguments import complete_engine, one_of, picture_file, trace_directory, wrong
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import picture_of
 from transis.console.localcluster import ClusterError
@@ -57,9 +57,7 @@ def demo(
         ),
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Five simulated nodes instead, in virtual time.")] = False,
-    engine: Annotated[
-        str, typer.Option(autocompletion=arguments.complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")
-    ] = ENGINES[0],
+    engine: Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")] = ENGINES[0],
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),
@@ -74,11 +72,11 @@ def demo(
     They run on loopback, without privileges, and record what they do; the verdict is made from those records. Exit code 1 if
     a guarantee was broken.
     """
-    file = arguments.picture_file(out if out is not None or as_json else DEFAULT_FILE, "--out")
-    arguments.one_of("--engine", engine, ENGINES)
-    place = arguments.trace_directory(directory, "--dir")
+    file = picture_file(out if out is not None or as_json else DEFAULT_FILE, "--out")
+    one_of("--engine", engine, ENGINES)
+    place = trace_directory(directory, "--dir")
     if simulated and place is not None:
-        raise arguments.wrong("--dir", repr(str(place)), "simulated nodes keep no files, so leave out --simulated")
+        raise wrong("--dir", repr(str(place)), "simulated nodes keep no files, so leave out --simulated")
     console = None if as_json else stdout()
     try:
         broken = _simulated(console, file, engine) if simulated else _real(console, file, engine, place, with_audit)

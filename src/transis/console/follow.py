@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from transis.console import arguments
+from transis.console.arguments import local_directory, wrong
 from transis.console.asking import unable
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
@@ -68,25 +68,21 @@ def followed(
 
 def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mapping[str, object]) -> None:
     if not follow:
-        raise arguments.wrong(
-            "--ledger, --every, --metrics, --once", "without --follow", "they belong to --follow, so give that too"
-        )
+        raise wrong("--ledger, --every, --metrics, --once", "without --follow", "they belong to --follow, so give that too")
     for option, given in apart.items():
         if given:
-            raise arguments.wrong(
-                option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out"
-            )
+            raise wrong(option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out")
     if ledger is None:
-        raise arguments.wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
-    arguments.local_directory("--ledger", str(ledger))
+        raise wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
+    local_directory("--ledger", str(ledger))
     if not 1 <= every <= EVERY_MAX:
-        raise arguments.wrong("--every", every, f"must be 1 to {EVERY_MAX}")
+        raise wrong("--every", every, f"must be 1 to {EVERY_MAX}")
 
 
 def _endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise arguments.wrong("--metrics", repr(text), "must be HOST:PORT, such as 127.0.0.1:9478")
+        raise wrong("--metrics", repr(text), "must be HOST:PORT, such as 127.0.0.1:9478")
     return host.strip("[]"), int(port)
 
 

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from transis.console.asking import unable
-from transis.console.audit import MasterOption, UiOption
 from transis.console.payloads import printable
 from transis.console.printing import plain_table, say, stdout
 from transis.pipeline.archive.lineage import POLICIES, policy_of
@@ -31,6 +30,11 @@ transis reconcile /data/archive --json | jq .partings
 """
 
 ROWS_TOLD = 20
+
+MasterOption = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] unless told, or spark://host:port.")
+]
+UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on loopback, while it works.")]
 
 
 def reconcile(

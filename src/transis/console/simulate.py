@@ -8,13 +8,23 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from transis.console import arguments
+from transis.console.arguments import complete_engine, nodes_of, picture_file, trace_directory, wrong
 from transis.console.as_json import written
 from transis.console.asking import INTERRUPTED, unable
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
 from transis.console.printing import complain, counted
 from transis.console.runs import Tally, Wish, run, trace_of
+from transis.console.sim_options import (
+    broken_of,
+    complete_broken,
+    complete_judge,
+    complete_mode,
+    complete_order,
+    jobs_of,
+    seeds_of,
+    tried_of,
+)
 from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.console.words import witness_lines
 from transis.sim.broken import GROUP_DEFECTS
@@ -56,9 +66,9 @@ FAILURES_SHOWN_MAX: Final = 3
 
 VIOLATED: Final = 1
 
-Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=arguments.complete_engine)]
-Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=arguments.complete_order)]
-Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=arguments.complete_mode)]
+Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=complete_engine)]
+Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=complete_order)]
+Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=complete_mode)]
 Partitions = Annotated[
     bool,
     typer.Option(
@@ -70,7 +80,7 @@ Judge = Annotated[
     str,
     typer.Option(
         help="Hold runs to what is promised, or to evs: finds runs in which toto has two orders.",
-        autocompletion=arguments.complete_judge,
+        autocompletion=complete_judge,
     ),
 ]
 
@@ -95,9 +105,7 @@ def simulate(
     ] = None,
     broken: Annotated[
         str,
-        typer.Option(
-            help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=arguments.complete_broken
-        ),
+        typer.Option(help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=complete_broken),
     ] = "",
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
@@ -110,21 +118,21 @@ def simulate(
 
     The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
-    tried = arguments.tried_of(engine, order, mode, partitions, judge)
+    tried = tried_of(engine, order, mode, partitions, judge)
     wish = Wish(
         tried=tried,
-        seeds=arguments.seeds_of(seed, seeds),
-        nodes=arguments.nodes_of(nodes),
-        jobs=arguments.jobs_of(jobs),
-        broken=arguments.broken_of(broken, tried),
-        trace=arguments.trace_directory(trace),
+        seeds=seeds_of(seed, seeds),
+        nodes=nodes_of(nodes),
+        jobs=jobs_of(jobs),
+        broken=broken_of(broken, tried),
+        trace=trace_directory(trace),
         groups=groups,
     )
     if broken in GROUP_DEFECTS and not groups:
-        raise arguments.wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
-    file = arguments.picture_file(show, "--show")
+        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+    file = picture_file(show, "--show")
     if file is not None and not wish.is_single:
-        raise arguments.wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
+        raise wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
     try:
         failed = _carry_out_simulate(wish, file, json, shrink)
     except (OSError, TransisError) as error:

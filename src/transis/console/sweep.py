@@ -13,12 +13,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transis.console import arguments
+from transis.console.arguments import local_directory, nodes_of, wrong
 from transis.console.as_json import written
 from transis.console.asking import INTERRUPTED, unable
-from transis.console.audit import MasterOption, UiOption
 from transis.console.printing import complain
+from transis.console.reconcile import MasterOption, UiOption
 from transis.console.runs import Tally, Wish, note_failure
+from transis.console.sim_options import broken_of, complete_broken, seeds_of, tried_of
 from transis.console.simulate import Engine, Judge, Mode, Order, Partitions, sums, tell_failures, tell_tables
 from transis.console.sweep_build import build_id
 from transis.console.tables import say, stdout
@@ -55,9 +56,7 @@ TimeoutOption = Annotated[
 TracesOption = Annotated[int, typer.Option(metavar="N", help="Traces are kept of so many failed seeds, in DIR/failed.")]
 GroupsOption = Annotated[bool, typer.Option("--groups", help="Nodes with process groups and their clients.")]
 NodesOption = Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")]
-BrokenOption = Annotated[
-    str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=arguments.complete_broken)
-]
+BrokenOption = Annotated[str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=complete_broken)]
 
 
 @dataclass(slots=True)
@@ -111,20 +110,20 @@ def sweep(
 
     Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
     """
-    tried = arguments.tried_of(engine, order, mode, partitions, judge)
+    tried = tried_of(engine, order, mode, partitions, judge)
     wish = Wish(
         tried=tried,
-        seeds=arguments.seeds_of(None, seeds),
-        nodes=arguments.nodes_of(nodes),
+        seeds=seeds_of(None, seeds),
+        nodes=nodes_of(nodes),
         jobs=1,
-        broken=arguments.broken_of(broken, tried),
+        broken=broken_of(broken, tried),
         trace=None,
         groups=groups,
     )
     if broken in GROUP_DEFECTS and not groups:
-        raise arguments.wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     limits = _limits(timeout, keep_traces)
-    directory = arguments.local_directory("--table", table)
+    directory = local_directory("--table", table)
     try:
         swept = _carry_out_sweep(wish, limits, directory, master, ui)
     except KeyboardInterrupt:
@@ -141,9 +140,9 @@ def sweep(
 
 def _limits(timeout: int, traces_max: int) -> Limits:
     if not 1 <= timeout <= TIMEOUT_MAX:
-        raise arguments.wrong("--timeout", timeout, f"must be 1 to {TIMEOUT_MAX}")
+        raise wrong("--timeout", timeout, f"must be 1 to {TIMEOUT_MAX}")
     if traces_max < 0:
-        raise arguments.wrong("--keep-traces", traces_max, "must be 0 or more")
+        raise wrong("--keep-traces", traces_max, "must be 0 or more")
     return Limits(timeout, traces_max)
 
 
