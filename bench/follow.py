@@ -30,7 +30,7 @@ BROKEN = 'transis_audit_broken{cluster="transis",property="one_sequence"} 1.0'
 LIMIT_S = 60
 PROGRAM = """
 import sys, transis.node.node
-from transis.console.main import app
+from transis.cli.main import app
 from transis.sim.broken import broken_engine
 with broken_engine("skips_messages"):
     app(["daemon", *sys.argv[1:]])

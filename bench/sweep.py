@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from transis.console.arguments import seeds_of
+from transis.cli.options import seeds_of
 from transis.console.runs import Wish
 from transis.console.sweep import configuration_of
 from transis.console.sweep_build import build_id

@@ -16,8 +16,8 @@ from typing import Final
 from examples.airline.office import GROUP, Office, open_office
 from examples.airline.script import AGAIN, ALONE, APART, OFFICES, OTHERS, TOGETHER, Request
 from transis import connect
-from transis.console.asking import AdminConnection
-from transis.console.localcluster import LocalCluster
+from transis.cli.admin import AdminConnection
+from transis.cli.local_cluster import LocalCluster
 from transis.types.errors import ConnectError, TransisError
 
 PATIENCE_S: Final = 120.0
@@ -102,7 +102,7 @@ class _Story:
 
     def _archiver(self, name: str) -> subprocess.Popen[bytes]:
         where = ["--socket", str(self._cluster[name].clients), "--to", str(self._directory / "archive"), "--name", name]
-        command = [sys.executable, "-m", "transis.console.child", str(os.getpid()), "archive", GROUP, *where, "--free-mb", "0"]
+        command = [sys.executable, "-m", "transis.cli.child", str(os.getpid()), "archive", GROUP, *where, "--free-mb", "0"]
         with (self._directory / f"archiver-{name}.log").open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 

@@ -1,5 +1,5 @@
 """`python -m transis`: the command, for those whose path does not have it."""
 
-from transis.console.main import app
+from transis.cli.main import app
 
 app(prog_name="transis")

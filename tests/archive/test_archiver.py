@@ -482,6 +482,6 @@ async def test_a_cluster_that_was_begun_anew_is_another_one_whatever_it_is_calle
 
 
 def test_an_archiver_needs_neither_spark_nor_pandas() -> None:
-    show = "import sys, transis.console.archive, transis.archive.archiver; print({'pyspark', 'pandas'} & set(sys.modules))"
+    show = "import sys, transis.cli.archive, transis.archive.archiver; print({'pyspark', 'pandas'} & set(sys.modules))"
     command = [sys.executable, "-c", show]
     assert subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout == "set()\n"

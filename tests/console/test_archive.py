@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.running import Up, brought_up
-from transis.console.archive import words
-from transis.console.main import app
+from transis.cli.archive import words
+from transis.cli.main import app
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.running import environment
-from transis.console.main import PANEL_OF, PANELS, app
-from transis.console.printing import counted
+from transis.cli.main import PANEL_OF, PANELS, app
+from transis.cli.options import counted
 
 RUNNER = CliRunner()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from transis.console.main import app
-from transis.console.status import duration, synchrony
+from transis.cli.admin import duration, synchrony
+from transis.cli.main import app
 from transis.net.state import read_key
 
 RUNNER = CliRunner()

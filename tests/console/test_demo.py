@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.running import Command, environment
-from transis.console.main import app
+from transis.cli.main import app
 from transis.console.scenes import SCENES
 from transis.console.story import STEPS
 

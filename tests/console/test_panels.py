@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from transis.console.panels import COLUMNS, daemon_table, past_views, short, view_lines
-from transis.console.watching import Look, Watched
+from transis.cli.panels import COLUMNS, Look, Watched, daemon_table, past_views, short, view_lines
 
 
 def look(node: str, *members: str, view: str = "R8@a", **status: object) -> Look:

@@ -8,7 +8,7 @@ from base64 import b64decode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.console.payloads import as_json, shown
+from transis.cli.options import as_json, shown
 
 
 @given(st.binary(max_size=200), st.none() | st.integers(1, 20))

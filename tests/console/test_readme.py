@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.console.running import Command, Up, brought_up
 from tests.house.sources import ROOT
-from transis.console.main import app
+from transis.cli.main import app
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.console.running import Up, brought_up
 from tests.daemon.running import opened_site
-from transis.console.completing import complete_service
+from transis.cli.admin import complete_service
 
 pytestmark = pytest.mark.slow
 

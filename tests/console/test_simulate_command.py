@@ -18,7 +18,7 @@ from tests.console.running import environment
 from tests.console.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
-from transis.console.main import app
+from transis.cli.main import app
 from transis.console.tables import coverage_tables
 from transis.model.guarantees import MEANINGS
 from transis.sim.coverage import Coverage

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from transis.console.main import app
+from transis.cli.main import app
 from transis.model.guarantees import GROUP_MEANINGS, MEANINGS
 from transis.sim.checkers import GROUP_PROPERTIES, check
 from transis.trace.reader import read_trace

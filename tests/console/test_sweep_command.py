@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.sweeping import ORDER, run
-from transis.console.main import app
+from transis.cli.main import app
 from transis.console.sweep_build import build_id
 from transis.console.sweep_table import SweepTable
 from transis.console.sweep_task import Order

@@ -12,11 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console.running import brought_up
-from transis.console.asking import AdminConnection
-from transis.console.localcluster import ClusterError, LocalCluster, default_place
-from transis.console.main import app
-from transis.console.showing import connecting
-from transis.console.workplace import Workplace
+from transis.cli.admin import AdminConnection
+from transis.cli.local_cluster import ClusterError, LocalCluster, Workplace, default_place
+from transis.cli.main import app
+from transis.cli.up import connecting
 from transis.net.session_server import bind_unix
 from transis.settings.load import load_settings
 from transis.types.errors import ConfigError

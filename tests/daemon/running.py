@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.house.sources import ROOT
-from transis.console.asking import AdminConnection
+from transis.cli.admin import AdminConnection
 
 PATIENCE_S = 60.0
 """Longer than anything takes here, even on a machine that does a lot besides."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.daemon.running import RunningDaemon, opened_site
-from transis.console.asking import AdminConnection, places
+from transis.cli.admin import AdminConnection, places
 from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults, Report, Reports
 from transis.types.errors import ConnectError, UsageError
 

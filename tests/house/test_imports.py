@@ -149,7 +149,7 @@ def test_arrows_have_no_circle() -> None:
         ("sim", "from transis.totem.engine import Engine", False),
         ("pipeline", "from transis.sim.run import simulate", False),
         ("console", "from transis.sim.run import simulate", True),
-        ("net", "from transis.console.main import app", False),
+        ("net", "from transis.cli.main import app", False),
         ("totem", "if TYPE_CHECKING:\n    from transis.node.node import Node", False),
     ],
 )

@@ -12,7 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from transis import Node
-from transis.console.main import app
+from transis.cli.main import app
 from transis.net.interfaces import Interface
 from transis.sessions.host import SessionPolicy
 from transis.settings.load import read_settings

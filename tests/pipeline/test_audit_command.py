@@ -19,8 +19,8 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.pipeline import damage
+from transis.cli.main import app
 from transis.console.audit_words import tell_audit
-from transis.console.main import app
 from transis.model.guarantees import BROKEN, HELD, PENDING
 from transis.pipeline.audit.quality import CHAIN, MEMBERS, MIXED, READABLE
 from transis.pipeline.jobs import Wish, audit, exit_code

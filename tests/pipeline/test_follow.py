@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.pipeline.digests import seal
 from tests.pipeline.test_fold import A, B, C, at
-from transis.console.main import app
+from transis.cli.main import app
 from transis.model.guarantees import BROKEN, HELD
 from transis.pipeline.follow.metrics import Figures, FollowMetrics
 from transis.pipeline.follow.source import sealed

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tests.house.sources import PACKAGE, python_files
 from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.programs import PATIENCE_S
-from transis.console.main import app
+from transis.cli.main import app
 from transis.pipeline.packaging import ENTRY, write_archive, write_job
 
 SUBMITTED = """

@@ -19,7 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.pipeline.archived import archive_simulated
-from transis.console.main import app
+from transis.cli.main import app
 from transis.console.reconcile import tell
 from transis.pipeline.archive.columns import PLACE, RING
 from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of

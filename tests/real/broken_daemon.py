@@ -3,7 +3,7 @@
 import sys
 
 import transis.node.node  # noqa: F401  # What is broken must be loaded first.
-from transis.console.main import app
+from transis.cli.main import app
 from transis.sim.broken import broken_engine
 
 if __name__ == "__main__":

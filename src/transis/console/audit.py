@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transis.console.asking import unable
-from transis.console.printing import say, stdout
+from transis.cli.admin import unable
+from transis.cli.options import say, stdout
 from transis.console.reconcile import MasterOption, UiOption
 from transis.types.errors import TransisError
 

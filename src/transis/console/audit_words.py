@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.payloads import printable
-from transis.console.printing import plain_table, say
+from transis.cli.options import plain_table, printable, say
 from transis.console.tables import COLOURS
 from transis.drawing.times import clock
 from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-from transis.console.asking import AdminConnection
+from transis.cli.admin import AdminConnection
 from transis.console.bench_processes import PATIENCE_S, BenchError, Usage, Workers, usage_of
 from transis.console.bench_site import Site
 from transis.console.bench_throughput import machine

@@ -11,16 +11,14 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from transis.console.arguments import complete_engine, one_of, picture_file, trace_directory, wrong
+from transis.cli.local_cluster import ClusterError, Workplace
+from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import picture_of
-from transis.console.localcluster import ClusterError
-from transis.console.printing import complain, say, stdout
 from transis.console.real_demo import Played, drawn, play_real
 from transis.console.simulated_demo import play_simulated, verdicts_of
 from transis.console.telling import sum_up
 from transis.console.words import witness_lines
-from transis.console.workplace import Workplace
 from transis.sim.checkers.verdict import Verdict
 from transis.trace.events import History
 from transis.trace.reader import Finding

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from transis.console.arguments import local_directory, wrong
-from transis.console.asking import unable
-from transis.console.payloads import printable
-from transis.console.printing import plain_table, say, stdout
+from transis.cli.admin import unable
+from transis.cli.options import local_directory, plain_table, printable, say, stdout, wrong
 from transis.console.tables import COLOURS
 from transis.model.guarantees import ALL_MEANINGS, BROKEN
 from transis.types.errors import PipelineError, TransisError

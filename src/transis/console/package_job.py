@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from transis.console.asking import unable
+from transis.cli.admin import unable
 from transis.types.errors import PipelineError
 
 PACKAGE_JOB_EXAMPLES = """Examples:

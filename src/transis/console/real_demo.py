@@ -11,7 +11,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.printing import plain_table
+from transis.cli.options import plain_table
 from transis.console.scenes import SCENES
 from transis.console.stage import GROUP, Actor, Stage
 from transis.console.telling import tell_outcome, tell_step

@@ -9,9 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from transis.console.asking import unable
-from transis.console.payloads import printable
-from transis.console.printing import plain_table, say, stdout
+from transis.cli.admin import unable
+from transis.cli.options import plain_table, printable, say, stdout
 from transis.pipeline.archive.lineage import POLICIES, policy_of
 from transis.types.errors import TransisError, UsageError
 

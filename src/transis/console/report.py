@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from transis.cli.options import say, stdout
 from transis.console.audit import Inputs, StoreOption, StrictOption, judged
-from transis.console.printing import say, stdout
 from transis.console.reconcile import MasterOption, UiOption
 
 REPORT_EXAMPLES = """Examples:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Final
 
-from transis.console.arguments import one_of, wrong
+from transis.cli.options import one_of, wrong
 from transis.sim.broken import DEFECTS, defects_of
 from transis.sim.tried import JUDGES, TOTEM, Tried
 from transis.types.config import ENGINES, MODES, ORDERS

@@ -8,12 +8,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from transis.console.arguments import complete_engine, nodes_of, picture_file, trace_directory, wrong
+from transis.cli.admin import INTERRUPTED, unable
+from transis.cli.options import complain, complete_engine, counted, nodes_of, picture_file, trace_directory, wrong
 from transis.console.as_json import written
-from transis.console.asking import INTERRUPTED, unable
 from transis.console.diagram.file import write_diagram
 from transis.console.diagram.picture import Picture, picture_of
-from transis.console.printing import complain, counted
 from transis.console.runs import Tally, Wish, run, trace_of
 from transis.console.sim_options import (
     broken_of,

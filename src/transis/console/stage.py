@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from transis.cli.admin import AdminConnection
+from transis.cli.local_cluster import ClusterError, LocalCluster
 from transis.client.connection import connect
 from transis.client.events import Batch, View
 from transis.client.group import Group
 from transis.client.sending import Receipt
 from transis.client.session import Session
-from transis.console.asking import AdminConnection
-from transis.console.localcluster import ClusterError, LocalCluster
 from transis.net.runtime import boottime_us
 from transis.sim.checkers.verdict import Findings, Verdict
 from transis.trace.events import End, Event, History, NodeTrace

@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transis.console.arguments import local_directory, nodes_of, wrong
+from transis.cli.admin import INTERRUPTED, unable
+from transis.cli.options import complain, local_directory, nodes_of, wrong
 from transis.console.as_json import written
-from transis.console.asking import INTERRUPTED, unable
-from transis.console.printing import complain
 from transis.console.reconcile import MasterOption, UiOption
 from transis.console.runs import Tally, Wish, note_failure
 from transis.console.sim_options import broken_of, complete_broken, seeds_of, tried_of

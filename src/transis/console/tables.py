@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from transis.cli.options import plain_table, say, stdout
 from transis.console.expected import Expected, expected_of
-from transis.console.printing import plain_table, say, stdout
 from transis.model.guarantees import ALL_MEANINGS, BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.sim.coverage import Coverage, Pair
 from transis.sim.sweep import Property

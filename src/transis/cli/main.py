@@ -28,17 +28,17 @@ PANELS: Final = {
         "bench": "transis.console.bench",
     },
     "Run it": {
-        "up": "transis.console.up",
-        "daemon": "transis.console.daemon",
-        "keygen": "transis.console.keygen",
-        "leave": "transis.console.leave",
+        "up": "transis.cli.up",
+        "daemon": "transis.cli.daemon",
+        "keygen": "transis.cli.daemon",
+        "leave": "transis.cli.admin",
     },
-    "Use it": {"send": "transis.console.send", "recv": "transis.console.recv"},
-    "Keep it": {"archive": "transis.console.archive", "reconcile": "transis.console.reconcile"},
+    "Use it": {"send": "transis.cli.messages", "recv": "transis.cli.messages"},
+    "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.console.reconcile"},
     "Look at it": {
-        "status": "transis.console.status",
-        "monitor": "transis.console.monitor",
-        "groups": "transis.console.groups",
+        "status": "transis.cli.admin",
+        "monitor": "transis.cli.monitor",
+        "groups": "transis.cli.admin",
     },
     "Judge it": {
         "audit": "transis.console.audit",
@@ -68,8 +68,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            from transis.console.asking import INTERRUPTED
-            from transis.console.printing import complain
+            from transis.cli.admin import INTERRUPTED
+            from transis.cli.options import complain
 
             complain(ctx.invoked_subcommand, "interrupted")
             raise typer.Exit(INTERRUPTED) from None

@@ -1,18 +1,25 @@
-"""A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
+"""Daemons as processes of their own on loopback.
+
+A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
 
 1. Files of the daemon n1: n1.toml (settings), n1/ (state), n1.log, n1.sock and n1-admin.sock. They meet on a multicast group and
    ports drawn by lot, so that two clusters on one machine do not hear each other.
 2. Daemons are in process groups of their own: Ctrl-C reaches their owner only, who then tells each of them to leave.
 3. Only the owner's children are ever signalled, by their process ids, and every wait is bounded.
+
+Where a local cluster keeps its files.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +28,10 @@ from typing import Final
 
 from transis.net.session_server import UNIX_PATH_MAX, bind_unix
 from transis.settings.schema import as_toml
-from transis.types.errors import TransisError
+from transis.types.errors import ConfigError, TransisError
 from transis.types.paths import admin_beside, socket_to_listen_at
+
+# --- localcluster -----------------------------------------------------------------------------------------------------
 
 STOP_S: Final = 10.0
 """A graceful leave is bounded by the daemon itself, well below this; who still runs then is killed."""
@@ -89,7 +98,7 @@ class LocalDaemon:
 
     def start(self) -> None:
         assert not self.runs, "it runs already"
-        command = [sys.executable, "-m", "transis.console.child", str(os.getpid()), "daemon", "--config", str(self.config)]
+        command = [sys.executable, "-m", "transis.cli.child", str(os.getpid()), "daemon", "--config", str(self.config)]
         self._told = False
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
@@ -217,3 +226,35 @@ def _settings(directory: Path, meeting: Meeting, daemon: LocalDaemon, more: Sett
 def _settings_text(settings: Settings) -> str:
     sections = ((name, (f"{field} = {as_toml(value)}" for field, value in fields.items())) for name, fields in settings.items())
     return "\n".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections)
+
+
+# --- workplace --------------------------------------------------------------------------------------------------------
+
+LOCK: Final = "transis.lock"
+
+
+class Workplace:
+    """A directory of the user's, or a temporary one that goes away again, unless something in it should be looked at."""
+
+    def __init__(self, wanted: Path | None) -> None:
+        self._is_temporary = wanted is None
+        if wanted is not None:
+            self._lock = _taken(wanted)
+        self.path = Path(tempfile.mkdtemp(prefix="transis-")) if wanted is None else wanted.resolve()
+
+    def leave(self, *, keep: bool) -> None:
+        if self._is_temporary and not keep:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _taken(wanted: Path) -> int:
+    """Made, and kept from others as long as this process lives: a second cluster there would take the first for its own."""
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+        lock = os.open(wanted / LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError("--dir", str(wanted), "another cluster runs there: stop it, or choose another directory") from error
+    except OSError as error:
+        raise ConfigError("--dir", str(wanted), f"cannot be used ({error.strerror})") from error
+    return lock

@@ -1,4 +1,9 @@
-"""`transis archive`: be a member of a group that writes its stream to Parquet files, and say how that goes."""
+"""Archive.
+
+`transis archive`: be a member of a group that writes its stream to Parquet files, and say how that goes.
+
+`transis archive --publish`: publish what archivers left that do not run, and say what became of it.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +24,17 @@ from rich.live import Live
 from rich.text import Text
 
 from transis.archive.archiver import set_within
-from transis.console.completing import complete_group
-from transis.console.printing import complain, stdout
-from transis.console.talking import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
+from transis.cli.admin import complete_group
+from transis.cli.messages import PROBLEM, UNABLE, HostOption, KeyOption, SocketOption, connection_to
+from transis.cli.options import complain, printable, say, stdout
 from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageError
 
 if TYPE_CHECKING:
     from transis.archive.archiver import Archiver
+    from transis.archive.publish import Outcome
+
+
+# --- archive ----------------------------------------------------------------------------------------------------------
 
 ARCHIVE_EXAMPLES = """Examples:
 
@@ -106,7 +115,6 @@ def _wish(group: str | None, to: str | None, name: str, limits: tuple[int, float
 def _publish_left(directory: str, group: str | None, to: str | None, as_json: bool) -> int:
     if group is not None or to is not None:
         raise UsageError("--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to")
-    from transis.console.archive_left import publish_and_tell
 
     return publish_and_tell(directory, as_json)
 
@@ -218,3 +226,41 @@ class _Seldom:
         if is_last or self._told % LINE_S == 0:
             _line(line)
         self._told += 1
+
+
+# --- archive left -----------------------------------------------------------------------------------------------------
+
+
+def publish_and_tell(directory: str, as_json: bool) -> int:
+    try:
+        from transis.archive.directory import local_directory
+        from transis.archive.publish import publish_directory
+    except ImportError as error:
+        raise MissingExtra("transis archive", "archive") from error
+    path = local_directory(directory)
+    found = publish_directory(path)
+    if as_json:
+        print(json.dumps({"archive": str(path), "archivers": [one.as_json() for one in found]}))
+    else:
+        for one in found:
+            say(stdout(), printable(sentence(one)))
+        if not found:
+            say(stdout(), f"no journal waits in {path / 'open'}")
+    for one in found:
+        _complain_of(one)
+    return 0 if all(one.is_fine for one in found) else PROBLEM
+
+
+def sentence(one: Outcome) -> str:
+    who = f"{one.group}, archived by {one.archiver}: {one.journals} journal{'' if one.journals == 1 else 's'}"
+    if one.left is None:
+        return f"{who}, left alone: that archiver runs"
+    files = f"{one.files} file{'' if one.files == 1 else 's'}, {one.size / 1e6:.1f} MB"
+    return f"{who}, of which {len(one.left.published)} published as {files}"
+
+
+def _complain_of(one: Outcome) -> None:
+    for journal in one.damaged:
+        complain("archive", f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+    for error in one.refused:
+        complain("archive", f"of {one.archiver}, not published: {error}")

@@ -1,4 +1,9 @@
-"""`transis daemon`: run a node for the clients of this host."""
+"""Daemon, keygen.
+
+`transis daemon`: run a node for the clients of this host.
+
+`transis keygen`: a new key for a cluster.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +13,15 @@ from typing import Annotated
 
 import typer
 
-from transis.console.asking import unable
-from transis.console.printing import plain_table, say, stdout
+from transis.cli.admin import unable
+from transis.cli.options import plain_table, say, stdout
+from transis.net.state import key_text, new_key, write_key
 from transis.settings.load import SettingsError, load_settings
 from transis.settings.resolve import Plan, describe, make_plan
 from transis.settings.schema import example
 from transis.types.errors import ConfigError, TransisError
+
+# --- daemon -----------------------------------------------------------------------------------------------------------
 
 DAEMON_EXAMPLES = """Examples:
 
@@ -65,3 +73,30 @@ def _tell(plan: Plan) -> None:
         table.add_row(what, sentence)
     console.print(table)
     say(console, "The settings are fine.")
+
+
+# --- keygen -----------------------------------------------------------------------------------------------------------
+
+KEYGEN_EXAMPLES = """Examples:
+
+transis keygen --out transis.key [dim]# readable by you alone; copy it to every node[/dim]
+
+transis keygen | ssh other 'umask 077; cat > transis.key'
+"""
+
+
+def keygen(
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write it, with mode 0600. An old file stays.")
+    ] = None,
+) -> None:
+    """Make a cluster key: 32 random bytes. Every node of the cluster needs the same one, and nobody else may have it."""
+    key = new_key()
+    if out is None:
+        print(key_text(key), end="")
+        return
+    try:
+        write_key(out, key)
+    except ConfigError as error:
+        raise unable("keygen", error) from None
+    print(f"{out}: copy it to every node of the cluster and name it there as security.key_file")

@@ -1,4 +1,4 @@
-"""`python -m transis.console.child PARENT ARGUMENTS...`: a command of ours that ends when the process that started it is gone.
+"""`python -m transis.cli.child PARENT ARGUMENTS...`: a command of ours that ends when the process that started it is gone.
 
 A cluster on one machine is many daemons and one command that owns them. Should that one be killed, the daemons leave by
 themselves.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from transis.console.main import app
+from transis.cli.main import app
 from transis.net.runtime import end_with_parent
 
 if __name__ == "__main__":

@@ -1,0 +1,373 @@
+"""Status, groups, leave; asking over the admin socket; completion.
+
+Asking a daemon over its admin socket, and saying in one sentence that there is none.
+
+A daemon that is named is asked; otherwise the one that clients find, by the same rule (types/paths.py). If it left its socket
+behind and does not answer, no other is asked in its place: somebody would stop a daemon that was not meant.
+
+`transis status`: how a daemon is, on one page.
+
+`transis groups`: the process groups of a daemon's configuration.
+
+`transis leave`: tell a daemon to leave its cluster gracefully and end.
+
+What the tab key offers beyond names of commands and options: services, and the groups of the daemon that would be asked.
+
+A key press is not worth waiting for: a daemon that does not answer at once is left alone, and then nothing is offered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from transis.cli.options import counted, plain_table, say, stdout
+from transis.types.errors import ConnectError, TransisError
+from transis.types.ids import Service
+from transis.types.paths import ADMIN_VARIABLE, admin_beside, find_socket, socket_candidates
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+UNABLE: Final = 2
+INTERRUPTED: Final = 130
+"""Exit codes."""
+ANSWER_PATIENCE_S: Final = 10.0
+"""A daemon answers at once; one that does not for so long is stuck or stopped."""
+ANSWER_MAX: Final = 64 * 1024 * 1024
+
+AdminOption = Annotated[
+    Path | None, typer.Option("--admin", metavar="PATH", help="Admin socket of the daemon, when there are several on this host.")
+]
+SocketOption = Annotated[
+    Path | None, typer.Option("--socket", metavar="PATH", help="Clients' socket of the daemon; its admin socket lies beside it.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, for machines.")]
+
+
+class AdminConnection:
+    """One connection to a daemon; one line out, one line in."""
+
+    def __init__(self, path: Path | None, clients: Path | None, environment: Mapping[str, str] = os.environ) -> None:
+        named = path is not None or clients is not None
+        self.path, self._socket = _connect(places(path, clients, environment), named=named)
+        self._pending = b""
+
+    def ask(self, what: str, **more: object) -> dict[str, Any]:
+        """The daemon's answer. Raises ConnectError with its reason when it declines."""
+        try:
+            self._socket.sendall(msgspec.json.encode({"do": what, **more}) + b"\n")
+            answer: dict[str, Any] = msgspec.json.decode(self._line())
+        except TimeoutError:
+            raise ConnectError(
+                f"the daemon at {self.path} did not answer within {ANSWER_PATIENCE_S:.0f} s: is it stopped?"
+            ) from None
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConnectError(f"the daemon at {self.path} ended while it was asked ({error})") from error
+        if not answer.get("ok"):
+            raise ConnectError(f"the daemon at {self.path} declines: {answer.get('why', 'no reason given')}")
+        return answer
+
+    def wait_until_gone(self, patience_s: float) -> bool:
+        """Whether the daemon closed the connection, as it does when it ends."""
+        self._socket.settimeout(patience_s)
+        try:
+            return self._socket.recv(1) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    def __enter__(self) -> AdminConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _line(self) -> bytes:
+        pieces = [self._pending]
+        size = 0
+        while b"\n" not in pieces[-1]:
+            piece = self._socket.recv(65_536)
+            size += len(piece)
+            if not piece or size > ANSWER_MAX:
+                raise ConnectionError("no whole answer")
+            pieces.append(piece)
+        line, _, self._pending = b"".join(pieces).partition(b"\n")
+        return line
+
+
+def places(path: Path | None, clients: Path | None, environment: Mapping[str, str]) -> list[Path]:
+    """Where the daemon may be, in the order in which to look."""
+    if path is not None:
+        return [path]
+    if clients is not None:
+        return [admin_beside(clients)]
+    if told := environment.get(ADMIN_VARIABLE):
+        return [Path(told)]
+    found = find_socket(environment, os.path.exists)
+    return [admin_beside(Path(one)) for one in ([found] if found is not None else socket_candidates(environment))]
+
+
+def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
+    forbidden = False
+    for path in tried:
+        asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        asking.settimeout(ANSWER_PATIENCE_S)
+        try:
+            asking.connect(str(path))
+        except OSError as error:
+            asking.close()
+            forbidden = forbidden or isinstance(error, PermissionError)
+            continue
+        return path, asking
+    remedy = "start one with `transis up` or `transis daemon`" + ("" if named else ", or name it with --admin")
+    if forbidden:
+        remedy = "run this as the user of the daemon, or as root"
+    raise ConnectError(f"no daemon answers at {', '.join(map(str, tried))}: {remedy}")
+
+
+def unable(command: str, error: Exception) -> typer.Exit:
+    """The one sentence on stderr, and how the command ends."""
+    Console(stderr=True, soft_wrap=True).print(f"transis {command}: {error}", style="red", markup=False, highlight=False)
+    return typer.Exit(UNABLE)
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+STATUS_EXAMPLES = """Examples:
+
+transis status
+
+transis status --json | jq .view.members
+
+transis status --admin /run/transis/second-admin.sock
+"""
+
+Values = Mapping[str, Any]
+
+
+def status(admin: AdminOption = None, socket: SocketOption = None, as_json: JsonOption = False) -> None:
+    """Show members, state, view, clients, rates and warnings of a daemon."""
+    try:
+        with AdminConnection(admin, socket) as connection:
+            found = connection.ask("status")
+            members = connection.ask("members")["members"]
+            sessions = connection.ask("sessions", limit=20)
+            figures = connection.ask("statistics")["statistics"]
+    except TransisError as error:
+        raise unable("status", error) from None
+    if as_json:
+        del found["ok"]
+        print(json.dumps(found | {"member_list": members, "session_list": sessions["sessions"], "statistics": figures}))
+        return
+    _show(stdout(), found, members, sessions, figures)
+
+
+def _show(console: Console, found: Values, members: Sequence[Values], sessions: Values, figures: Values) -> None:
+    console.print(_head(found, figures))
+    console.print()
+    console.print(_member_table(members))
+    if sessions["count"]:
+        console.print()
+        console.print(_session_table(sessions))
+    for warning in found["warnings"]:
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+
+
+def _head(found: Values, figures: Values) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for what, words in _facts(found, figures):
+        table.add_row(Text(what, style="dim"), words)
+    return table
+
+
+def _facts(found: Values, figures: Values) -> list[tuple[str, Text]]:
+    state_style = "green" if found["state"] == "Operational" else "bold yellow"
+    who = f"{found['node']}, life {found['incarnation']}, of cluster {found['cluster']}; up {duration(found['up_s'])}"
+    engine = found.get("engine", "totem")
+    facts = [("node", Text(who)), ("engine", Text(engine)), ("state", Text(found["state"], style=state_style))]
+    view, rates = found["view"], found["rates"]
+    if view is None:
+        facts.append(("view", Text("none yet", style="yellow")))
+    else:
+        facts.append(("view", Text(f"{view['id']} for {duration(view['since_s'])}: {view['cause']}")))
+        if view["primary"] is not None:
+            facts.append(
+                ("primary", Text("yes") if view["primary"] else Text("no: others may have the majority", style="bold yellow"))
+            )
+    seal = "sealed" if found["sealed"] else "in plain text"
+    how = f"{found['transport']} at {found['address']}, {seal}, GSO {figures.get('gso', '?')}"
+    facts.append(("network", Text(how)))
+    facts.append(("clients", Text(f"{found['sessions']:,} at {found['socket']}; {counted(found['groups'], 'group')}")))
+    if index := synchrony(figures):
+        facts.append(("synchrony", Text(index)))
+    facts.append(("rates", Text(_rates(rates, engine))))
+    facts.append(("trouble", Text(_trouble(figures))))
+    return facts
+
+
+def _rates(rates: Values, engine: str) -> str:
+    shown = {"delivered_per_s": "messages", "received_datagrams_per_s": "datagrams in", "sent_datagrams_per_s": "datagrams out"}
+    shown |= {"bursts_per_s": "bursts"} if engine == "lansis" else {"rotations_per_s": "rotations"}
+    return ", ".join(f"{rates.get(rate, 0):,.0f} {what}" for rate, what in shown.items()) + " a second"
+
+
+def synchrony(figures: Values) -> str:
+    """At how many members a message was known to be when it was delivered, by service: the mean and the least."""
+    told = []
+    for service in ("basic", "causal", "agreed", "safe"):
+        mean, least = figures.get(f"synchrony_{service}_milli"), figures.get(f"synchrony_{service}_min")
+        if mean is not None:
+            told.append(f"{service} {mean / 1000:.3g} (least {least})")
+    return "index " + ", ".join(told) if told else ""
+
+
+def _trouble(figures: Values) -> str:
+    lost = sum(value for name, value in figures.items() if name.startswith("tokens_lost_"))
+    given_up = sum(value for name, value in figures.items() if name.startswith("breaks_"))
+    first = f"{given_up:,} given up" if "breaks_silence" in figures else counted(lost, "token lost", "tokens lost")
+    others = (f"{figures.get(what, 0):,} {what}" for what in ("retransmitted", "requested", "rejected"))
+    return ", ".join((first, *others, counted(figures.get("pauses", 0), "pause")))
+
+
+def _member_table(members: Sequence[Values]) -> Table:
+    table = plain_table("member", "life", "address", "info")
+    for column in table.columns[2:]:
+        column.justify = "left"
+    for member in members:
+        name = Text(member["name"], style="bold") + Text(" (this one)" if member["me"] else "", style="dim")
+        table.add_row(name, str(member["incarnation"]), member["address"], member["info"])
+    return table
+
+
+def _session_table(sessions: Values) -> Table:
+    table = plain_table("client", "label", "groups", "sent", "received", "behind", "up")
+    table.columns[1].justify = table.columns[2].justify = "left"
+    for one in sessions["sessions"]:
+        names = " ".join(one["groups"][:5]) + (f" and {len(one['groups']) - 5} more" if len(one["groups"]) > 5 else "")
+        counts = (f"{one['sent']:,}", f"{one['received']:,}", f"{one['queue_bytes']:,} B")
+        table.add_row(str(one["process"]), one["label"], names, *counts, duration(one["up_s"]))
+    if sessions["count"] > len(sessions["sessions"]):
+        table.caption = f"and {sessions['count'] - len(sessions['sessions']):,} more clients"
+    return table
+
+
+def duration(seconds: int) -> str:
+    """`42 s`, `3 min`, `5 h 12 min`, `2 d 4 h`: the two units that matter."""
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, hours, days = seconds // 60, seconds // 3_600, seconds // 86_400
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{days} d {hours % 24} h"
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+GROUPS_EXAMPLES = """Examples:
+
+transis groups
+
+transis groups --limit 10000 --json
+"""
+
+
+def groups(
+    admin: AdminOption = None,
+    socket: SocketOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Show at most so many, by name.")] = 1_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the groups, how many members each has, and how many of them are clients of this daemon."""
+    try:
+        with AdminConnection(admin, socket) as connection:
+            found = connection.ask("groups", limit=limit)
+    except TransisError as error:
+        raise unable("groups", error) from None
+    if as_json:
+        print(json.dumps({"groups": found["groups"], "count": found["count"]}))
+        return
+    console = stdout()
+    if not found["count"]:
+        say(console, "No groups: no process of this configuration has joined one.")
+        return
+    table = plain_table("group", "members", "here")
+    for group in found["groups"]:
+        table.add_row(group["name"], f"{group['members']:,}", f"{group['here']:,}")
+    console.print(table)
+    if found["count"] > len(found["groups"]):
+        say(console, f"... and {found['count'] - len(found['groups']):,} more: --limit shows them")
+
+
+# --- leave ------------------------------------------------------------------------------------------------------------
+
+LEAVE_EXAMPLES = """Examples:
+
+transis leave
+
+transis leave --admin /run/transis/second-admin.sock
+"""
+
+LEAVE_PATIENCE_S: Final = 60.0
+"""A leave is bounded by the daemon itself, well below this."""
+STILL_THERE: Final = 1
+
+
+def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
+    """Leave the cluster: what was taken is sent first, the others are told, and the daemon ends."""
+    try:
+        with AdminConnection(admin, socket) as connection:
+            name = connection.ask("status")["node"]
+            connection.ask("leave")
+            is_gone = connection.wait_until_gone(LEAVE_PATIENCE_S)
+    except TransisError as error:
+        raise unable("leave", error) from None
+    if not is_gone:
+        print(f"{name} was told to leave and is still there after {LEAVE_PATIENCE_S:.0f} s: look at its log")
+        raise typer.Exit(STILL_THERE)
+    print(f"{name} has left")
+
+
+# --- completing -------------------------------------------------------------------------------------------------------
+
+COMPLETION_PATIENCE_S: Final = 0.5
+GROUPS_MAX: Final = 200
+
+
+def complete_service(incomplete: str) -> list[tuple[str, str]]:
+    meanings = {
+        Service.BASIC: "on receipt, in no order",
+        Service.CAUSAL: "no answer before its question",
+        Service.AGREED: "in one order, everywhere",
+        Service.SAFE: "when every member has it",
+    }
+    found = [(service.name.lower(), meaning) for service, meaning in meanings.items()]
+    return [(name, meaning) for name, meaning in found if name.startswith(incomplete)]
+
+
+def complete_group(incomplete: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    thread = threading.Thread(target=_ask, args=(found,), daemon=True)
+    thread.start()
+    thread.join(COMPLETION_PATIENCE_S)
+    return [(name, members) for name, members in list(found) if name.startswith(incomplete)]
+
+
+def _ask(found: list[tuple[str, str]]) -> None:
+    try:
+        with AdminConnection(None, None) as connection:
+            groups = connection.ask("groups", limit=GROUPS_MAX)["groups"]
+    except TransisError:
+        return
+    found += [(group["name"], f"{group['members']} member{'s' if group['members'] != 1 else ''}") for group in groups]

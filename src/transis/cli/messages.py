@@ -1,0 +1,447 @@
+"""Send and recv.
+
+`transis send`: multicast to a group what stands on the command line or comes in on stdin, and wait for what becomes of it.
+
+`transis recv`: join groups and show what comes, messages and views in their one order.
+
+What `transis send` and `transis recv` have in common: the session, how they are ended, and what their exit codes say.
+
+0 when all went well, also when somebody ended it with Ctrl-C; 1 when something that was asked for did not happen; 2 when there
+was no session to begin with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from transis.cli.admin import complete_group, complete_service
+from transis.cli.options import SHOWN_MAX, as_json, complain, shown, stdout, wrong
+from transis.client.connection import WINDOW, Connection, connect
+from transis.client.events import Batch, Message, View
+from transis.client.group import Group
+from transis.client.sending import Receipt
+from transis.client.session import Session
+from transis.net.state import read_key
+from transis.types.errors import (
+    ConfigError,
+    ConnectError,
+    InDoubt,
+    MessageTooLarge,
+    SendRefused,
+    SessionLost,
+    TransisError,
+    UsageError,
+)
+from transis.types.ids import ProcessId, Service
+from transis.types.limits import MESSAGE_MAX
+
+# --- talking ----------------------------------------------------------------------------------------------------------
+
+PROBLEM: Final = 1
+UNABLE: Final = 2
+
+Work = Callable[[Session[bytes]], Coroutine[Any, Any, int]]
+
+SocketOption = Annotated[
+    Path | None,
+    typer.Option("--socket", metavar="PATH", help="Socket of the daemon; otherwise TRANSIS_SOCKET, or the usual place."),
+]
+HostOption = Annotated[
+    str | None,
+    typer.Option("--host", metavar="HOST:PORT", help="A daemon on another host, which listens for TCP; needs --key-file."),
+]
+KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The cluster's key, for --host.")]
+
+
+class Failed(Exception):
+    """One sentence, and exit code 1."""
+
+
+def connection_to(
+    label: str, socket: Path | None, host: str | None, key_file: Path | None, window: int = WINDOW
+) -> Connection[bytes]:
+    if host is not None and key_file is None:
+        raise UsageError("--host needs --key-file: a session over a network is sealed with the cluster's key")
+    key = read_key(key_file, "--key-file") if key_file is not None else None
+    return connect(None if socket is None else str(socket), host=host, key=key, label=label, window=window)
+
+
+def run_client(command: str, where: tuple[Path | None, str | None, Path | None], work: Work) -> int:
+    """Do the work in a session; the exit code, with the sentence that goes with it on stderr."""
+    try:
+        return asyncio.run(_in_session(connection_to(f"transis {command}", *where), work))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 0
+    except BrokenPipeError:  # Nobody reads any more, as behind `| head`: that is how it was meant to end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ConfigError, ConnectError, UsageError) as error:
+        complain(command, error)
+        return UNABLE
+    except (TransisError, Failed) as error:
+        complain(command, error)
+        return PROBLEM
+
+
+async def _in_session(connection: Connection[bytes], work: Work) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with connection as session:
+        return await work(session)
+
+
+# --- send -------------------------------------------------------------------------------------------------------------
+
+SEND_EXAMPLES = """Examples:
+
+transis send orders "new order"
+
+transis send orders "close of business" --service safe
+
+transis send orders --lines first second third [dim]# three messages[/dim]
+
+seq 1000 | transis send orders [dim]# each line is a message[/dim]
+
+transis send orders --also audit "in both groups, once"
+"""
+
+READ_BYTES: Final = 65_536
+OPEN_MAX: Final = 64
+"""Receipts that may be open at a time: then the oldest is waited for, so memory stays flat whatever comes in."""
+
+
+def send(
+    group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to send to.")],
+    text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; without it, lines from stdin.")] = None,
+    service: Annotated[str, typer.Option(help="basic, causal, agreed or safe.", autocompletion=complete_service)] = "agreed",
+    lines: Annotated[bool, typer.Option("--lines", help="Every TEXT is a message, as every line of stdin is anyway.")] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message, up to 16 MiB.")] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="One more group; repeatable."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the messages are delivered at this node.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with what became of the messages.")] = False,
+    socket: SocketOption = None,
+    host: HostOption = None,
+    key_file: KeyOption = None,
+) -> None:
+    """Send messages to a group; being a member is not needed.
+
+    Exit code 1 when messages were refused, or when nobody knows whether they were sent because the daemon was lost.
+    """
+    sending = Sending([group, *(also or ())], _service_of(service), wait)
+    payloads = _messages(text or [], lines, whole)
+
+    async def work(session: Session[bytes]) -> int:
+        try:
+            await sending.send_all(session, payloads)
+        finally:
+            sending.look_through()
+        return 0
+
+    code = run_client("send", (socket, host, key_file), work)
+    sending.report(as_json)
+    raise typer.Exit(code or (PROBLEM if sending.failed else 0))
+
+
+def _service_of(name: str) -> Service:
+    if name.upper() not in Service.__members__:
+        raise wrong("--service", repr(name), f"must be one of {', '.join(service.name.lower() for service in Service)}")
+    return Service[name.upper()]
+
+
+class Sending:
+    """What was sent and what became of it."""
+
+    def __init__(self, groups: list[str], service: Service, wait: bool) -> None:
+        self._groups = groups
+        self._service = service
+        self._wait = wait
+        self._open: deque[Receipt] = deque()
+        self._counts: Counter[str] = Counter()
+        self._first = ""
+        self._why = ""
+
+    async def send_all(self, session: Session[bytes], payloads: AsyncIterator[list[bytes]]) -> None:
+        try:
+            async for some in payloads:
+                receipt = await session.send_many(self._groups, some, self._service)
+                self._first = self._first or str(receipt.id)
+                self._open.append(receipt)
+                while len(self._open) > OPEN_MAX:
+                    await self._settle()
+            while self._open and self._wait:
+                await self._settle()
+        except SessionLost as error:
+            self._why = self._why or str(error)
+
+    async def _settle(self) -> None:
+        receipt = self._open[0]
+        try:
+            await receipt
+        except (SendRefused, InDoubt) as error:
+            self._why = self._why or str(error)
+        self._open.popleft()
+        self._counts[receipt.outcome] += receipt.count
+
+    def look_through(self) -> None:
+        """What is still open now stays so."""
+        for receipt in self._open:
+            self._counts[receipt.outcome] += receipt.count
+        self._open.clear()
+
+    @property
+    def failed(self) -> bool:
+        unknown = self._counts["pending"] if self._wait else 0
+        return bool(self._counts["refused"] or self._counts["in doubt"] or unknown or self._why)
+
+    def report(self, as_json: bool) -> None:
+        if as_json:
+            value: dict[str, Any] = {
+                "groups": self._groups,
+                "service": self._service.name.lower(),
+                "messages": self._counts.total(),
+            }
+            value |= {outcome: self._counts[outcome] for outcome in ("delivered", "pending", "refused", "in doubt")}
+            print(json.dumps(value | {"first": self._first or None, "why": self._why or None}))
+        elif self._counts or self._why:
+            stream = sys.stderr if self.failed else sys.stdout
+            print(self._words(), file=stream)
+
+    def _words(self) -> str:
+        names = {"delivered": "delivered", "pending": "sent, not confirmed", "refused": "refused", "in doubt": "in doubt"}
+        found = {words: self._counts[outcome] for outcome, words in names.items() if self._counts[outcome]}
+        total = self._counts.total()
+        what = f"{total:,} {self._service.name.lower()} message{'s' if total != 1 else ''} to {' and '.join(self._groups)}"
+        became = (
+            next(iter(found), "not sent") if len(found) < 2 else ", ".join(f"{count:,} {words}" for words, count in found.items())
+        )
+        first = f" ({self._first}{' and on' if total > 1 else ''})" if self._first else ""
+        return f"{what}: {became}{first}" + (f". {self._why}" if self._why else "")
+
+
+# --- where messages come from ---------------------------------------------------------------------------------------
+
+
+async def _messages(text: list[str], lines: bool, whole: bool) -> AsyncIterator[list[bytes]]:
+    """Messages in portions, as they come."""
+    encoded = [one.encode("utf-8", "surrogateescape") for one in text]
+    if encoded:
+        yield encoded if lines else [b" ".join(encoded)]
+        return
+    pending = b""
+    async for piece in _Input().pieces():
+        pending += piece
+        if not whole:
+            *found, pending = pending.split(b"\n")
+            if found:
+                yield found
+        if len(pending) > MESSAGE_MAX:
+            raise MessageTooLarge(f"what came in has {len(pending)} bytes without an end: a message has at most {MESSAGE_MAX}")
+    if pending or whole:
+        yield [pending]
+
+
+class _Input:
+    """stdin, read by a thread, so that Ctrl-C need not wait for a line that never comes; no more than a few pieces ahead."""
+
+    def __init__(self) -> None:
+        self._pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue(4)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(loop,), daemon=True).start()
+        while piece := await self._pieces.get():
+            if isinstance(piece, OSError):
+                raise Failed(f"stdin cannot be read: {piece.strerror}")
+            yield piece
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        piece: bytes | OSError = b"begin"
+        while piece and not isinstance(piece, OSError):
+            try:
+                piece = os.read(sys.stdin.fileno(), READ_BYTES)
+            except OSError as error:
+                piece = error
+            try:
+                asyncio.run_coroutine_threadsafe(self._pieces.put(piece), loop).result()
+            except (RuntimeError, asyncio.CancelledError):  # The command has ended meanwhile.
+                return
+
+
+# --- recv -------------------------------------------------------------------------------------------------------------
+
+RECV_EXAMPLES = """Examples:
+
+transis recv orders
+
+transis recv orders audit --no-views [dim]# two groups, one order[/dim]
+
+transis recv orders --count 1 --timeout 10 --json | jq .text
+
+TRANSIS_SOCKET=/tmp/two.sock transis recv orders
+"""
+
+MEMBERS_SHOWN: Final = 12
+
+
+def recv(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_group, help="Groups to join.")],
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many messages.")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="S", help="Stop after so many seconds; with --count, exit code 1 if too few came."),
+    ] = None,
+    views: Annotated[
+        bool, typer.Option("--views/--no-views", help="Also show who is in the group, and why that changed.")
+    ] = True,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    socket: SocketOption = None,
+    host: HostOption = None,
+    key_file: KeyOption = None,
+) -> None:
+    """Join groups and show their messages and views as they come. Ctrl-C leaves.
+
+    What is no plain text is shown with escapes; with --json it is `base64` in place of `text`.
+    """
+    wish = Wish(tuple(groups), count, timeout, views)
+    console = stdout()
+    show: Show = (
+        JsonLines() if json_lines else Coloured(console, len(groups) > 1) if console.is_terminal else Plain(len(groups) > 1)
+    )
+
+    async def work(session: Session[bytes]) -> int:
+        async with session.join(*wish.groups) as group:
+            return await _listen(group, wish, show)
+
+    raise typer.Exit(run_client("recv", (socket, host, key_file), work))
+
+
+class Wish(NamedTuple):
+    groups: tuple[str, ...]
+    count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a wish
+    timeout: float | None
+    views: bool
+
+
+async def _listen(group: Group[bytes], wish: Wish, show: Show) -> int:
+    left = wish.count
+    try:
+        async with asyncio.timeout(wish.timeout):
+            async for event in group.batches():
+                if not isinstance(event, Batch):
+                    if wish.views:
+                        show.view(event)
+                    continue
+                messages = list(event)[:left]
+                show.messages(messages)
+                if left is not None:
+                    left -= len(messages)
+                    if not left:
+                        return 0
+    except TimeoutError:
+        if left:
+            raise Failed(f"{(wish.count or 0) - left} of {wish.count} messages came within {wish.timeout:g} s") from None
+    return 0
+
+
+# --- showing --------------------------------------------------------------------------------------------------------
+
+
+class Show:
+    """One line for each thing, written at once: whoever reads may be another program."""
+
+    def messages(self, messages: list[Message[bytes]]) -> None:
+        self._write(map(self._message, messages))
+
+    def view(self, view: View) -> None:
+        self._write((self._view(view),))
+
+    def _message(self, message: Message[bytes]) -> str:
+        raise NotImplementedError
+
+    def _view(self, view: View) -> str:
+        raise NotImplementedError
+
+    def _write(self, lines: Iterator[str] | tuple[str, ...]) -> None:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+
+
+class Plain(Show):
+    def __init__(self, several: bool) -> None:
+        self._several = several
+
+    def _message(self, message: Message[bytes]) -> str:
+        return f"{self._where(message)}{message.sender}: {shown(message.data)}"
+
+    def _where(self, message: Message[bytes]) -> str:
+        return f"{' '.join(message.groups)} " if self._several else ""
+
+    def _view(self, view: View) -> str:
+        return f"-- {view_words(view)}"
+
+
+class Coloured(Show):
+    """For eyes: senders stand out, views stand back, and a long message does not fill the screen."""
+
+    def __init__(self, console: Console, several: bool) -> None:
+        self._console = console
+        self._several = several
+
+    def messages(self, messages: list[Message[bytes]]) -> None:
+        for message in messages:
+            line = Text(f"{' '.join(message.groups)} " if self._several else "", style="dim")
+            line.append(f"{message.sender}: ", style="bold cyan").append(shown(message.data, SHOWN_MAX), style="not dim")
+            self._console.print(line, soft_wrap=True)
+
+    def view(self, view: View) -> None:
+        self._console.print(
+            Text(f"-- {view_words(view)}", style="dim" if view.id.configuration.is_regular else "yellow"), soft_wrap=True
+        )
+
+
+class JsonLines(Show):
+    def _message(self, message: Message[bytes]) -> str:
+        value: dict[str, Any] = {"type": "message", "groups": list(message.groups), "sender": str(message.sender)}
+        value |= {"counter": message.counter, "service": message.service.name.lower(), **as_json(message.data)}
+        return json.dumps(value | {"view": str(message.view), "place": list(message.place)}, ensure_ascii=False)
+
+    def _view(self, view: View) -> str:
+        value: dict[str, Any] = {"type": "view", "group": view.name, "id": str(view.id), "kind": view.kind.name.lower()}
+        for name in ("members", "joined", "left"):
+            value[name] = [str(process) for process in getattr(view, name)]
+        merged = [{"view": str(origin.view), "members": [str(one) for one in origin.members]} for origin in view.merged_from]
+        return json.dumps(value | {"merged_from": merged, "cause": str(view.cause), "primary": view.primary}, ensure_ascii=False)
+
+
+def view_words(view: View) -> str:
+    """A view in a line: who is in the group now, who came and went, and why."""
+    if not view.id.configuration.is_regular:
+        return f"{view.name}: transitional, what comes now is certain only among {_names(view.members)} ({view.cause})"
+    count = len(view.members)
+    words = f"{view.name}: {count} member{'s' if count != 1 else ''}: {_names(view.members)}"
+    for what, processes in (("joined", view.joined), ("left", view.left)):
+        words += f"; {what}: {_names(processes)}" if processes else ""
+    primary = {True: "; primary", False: "; not primary", None: ""}[view.primary]
+    return f"{words}{primary} ({view.cause})"
+
+
+def _names(processes: tuple[ProcessId, ...]) -> str:
+    names = " ".join(map(str, processes[:MEMBERS_SHOWN]))
+    return names if len(processes) <= MEMBERS_SHOWN else f"{names} and {len(processes) - MEMBERS_SHOWN} more"

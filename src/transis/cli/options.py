@@ -1,0 +1,147 @@
+"""What a person typed; output on paper and terminals.
+
+What a person typed, turned into what a command needs, or into one sentence that says what is allowed.
+
+Paper and pen of all commands: where words and tables go. Light to import, for commands that must start quickly.
+
+Bytes that anybody may have sent, on a terminal: what is no plain text is escaped, so that it can neither hide nor command.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from transis.types.config import ENGINES
+from transis.types.limits import MEMBERS_MAX
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+SUFFIXES: Final = (".html", ".svg")
+
+
+def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
+    """The error of one option; typer prints it with the command's usage and ends with code 2."""
+    return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
+
+
+def one_of(option: str, name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise wrong(option, repr(name), f"must be one of {', '.join(known)}")
+    return name
+
+
+def local_directory(option: str, text: str) -> Path:
+    """A directory of this machine, which need not be there yet."""
+    path = Path(text)
+    try:
+        is_file = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise wrong(option, repr(text), f"cannot be used ({error.strerror}): name another directory") from None
+    if "://" in text or is_file:
+        raise wrong(option, repr(text), "must be a local or mounted directory")
+    return path
+
+
+def nodes_of(nodes: int | None) -> int | None:
+    if nodes is not None and not 1 <= nodes <= MEMBERS_MAX:
+        raise wrong("--nodes", nodes, f"must be 1 to {MEMBERS_MAX}")
+    return nodes
+
+
+def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFIXES) -> Path | None:
+    """A file that a diagram can be written to; looked at before the run, for afterwards it would be lost."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in suffixes:
+        raise wrong(option, repr(str(path)), f"the name must end in {' or '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise wrong(option, repr(str(path)), f"there is no directory {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise wrong(option, repr(str(path)), "it is a directory" if path.is_dir() else "it may not be written")
+    return path
+
+
+def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
+    """A directory for traces: new or empty, because traces of two runs in one directory cannot be told apart."""
+    if path is None:
+        return None
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise wrong(option, repr(str(path)), "must be a directory that is new or empty")
+    return path
+
+
+def complete_engine(incomplete: str) -> list[str]:
+    return [name for name in ENGINES if name.startswith(incomplete)]
+
+
+# --- printing ---------------------------------------------------------------------------------------------------------
+
+PLAIN_WIDTH: Final = 120
+"""Columns when stdout is no terminal: tables in a log file keep their words."""
+
+
+def stdout() -> Console:
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+
+
+def say(console: Console, words: str, style: str = "") -> None:
+    """Words that somebody may copy, such as a path or the line that replays a run: never cut into lines."""
+    console.print(Text(words, style=style), soft_wrap=True)
+
+
+def complain(command: str, words: object) -> None:
+    """One sentence on stderr."""
+    Console(stderr=True, soft_wrap=True).print(f"transis {command}: {words}", style="red", markup=False, highlight=False)
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """`1 run`, `2,000 runs`, `2 deliveries`."""
+    return f"{count:,} {what if count == 1 else several or what + 's'}"
+
+
+def plain_table(*columns: str, title: str = "") -> Table:
+    """A table without walls; the first column is words, the others are numbers unless told otherwise."""
+    table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
+    return table
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+SHOWN_MAX: Final = 2_000
+"""Characters of one message on a terminal; a pipe gets all of them."""
+
+
+def shown(payload: bytes, most: int | None = None) -> str:
+    """Text as it is; the rest as `\\n`, `\\x00` or `\\u202e`."""
+    cut = payload if most is None else payload[: 4 * most]
+    text = cut.decode("utf-8", "backslashreplace")
+    if most is not None and (len(text) > most or len(cut) < len(payload)):
+        return f"{printable(text[:most])}… ({len(payload):,} bytes)"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """What a terminal would obey instead of show is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def as_json(payload: bytes) -> dict[str, str]:
+    """`text` if it is text, else `base64`."""
+    try:
+        return {"text": payload.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(payload).decode()}
