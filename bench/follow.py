@@ -31,7 +31,7 @@ LIMIT_S = 60
 PROGRAM = """
 import sys, transis.node.node
 from transis.cli.main import app
-from transis.sim.broken import broken_engine
+from transis.sim.defects import broken_engine
 with broken_engine("skips_messages"):
     app(["daemon", *sys.argv[1:]])
 """

@@ -16,13 +16,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from transis.cli.options import seeds_of
-from transis.console.runs import Wish
-from transis.console.sweep import configuration_of
-from transis.console.sweep_build import build_id
-from transis.console.sweep_table import SweepTable
-from transis.sim.seedrows import RanRow, SeedRow, ran_row
-from transis.sim.sweep import Job, run_job
-from transis.sim.tried import Tried
+from transis.sim.build import build_id
+from transis.sim.cli import configuration_of
+from transis.sim.plan import Tried
+from transis.sim.runs import Wish
+from transis.sim.spark_sweep import SweepTable
+from transis.sim.sweep import Job, RanRow, SeedRow, ran_row, run_job
 
 
 def differs(row: SeedRow, job: Job) -> bool:

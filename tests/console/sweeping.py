@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from transis.console.sweep_table import decoded
-from transis.console.sweep_task import Order, run_apart
-from transis.sim.seedrows import RAN, RanRow, SeedRow
-from transis.sim.sweep import Job
+from transis.sim.spark_sweep import Order, decoded, run_apart
+from transis.sim.sweep import RAN, Job, RanRow, SeedRow
 
 BUILD = "1-abc"
 RING = "--engine totem --nodes 2"

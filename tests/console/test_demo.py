@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.console.running import Command, environment
 from transis.cli.main import app
-from transis.console.scenes import SCENES
-from transis.console.story import STEPS
+from transis.sim.demo import STEPS
+from transis.sim.real_demo import SCENES
 
 RUNNER = CliRunner()
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from transis.console.diagram.layers import draw_svg
 from transis.console.diagram.layout import Layout
 from transis.console.diagram.page import draw_html
-from transis.console.diagram.picture import Picture, picture_of
 from transis.console.diagram.traffic import LINES_MAX, bundles, kind_of
 from transis.drawing.svg import escaped
 from transis.sim.abstract import good_history
 from transis.sim.checkers.verdict import Violation
+from transis.sim.picture import Picture, picture_of
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import Cause

@@ -13,11 +13,9 @@ from typer.testing import CliRunner
 
 from tests.console.sweeping import ORDER, run
 from transis.cli.main import app
-from transis.console.sweep_build import build_id
-from transis.console.sweep_table import SweepTable
-from transis.console.sweep_task import Order
-from transis.sim.seedrows import TIMED_OUT
-from transis.sim.sweep import Job
+from transis.sim.build import build_id
+from transis.sim.spark_sweep import Order, SweepTable
+from transis.sim.sweep import TIMED_OUT, Job
 
 RUNNER = CliRunner()
 TIMES = ("wall_s", "runs_per_minute")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.console.sweeping import BUILD, RING, written_down
 from tests.console.test_sweep_task import files_of_at_most
-from transis.console.sweep_table import OUTCOMES, UNFINISHED, SweepTable
-from transis.sim.seedrows import CRASHED, TIMED_OUT, RanRow, SeedRow
+from transis.sim.spark_sweep import OUTCOMES, UNFINISHED, SweepTable
+from transis.sim.sweep import CRASHED, TIMED_OUT, RanRow, SeedRow
 from transis.types.errors import PipelineError
 
 SEEDS = range(10)

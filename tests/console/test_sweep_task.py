@@ -14,11 +14,9 @@ import pytest
 
 from tests.archive.written import files_of_at_most
 from tests.console.sweeping import ORDER, run
-from transis.console.sweep_build import build_id
-from transis.console.sweep_table import decoded
-from transis.console.sweep_task import run_apart, run_seeds
-from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, SeedRow, ran_row
-from transis.sim.sweep import Job, run_job
+from transis.sim.build import build_id
+from transis.sim.spark_sweep import decoded, run_apart, run_seeds
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, SeedRow, ran_row, run_job
 from transis.trace.reader import read_history
 from transis.trace.segment import digest
 

@@ -2,15 +2,14 @@
 
 from random import Random
 
-from transis.console.as_json import as_dict
-from transis.console.runs import Failure, Tally, Wish, replay_line
-from transis.console.words import event_words, witness_lines
 from transis.model.guarantees import MEANINGS
 from transis.sim.abstract import good_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.verdict import Violation
+from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
-from transis.sim.tried import TOTEM
+from transis.sim.runs import Failure, Tally, Wish, replay_line
+from transis.sim.words import as_dict, event_words, witness_lines
 from transis.trace.events import Delivery, End, Fault, Gap, History, NodeTrace, NoteEvent, Refuse, Submit
 from transis.types.ids import NodeId, Service
 

@@ -8,9 +8,8 @@ from tests.groups.streams import Seen, StreamEvent
 from transis.node.node import GroupedNode, GroupedOutput
 from transis.sim.checkers.clients import Client, Crowd, Got
 from transis.sim.checkers.index import Index
-from transis.sim.clients import Clients
 from transis.sim.cluster import Cluster
-from transis.sim.life import Life, Submission
+from transis.sim.life import Clients, Life, Submission
 from transis.sim.plan import Plan
 from transis.trace.events import ClientLeft, GroupConf
 from transis.types.config import Config

@@ -25,9 +25,9 @@ from tests.house.golden import golden_bytes
 from tests.house.surface import surface
 from tests.house.tables import schemas, write_segments
 from tests.house.wordings import errors_of_settings, example_of_settings, helps
+from transis.sim.plan import Tried
 from transis.sim.run import simulate
 from transis.sim.sweep import sweep
-from transis.sim.tried import Tried
 
 HERE: Final = Path(__file__).parent
 VALUES: Final = HERE / "lock.json"

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from transis.archive.rows import STREAM as ARCHIVED
-from transis.console.sweep_table import OUTCOMES
 from transis.pipeline.archive.columns import MESSAGES, VIEWS
 from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ
 from transis.pipeline.follow.ledger import UNREADABLE
@@ -38,6 +37,7 @@ from transis.pipeline.past import PAST_CUTS, PAST_RINGS
 from transis.pipeline.report.content import Content
 from transis.pipeline.schemas import CHECKED, EVENTS, KINDS, VIOLATIONS, schema_of
 from transis.sim.run import simulate
+from transis.sim.spark_sweep import OUTCOMES
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,

@@ -10,7 +10,6 @@ from math import floor, log2
 from random import Random
 from typing import Any
 
-from transis.console.words import event_words
 from transis.pipeline.report.content import (
     Around,
     Clock,
@@ -32,6 +31,7 @@ from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
 from transis.sim.mutants import MUTANTS
 from transis.sim.run import simulate
+from transis.sim.words import event_words
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit
 from transis.trace.events import End as Ended
 from transis.trace.events import Fault as Struck

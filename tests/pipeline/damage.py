@@ -14,9 +14,9 @@ from tests.console.running import environment
 from tests.daemon.running import Lines
 from tests.pipeline.contents import wounded
 from tests.pipeline.written import longest
-from transis.console.run_traces import write_trace
 from transis.sim.abstract import good_history
 from transis.sim.run import simulate
+from transis.sim.runs import write_trace
 from transis.trace.events import History, NodeTrace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows, frame, segment_name
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.pipeline.programs import PATIENCE_S, program_environment
-from transis.console.runs import Wish
-from transis.console.sweep import configuration_of
-from transis.console.sweep_build import build_id
-from transis.console.sweep_table import SweepTable
-from transis.sim.seedrows import RanRow, ran_row
-from transis.sim.sweep import Job, run_job
-from transis.sim.tried import Tried
+from transis.sim.build import build_id
+from transis.sim.cli import configuration_of
+from transis.sim.plan import Tried
+from transis.sim.runs import Wish
+from transis.sim.spark_sweep import SweepTable
+from transis.sim.sweep import Job, RanRow, ran_row, run_job
 
 NODES = 2
 

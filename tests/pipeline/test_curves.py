@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from transis.pipeline.measure.curves import LINES_MAX, Curve, Knot, Least, Span, Way, Window, curve_of, lines, skew_of, ways
-from transis.sim.clock import Clock
+from transis.sim.host import Clock
 
 SPAN_US = 10_000_000
 WIDTH_US = 1_000_000

@@ -15,7 +15,7 @@ from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, ONE_SEQUENCE, 
 from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.sim.mutants import MUTANTS, Mutant
-from transis.sim.tried import TOTEM, Tried
+from transis.sim.plan import TOTEM, Tried
 from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.tape import EMPTY, after
 from transis.trace.tape import Told as Sums

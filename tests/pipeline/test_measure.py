@@ -25,7 +25,7 @@ from transis.pipeline.measure.measures import measures
 from transis.pipeline.measure.ring import ring
 from transis.pipeline.measure.throughput import throughput
 from transis.pipeline.tables import Tables
-from transis.sim.clock import Clock
+from transis.sim.host import Clock
 from transis.sim.run import Run
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit

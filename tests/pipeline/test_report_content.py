@@ -9,16 +9,16 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, StringType, StructType
 
 from tests.pipeline.contents import content_of_history, content_of_seed, many_runs, wounded
-from transis.console.as_json import as_dict as simulated_as_dict
-from transis.console.runs import Wish, run
 from transis.pipeline.measure import schemas
 from transis.pipeline.report.as_json import as_dict, written
 from transis.pipeline.report.charts import ring_charts
 from transis.pipeline.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
 from transis.pipeline.report.measured import RING_MEASURES, measured
 from transis.pipeline.report.summary import headline, starts_us, sums_of
+from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
-from transis.sim.tried import TOTEM
+from transis.sim.runs import Wish, run
+from transis.sim.words import as_dict as simulated_as_dict
 from transis.types.errors import PipelineError
 
 NAMES = {7: "a run"}

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from tests.pipeline.sweeps import NODES, in_one_process, in_the_table, kept, kill_after_the_first_wave, started
 from transis.cli.main import app
-from transis.console.sweep_job import in_pieces, wave_of
-from transis.sim.tried import Tried
+from transis.sim.plan import Tried
+from transis.sim.spark_sweep import in_pieces, wave_of
 
 RUNNER = CliRunner()
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.programs import PATIENCE_S
 from tests.pipeline.sweeps import in_one_process, in_the_table, kept, kill_after_the_first_wave, started
-from transis.sim.tried import TOTEM
+from transis.sim.plan import TOTEM
 
 pytestmark = pytest.mark.long
 

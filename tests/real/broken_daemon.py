@@ -4,7 +4,7 @@ import sys
 
 import transis.node.node  # noqa: F401  # What is broken must be loaded first.
 from transis.cli.main import app
-from transis.sim.broken import broken_engine
+from transis.sim.defects import broken_engine
 
 if __name__ == "__main__":
     with broken_engine(sys.argv[1]):

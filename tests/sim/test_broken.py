@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from transis.sim.broken import DEFECTS, broken_engine, defects_of
 from transis.sim.checkers import PROPERTIES
+from transis.sim.defects import DEFECTS, broken_engine, defects_of
 from transis.sim.plan import Plan, parse_plan, with_setting
-from transis.sim.reading import notes
 from transis.sim.run import describe, simulate
-from transis.sim.scripts import Player, parse_script, run_script
+from transis.sim.scripts import Player, notes, parse_script, run_script
 from transis.types.errors import UsageError
 
 PLANS = Path(__file__).parents[1] / "defects"

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.sim.clock import Clock
-from transis.sim.disk import Disk, Write
+from transis.sim.host import Clock, Disk, Write
 
 CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-50_000, 50_000))
 

@@ -12,18 +12,15 @@ from tests.wire.samples import ANN, DATA_HEADER, RING
 from transis.lansis.packets import Alive, Nack, Query, encode_acks, encode_alive
 from transis.model.guarantees import NOT_PROMISED
 from transis.sim.checkers import check
-from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE
+from transis.sim.cluster import kinds_of
+from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE, draw_last_words
 from transis.sim.faults import MOMENTS, Ambush, Crash, Cut, Delay, Fault, Heal, Partition, Restart, Send, Weather, parse
-from transis.sim.last_words import draw_last_words
 from transis.sim.liveness import budget_us, end_faults
-from transis.sim.plan import Plan, parse_plan, plan_text
-from transis.sim.promises import deaths_ahead, held_to_evs, splits
-from transis.sim.run import build_world, node_of, replay_of, simulate
+from transis.sim.plan import TOTEM, Plan, Tried, parse_plan, plan_text
+from transis.sim.run import build_world, deaths_ahead, held_to_evs, node_of, replay_of, simulate, splits
 from transis.sim.scripts import Player, parse_script
-from transis.sim.sniff import kinds_of
 from transis.sim.streams import Streams
 from transis.sim.swarm import draw, draw_groups
-from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import NoteEvent
 from transis.types.ids import DatagramClass
 from transis.wire.burst import encode_data

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.sim.durations import format_duration, format_rate, parse_duration, parse_rate
 from transis.sim.faults import (
     MOMENTS,
     WEATHERS,
@@ -24,8 +23,12 @@ from transis.sim.faults import (
     Send,
     Slow,
     Weather,
+    format_duration,
+    format_rate,
     names_in,
     parse,
+    parse_duration,
+    parse_rate,
 )
 from transis.sim.plan import parse_plan, plan_text
 from transis.sim.swarm import draw

@@ -13,8 +13,8 @@ import pytest
 from transis.node.node import GroupedNode, Node
 from transis.sim.checkers import GROUP_PROPERTIES
 from transis.sim.cluster import Cluster
+from transis.sim.coverage import GROUPS_EXPECTED, counted
 from transis.sim.faults import Ask, parse
-from transis.sim.group_coverage import GROUPS_EXPECTED, counted
 from transis.sim.liveness import unrest
 from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
 from transis.sim.run import Outcome, Run, describe, node_of, simulate

@@ -8,11 +8,10 @@ import pytest
 
 from transis.model.guarantees import BROKEN, HELD, NOT_PROMISED
 from transis.sim.checkers import check
-from transis.sim.promises import held_to_evs
-from transis.sim.run import describe, replay_of, simulate
+from transis.sim.plan import Tried
+from transis.sim.run import describe, held_to_evs, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.swarm import draw
-from transis.sim.tried import Tried
 from transis.trace.events import History
 
 TWO_ORDERS = Path(__file__).parents[1] / "scripts" / "lansis_toto_two_orders.txt"

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from transis.sim.coverage import Coverage
-from transis.sim.seedrows import RAN, TIMED_OUT, SeedRow, ran_row, result_from
-from transis.sim.sweep import Job, Result, run_job
-from transis.sim.tried import TOTEM, Tried
+from transis.sim.plan import TOTEM, Tried
+from transis.sim.sweep import RAN, TIMED_OUT, Job, Result, SeedRow, ran_row, result_from, run_job
 
 
 def row_of(result: Result) -> SeedRow:

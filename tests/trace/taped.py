@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from transis.node.node import GroupedNode, Node
+from transis.sim.plan import TOTEM, Tried
 from transis.sim.run import Run, node_of
 from transis.sim.swarm import draw, draw_groups
-from transis.sim.tried import TOTEM, Tried
 from transis.trace.events import Event, History
 from transis.trace.tape import DeliveryTape
 from transis.types.config import Config

@@ -9,7 +9,7 @@ import pytest
 
 from tests.trace.taped import taped_run
 from transis.sim.checkers import check
-from transis.sim.tried import TOTEM, Tried
+from transis.sim.plan import TOTEM, Tried
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier

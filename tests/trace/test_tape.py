@@ -3,7 +3,7 @@
 import pytest
 
 from tests.trace.taped import Taped, taped_run
-from transis.sim.tried import TOTEM, Tried
+from transis.sim.plan import TOTEM, Tried
 from transis.trace.events import Conf, Delivery, Event
 from transis.trace.tape import (
     ADDRESSES_MAX,

@@ -22,9 +22,9 @@ from transis import __version__
 
 PANELS: Final = {
     "See it": {
-        "demo": "transis.console.demo",
-        "simulate": "transis.console.simulate",
-        "sweep": "transis.console.sweep",
+        "demo": "transis.sim.demo",
+        "simulate": "transis.sim.cli",
+        "sweep": "transis.sim.cli",
         "bench": "transis.console.bench",
     },
     "Run it": {

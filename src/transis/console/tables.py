@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.cli.options import plain_table, say, stdout
-from transis.console.expected import Expected, expected_of
 from transis.model.guarantees import ALL_MEANINGS, BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
-from transis.sim.coverage import Coverage, Pair
+from transis.sim.coverage import Coverage, Expected, Pair, expected_of
 from transis.sim.sweep import Property
 
 __all__ = ["coverage_tables", "fault_line", "plain_table", "say", "stdout", "verdict_table"]

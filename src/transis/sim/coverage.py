@@ -1,17 +1,38 @@
-"""How wild the weather really was: what was reached, counted, and what never was.
+"""How wild the weather was; what ought to be reached.
+
+How wild the weather really was: what was reached, counted, and what never was.
 
 "0 violations" means nothing without it. Counters are keyed by plain tuples of strings, merge by addition, and print in
 sorted order, so that two sweeps of the same seeds print the same table.
+
+What client processes went through in a run, counted from the trace: which of it a sweep never reached says how tame it was.
+
+What a sweep ought to reach. "0 violations" means nothing beside a long list of what was never reached.
+
+Pairs of the state table that do nothing are not expected: most of them are timers that do not run in that state.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, TypeVar
 
+from transis.engine.base import IGNORED
+from transis.lansis import states as lansis_states
+from transis.lansis.states import Trap as LansisTrap
+from transis.sim.faults import WEATHERS
+from transis.totem import states as totem_states
+from transis.totem.states import Trap as TotemTrap
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
+from transis.trace.reader import read_address
+from transis.types.ids import ViewId
 from transis.types.outputs import Note
+from transis.types.views import GroupView
+
+# --- coverage ---------------------------------------------------------------------------------------------------------
 
 Pair = tuple[str, str]
 
@@ -78,3 +99,130 @@ class Coverage:
             "notes": dict(sorted(self.notes.items())),
             "groups": dict(sorted(self.groups.items())),
         }
+
+
+# --- group coverage ---------------------------------------------------------------------------------------------------
+
+GROUPS_EXPECTED: Final = (
+    "process connected",
+    "process gone",
+    "view by join",
+    "view by leave",
+    "view by disconnect",
+    "view by joins and leaves",
+    "view by configuration",
+    "transitional view",
+    "regular view in a transitional configuration",
+    "views merged",
+    "member that went and came back",
+    "last word",
+    "run handed over",
+    "run for several groups",
+    "run for private names",
+    "run that waited",
+)
+"""What a sweep ought to reach. A refused join is not among it: limits are too far away for a simulation."""
+
+
+def counted(history: History) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for trace in history.nodes:
+        found.update(_of_life(trace.events))
+    return found
+
+
+def _of_life(events: list[Event]) -> Iterator[str]:
+    configuration: ViewId | None = None
+    for event in events:
+        match event:
+            case Conf(view=view):
+                configuration = view.id
+            case GroupConf(view=group_view):
+                yield from _of_view(group_view, configuration)
+            case Delivery() if event.address:
+                to = read_address(event.address)
+                yield from ["run for several groups"] * (len(to.groups) > 1) + ["run for private names"] * bool(to.processes)
+            case ClientDelivery(handed=handed, waited=waited):
+                yield from ["run handed over"] * sum(len(one.runs) for one in handed) + ["run that waited"] * len(waited)
+            case ClientLeft(refused=refused):
+                yield "join refused" if refused else "last word"
+            case ClientLife(connected=connected):
+                yield "process connected" if connected else "process gone"
+            case End():
+                return
+            case _:
+                pass
+
+
+def _of_view(view: GroupView, configuration: ViewId | None) -> Iterator[str]:
+    if not view.id.configuration.is_regular:
+        yield "transitional view"
+        return
+    yield f"view by {view.cause.what}"
+    if view.id.configuration != configuration:
+        yield "regular view in a transitional configuration"
+    if len(view.merged_from) > 1:
+        yield "views merged"
+    if not set(view.joined).isdisjoint(view.left):
+        yield "member that went and came back"
+
+
+# --- expected ---------------------------------------------------------------------------------------------------------
+
+S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
+
+OF_RUNNING: Final = ("crash", "copy", "leave", "pause", "slow", "partition", "heal", "cut", "delay")
+"""Faults that can meet a node in any state; the ends of faults (resume, mend) and a restart cannot miss theirs."""
+
+
+class Expected(NamedTuple):
+    """States, events, faults and traps of one engine, by the names under which they are counted."""
+
+    states: tuple[str, ...]
+    """In which a node lives, in the order of the paper."""
+    event_names: tuple[str, ...]
+    events: frozenset[Pair]
+    traps: frozenset[str]
+
+    @property
+    def faults(self) -> frozenset[Pair]:
+        kinds = (*OF_RUNNING, *(f"weather {what}" for what in WEATHERS))
+        return frozenset((kind, state) for kind in kinds for state in self.states) | {("restart", "down")}
+
+    def never_reached(self, coverage: Coverage) -> dict[str, list[str]]:
+        """By table, what was expected and never seen; of groups only if there were any."""
+        missing = coverage.never_reached(self.events, self.faults, self.traps)
+        return missing | {"groups": sorted(set(GROUPS_EXPECTED) - set(coverage.groups))} if coverage.groups else missing
+
+
+def _expected(table: Mapping[S, Mapping[E, str]], living: Iterable[S], events: Iterable[E], traps: Iterable[Enum]) -> Expected:
+    pairs = {(state.value, event.value) for state in living for event, handler in table[state].items() if handler != IGNORED}
+    return Expected(_names(living), _names(events), frozenset(pairs), frozenset(_names(traps)))
+
+
+def _names(members: Iterable[Enum]) -> tuple[str, ...]:
+    return tuple(member.value for member in members)
+
+
+_TOTEM: Final = totem_states.State
+_LANSIS: Final = lansis_states.State
+
+BY_ENGINE: Final = {
+    "totem": _expected(
+        totem_states.TABLE,
+        (_TOTEM.OPERATIONAL, _TOTEM.GATHER, _TOTEM.COMMIT, _TOTEM.RECOVERY),
+        totem_states.Event,
+        TotemTrap,
+    ),
+    "lansis": _expected(
+        lansis_states.TABLE,
+        (_LANSIS.OPERATIONAL, _LANSIS.STAGE_1, _LANSIS.STAGE_2, _LANSIS.FAULTS, _LANSIS.FLUSH),
+        lansis_states.Event,
+        LansisTrap,
+    ),
+}
+
+
+def expected_of(engine: str) -> Expected:
+    return BY_ENGINE[engine]

@@ -1,8 +1,20 @@
-"""A host: one node at a time on a disk, a clock and three sockets with finite buffers.
+"""A host: clock, disk, sockets with finite buffers; drives its node.
+
+A host: one node at a time on a disk, a clock and three sockets with finite buffers.
 
 It drives its node as the real driver does: what waits in the sockets is handed over before any timer fires, data before
 control before token, and data that wait together are handed over together. A node may die between any two
 outputs, and what it had not carried out then never happened.
+
+A host's clock: it starts somewhere else than its neighbours' and runs a little fast or slow.
+
+Integers only, so that a time goes there and back the same way on every machine. The clock belongs to the host and
+survives its nodes: it goes on while a node is paused or dead (CLOCK_BOOTTIME).
+
+A host's disk: a key is durable only when its sync completed.
+
+A crash between a Persist and its completion loses the write or keeps it, as the harness draws; a restarted node sees
+only what became durable. A state directory may also be copied or lost.
 """
 
 from __future__ import annotations
@@ -11,13 +23,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from transis.sim.clients import Wish
-from transis.sim.clock import Clock
-from transis.sim.disk import Disk, Write
 from transis.sim.faults import Ambush
-from transis.sim.life import Life, Submission
+from transis.sim.life import Life, Submission, Wish
 from transis.sim.network import Journey
 from transis.types.config import Config
 from transis.types.errors import IdentityError
@@ -45,6 +54,82 @@ from transis.types.outputs import (
 
 if TYPE_CHECKING:
     from transis.sim.world import World
+
+
+# --- clock ------------------------------------------------------------------------------------------------------------
+
+MILLION = 1_000_000
+
+
+class Clock(NamedTuple):
+    """local = virtual + offset + drift; `drift_ppm` is far above -1,000,000, so the clock never runs backwards."""
+
+    offset_us: int = 0
+    drift_ppm: int = 0
+
+    def local(self, virtual: int) -> int:
+        return virtual + self.offset_us + virtual * self.drift_ppm // MILLION
+
+    def virtual(self, local: int) -> int:
+        """The first virtual time at which this clock shows at least `local`."""
+        guess = (local - self.offset_us) * MILLION // (MILLION + self.drift_ppm)
+        while self.local(guess) >= local:
+            guess -= 1
+        while self.local(guess) < local:
+            guess += 1
+        return guess
+
+
+# --- disk -------------------------------------------------------------------------------------------------------------
+
+
+class Write(NamedTuple):
+    ticket: int
+    key: str
+    value: int
+
+
+class Disk:
+    """1. `durable` changes only when a write completes or by a crash that kept it.
+    2. Writes complete in the order in which they were handed over.
+    """
+
+    def __init__(self, durable: dict[str, int] | None = None) -> None:
+        self.durable: dict[str, int] = dict(durable or {})
+        self._waiting: list[Write] = []
+
+    @property
+    def syncing(self) -> int:
+        """How many writes are not durable yet."""
+        return len(self._waiting)
+
+    def write(self, write: Write) -> None:
+        self._waiting.append(write)
+
+    def complete(self) -> int:
+        """The oldest write became durable; its ticket."""
+        assert self._waiting, "nothing to complete"
+        write = self._waiting.pop(0)
+        self.durable[write.key] = write.value
+        return write.ticket
+
+    def crash(self, kept: Callable[[], bool]) -> int:
+        """Power was cut: each waiting write is kept or lost; how many were lost."""
+        lost = 0
+        for write in self._waiting:
+            if kept():
+                self.durable[write.key] = write.value
+            else:
+                lost += 1
+        self._waiting.clear()
+        return lost
+
+    def copy(self) -> Disk:
+        """What somebody gets who copies the state directory of a running node."""
+        return Disk(self.durable)
+
+
+# --- host -------------------------------------------------------------------------------------------------------------
 
 SUBMISSIONS_MAX: Final = 64
 """Calls of applications that wait while their node is paused."""

@@ -1,9 +1,16 @@
-"""The liveness phase: faults end, and within a stated time one view of all live nodes stands and nothing is owed.
+"""Who must come to rest, and when; fairness.
+
+The liveness phase: faults end, and within a stated time one view of all live nodes stands and nothing is owed.
 
 The budget follows protocols W17: attempts (at most n + 2) times what one takes, plus the backlog divided by the window, plus
 what a quarantine, a beacon and a sync may add. On the ring an attempt takes a token loss, a consensus and four rotations; on
 Lansis silence and its probes, the gathering of strangers, agreement twice (once for the statements, once for the flush) and
 some hops.
+
+Nobody starves: a node with little to send gets its turn while the others saturate the ring (protocols L5, W4; T14).
+
+When the cluster is at rest, all nodes but one fill their queues; after some rounds the last one sends a single message.
+It must be delivered before the queues of the others are empty. If they are empty when it speaks, nothing was tried.
 """
 
 from __future__ import annotations
@@ -11,14 +18,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.sim.faults import COPY_SUFFIX
+from transis.sim.checkers.verdict import Findings
+from transis.sim.faults import COPY_SUFFIX, Send
 from transis.sim.host import Host
 from transis.sim.life import Life
-from transis.sim.paces import agreement_us, gathering_us
-from transis.sim.plan import Plan
+from transis.sim.plan import Plan, agreement_us, gathering_us
 from transis.sim.world import World
+from transis.trace.events import Delivery, Sent
 from transis.types.config import MS, SECOND
-from transis.types.ids import NodeId, ProcessId
+from transis.types.ids import NodeId, ProcessId, Service
+
+# --- liveness ---------------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = "foreign"
 """The address of the node of another cluster; it is no part of the run that is judged."""
@@ -159,3 +169,60 @@ def _unrest_of(life: Life, members: tuple[NodeId, ...]) -> str:
     if life.owed:
         return f"still owes {life.owed} of {life.taken} messages"
     return "" if life.clients is None else life.clients.unrest()
+
+
+# --- fairness ---------------------------------------------------------------------------------------------------------
+
+HEAD_START: Final = 3
+"""Rounds that the others have before the single message is sent."""
+
+LEAST_ROUNDS: Final = 12
+"""The queues of the others must last so long, or nothing is learned."""
+
+MESSAGES_MAX: Final = 400
+"""Messages of one rival."""
+
+
+def compete(world: World, plan: Plan) -> Findings:
+    findings = Findings("fairness")
+    lives = judged(world)
+    size = plan.config.datagram // 2
+    count = min(MESSAGES_MAX, plan.config.window.outbox_bytes // (2 * size))
+    if len(lives) < 2 or count * (len(lives) - 1) < 2 * LEAST_ROUNDS * plan.config.window.window:
+        return findings
+    *rivals, quiet = lives
+    for rival in rivals:
+        world.strike(Send(rival.host, Service.AGREED, count, size))
+    world.run(world.now + HEAD_START * _round_us(plan))
+    if not any(map(_has_work, rivals)):
+        return findings
+    world.strike(Send(quiet.host, Service.AGREED, 1, size))
+    if settle(world, plan, budget_us(world, plan)) is None:
+        return findings
+    findings.checked = 1
+    behind = _delivered_behind(quiet)
+    if not behind:
+        findings.broken(f"{quiet.id} got no turn before everything else was sent: it starved beside busy senders")
+    return findings
+
+
+def _round_us(plan: Plan) -> int:
+    """In which a window of messages becomes everybody's: a rotation, or a way there, a word about it, and the way back."""
+    return rotation_us(plan) if plan.config.engine == "totem" else 2 * hop_us(plan) + plan.config.pulse.prompt_us
+
+
+def _has_work(life: Life) -> bool:
+    """Has it taken messages that it has not sent yet?"""
+    sent = sum(event.count for event in life.recorder.events if isinstance(event, Sent))
+    return life.taken - life.refused > sent
+
+
+def _delivered_behind(quiet: Life) -> int:
+    """Messages of others that the quiet node delivered behind its own last one."""
+    behind = 0
+    for event in reversed(quiet.recorder.events):
+        if isinstance(event, Delivery):
+            if event.process.node == quiet.id:
+                return behind
+            behind += event.count
+    return behind

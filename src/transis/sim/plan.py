@@ -1,20 +1,55 @@
-"""A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
+"""Everything that decides a run, as data.
+
+A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
 
 1. Two runs of one plan are the same run.
 2. The text holds only what differs from the defaults, one setting a line, so that a shrunk plan is short to read.
+
+What a simulation tries: small, because the command line has it too and must not load an engine to be parsed.
+
+How long an engine takes for what it does, by its own timeouts: what faults, budgets and stories are scaled by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from transis.sim.durations import format_duration, parse_duration
-from transis.sim.faults import Schedule, parse
-from transis.sim.tried import PROMISED, Tried
+from transis.sim.faults import Schedule, format_duration, parse, parse_duration
 from transis.sim.world import Conditions
 from transis.types.config import Config
+
+# --- tried ------------------------------------------------------------------------------------------------------------
+
+PROMISED: Final = "promised"
+JUDGES: Final = (PROMISED, "evs")
+"""What a run is held to: what its engine promises, or extended virtual synchrony, whether that is promised or not."""
+
+
+class Tried(NamedTuple):
+    """What a run tries: which engine, ordering how and promising what, whether components may be cut off from each other, and
+    what it is held to: what it promises, or all of extended virtual synchrony."""
+
+    engine: str = "totem"
+    order: str = "all-ack"
+    mode: str = "evs"
+    partitions: bool = True
+    judge: str = PROMISED
+
+    @property
+    def options(self) -> str:
+        """As the command line has them; what is usual is not said."""
+        order = f" --order {self.order}" if self.order != TOTEM.order else ""
+        mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
+        judge = f" --judge {self.judge}" if self.judge != TOTEM.judge else ""
+        return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}{judge}"
+
+
+TOTEM: Final = Tried()
+
+
+# --- plan -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +215,16 @@ def _read(text: str, like: Any) -> Any:
     if isinstance(like, str):
         return text
     raise ValueError("this setting cannot be written in a text")
+
+
+# --- paces ------------------------------------------------------------------------------------------------------------
+
+
+def gathering_us(config: Config) -> int:
+    """How long strangers are waited for before a membership is proposed."""
+    return config.timing.gather_min_us if config.engine == "totem" else config.pulse.alpha_us
+
+
+def agreement_us(config: Config) -> int:
+    """How long agreement on a membership may take before somebody is left out."""
+    return config.timing.consensus_us if config.engine == "totem" else config.pulse.agree_us

@@ -1,10 +1,17 @@
-"""A seed draws a swarm: how many nodes, which faults and how hard, which traffic, and how small every limit is.
+"""A seed draws a swarm.
+
+A seed draws a swarm: how many nodes, which faults and how hard, which traffic, and how small every limit is.
 
 1. Each kind of fault is on or off for the whole run, so that runs differ in kind and not only in detail; a kind that
    is on strikes in episodes, and an episode has an end.
 2. Tiny datagrams, windows and queues make fragments, full windows and refusals common and cheap.
 3. Timers are scaled to the drawn delays, so that a run is as long as it needs to be in rotations, not in seconds.
 4. Each engine has streams of its own: what one draws never changes what another does.
+
+Faults for groups: components come together, and just when their daemons exchange who is in which group, something breaks.
+
+An exchange takes a rotation or two after a view is installed, so blows wait in ambush for that moment and fall within a few hops.
+Some announcements are lost first, so that those who stay get them only in the transitional configuration, or never.
 """
 
 from __future__ import annotations
@@ -12,21 +19,67 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.sim.episodes import draw_schedule
-from transis.sim.faults import Heal, Partition, Schedule
-from transis.sim.group_episodes import draw_strikes
+from transis.sim.episodes import Draft, draw_last_words, draw_schedule
+from transis.sim.faults import Ambush, Ask, Crash, Cut, Fault, Heal, Partition, Restart, Schedule, Send, Weather
 from transis.sim.host import Machine
-from transis.sim.last_words import draw_last_words
 from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import Climate
-from transis.sim.paces import agreement_us
-from transis.sim.plan import ClientPlan, Plan, Traffic
+from transis.sim.plan import TOTEM, ClientPlan, Plan, Traffic, Tried, agreement_us
 from transis.sim.streams import Stream, Streams
-from transis.sim.tried import TOTEM, Tried
 from transis.sim.world import Conditions
 from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window
+from transis.types.ids import Service
 from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
 from transis.types.outputs import Port
+
+# --- group episodes ---------------------------------------------------------------------------------------------------
+
+STRIKES: Final = (0, 2, 4, 8)
+"""Exchanges of one run that are struck."""
+
+
+def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
+    """Strikes at exchanges; a cluster of one has nothing to exchange."""
+    draft = Draft(stream, names, config, safety_us, [])
+    for _ in range(stream.pick(STRIKES) if len(names) > 1 else 0):
+        _strike(draft)
+    return tuple(draft.faults)
+
+
+def _strike(draft: Draft) -> None:
+    stream, detection_us = draft.stream, draft.detection_us
+    time = draft.moment()
+    draft.add(time, Partition(draft.components()))
+    time += stream.between(2, 8) * detection_us
+    draft.add(time, Heal())
+    watched = draft.name()
+    for name in stream.some(draft.names, stream.between(0, min(2, len(draft.names)))):
+        draft.add(time, Ambush(watched, "Operational", Send(name, Service.BASIC, stream.between(1, 4), 40)))
+    for name in stream.some(draft.names, stream.between(0, min(3, len(draft.names)))):
+        draft.add(time, Ambush(watched, "Operational", Ask(name, stream.between(1, 12))))
+    for fault in _losses(draft):
+        draft.add(time, Ambush(watched, "Operational", fault))
+    victim = draft.name()
+    later_us = stream.between(0, 3 * len(draft.names) * draft.timing.hop_us)
+    blow = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(victim)))
+    draft.add(time, Ambush(watched, "Operational", blow, later_us))
+    end = time + stream.between(4, 10) * detection_us
+    draft.add(end, Weather("loss", 0))
+    draft.add(end, Heal())
+    draft.add(end, Restart(victim))
+
+
+def _losses(draft: Draft) -> list[Fault]:
+    """What makes announcements miss somebody: nothing, one sender's data, or a bit of everybody's."""
+    stream = draft.stream
+    source = draft.name()
+    targets = [name for name in draft.names if name != source]
+    cuts: list[Fault] = [Cut(source, target, Port.DATA) for target in stream.some(targets, stream.between(1, len(targets)))]
+    weather: list[Fault] = [Weather("loss", stream.between(100, 500))]
+    return stream.pick(([], cuts, weather))
+
+
+# --- swarm ------------------------------------------------------------------------------------------------------------
 
 SMALL_SIZES: Final = (1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 7, 7)
 """How many nodes 90 % of the runs have; three to five meet every case soonest."""

@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
-from transis.sim.clock import Clock
 from transis.sim.coverage import Coverage
 from transis.sim.faults import HARMLESS, Fault
-from transis.sim.host import Host, Machine
+from transis.sim.host import Clock, Host, Machine
 from transis.sim.life import Life, NodeFactory
 from transis.sim.network import Climate, Network
 from transis.sim.streams import Streams
-from transis.sim.striking import strike
+from transis.sim.strike import strike
 from transis.types.config import Config
 from transis.types.ids import NodeId
 from transis.types.outputs import Audience, Delivered, Transmit

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 from transis.node.node import GroupedNode, GroupedOutput
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
 from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
-from transis.sim.clients import Clients
-from transis.sim.life import Life
+from transis.sim.life import Clients, Life
 from transis.sim.world import World
 from transis.types.config import Config
 from transis.types.errors import UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transis.console.diagram.layers import draw_svg
 from transis.console.diagram.page import draw_html
-from transis.console.diagram.picture import Picture
+from transis.sim.picture import Picture
 
 
 def write_diagram(file: Path, picture: Picture) -> None:

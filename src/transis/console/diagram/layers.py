@@ -12,13 +12,13 @@ from typing import Final
 
 from transis.console.diagram.layout import LEFT, Layout
 from transis.console.diagram.marks import fault_marks, legend, life_marks, proof_marks
-from transis.console.diagram.picture import Band, Picture
 from transis.console.diagram.traffic import Bundle, Landing, bundles, kind_of
 from transis.drawing.labels import fitting
 from transis.drawing.palette import sender_class, style, view_class
 from transis.drawing.svg import element, group, line, number, path, rect, text, title
 from transis.drawing.times import clock
 from transis.sim.cluster import show_node, show_view, show_view_id
+from transis.sim.picture import Band, Picture
 from transis.types.ids import ProcessId, ViewId
 
 RUNS_TOLD: Final = 6

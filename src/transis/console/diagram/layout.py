@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from transis.console.diagram.picture import Moment, Picture, Step, Strike
 from transis.console.diagram.scale import Scale
 from transis.drawing.labels import Rows, shortened, width_of
+from transis.sim.picture import Moment, Picture, Step, Strike
 
 LEFT: Final = 92.0
 RIGHT: Final = 28.0

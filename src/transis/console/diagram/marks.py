@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from transis.console.diagram.layout import Label, Layout
-from transis.console.diagram.picture import LifeLine
 from transis.drawing.svg import element, group, line, number, path, rect, text, title
 from transis.drawing.times import clock
+from transis.sim.picture import LifeLine
 
 DEATHS: Final = {"failed": "crashed", "stopped": "stopped by itself", "unknown": "trace ends"}
 

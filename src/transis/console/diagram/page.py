@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from transis.console.diagram.layers import draw_svg
-from transis.console.diagram.picture import Picture
 from transis.drawing.palette import DARK, FONT, LIGHT
 from transis.drawing.svg import element, escaped
 from transis.drawing.times import clock
+from transis.sim.picture import Picture
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 

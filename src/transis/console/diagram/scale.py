@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from transis.console.diagram.picture import Moment, Step
+from transis.sim.picture import Moment, Step
 
 SILENCE_PX: Final = 48.0
 CHANGE_PX: Final = 3.0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from transis.console.diagram.picture import Arrival, Moment, Sending
+from transis.sim.picture import Arrival, Moment, Sending
 from transis.types.ids import NodeId, ProcessId, Service, ViewId
 
 LINES_MAX: Final = 900

@@ -7,8 +7,8 @@ import re
 from typing import Final
 
 from transis.cli.options import one_of, wrong
-from transis.sim.broken import DEFECTS, defects_of
-from transis.sim.tried import JUDGES, TOTEM, Tried
+from transis.sim.defects import DEFECTS, defects_of
+from transis.sim.plan import JUDGES, TOTEM, Tried
 from transis.types.config import ENGINES, MODES, ORDERS
 
 SEED_MAX: Final = (1 << 63) - 1

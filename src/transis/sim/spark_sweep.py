@@ -1,4 +1,12 @@
-"""The table of a sweep: a row for every seed, keyed by build, configuration and seed, in files that appear whole or not at all.
+"""Many seeds on Spark, kept in a table that goes on.
+
+Seeds spread over Spark in waves, and each wave kept as it ends: whoever is killed loses two waves, and nothing else.
+
+1. A wave is a job of Spark: tasks of a few seeds each, several for every core. Two waves are on their way at a time, so that one
+   slow seed keeps no core idle but its own.
+2. A worker that is lost is Spark's to replace: a seed gives the same row wherever it runs.
+
+The table of a sweep: a row for every seed, keyed by build, configuration and seed, in files that appear whole or not at all.
 
     DIR/outcomes/KEY-FIRST-UUID.parquet    a wave of seeds in order; KEY is a digest of build and configuration
     DIR/failed/KEY/seed-N/*.trace          traces of runs that failed; there before the wave that tells of them
@@ -6,6 +14,15 @@
 
 A seed that is there twice, because a wave was written that somebody ran again, counts once: a run that ended before one that did
 not, the later file before the earlier one.
+
+What a worker of a sweep does: it runs seeds, each in a process of its own, and says of each how it ended.
+
+1. A seed runs in a fork of the worker. Whatever it does there, endless loops and lost memory included, the worker lives and goes
+   on with the next one, and no seed sees what another left behind.
+2. The kernel ends a seed that takes too long, by the alarms that it set for itself: nothing of Python has to work for that. So a
+   seed also ends when its worker was killed. Counted is the time of the processor, so that a busy machine changes no outcome;
+   a seed that does nothing for much longer than that is ended, too.
+3. No typer, no rich: workers need what simulations need, and pyarrow.
 """
 
 from __future__ import annotations
@@ -13,22 +30,32 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any, Final, NamedTuple, NoReturn
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.sim.seedrows import CRASHED, RAN, TIMED_OUT, RanRow, SeedRow
+from transis.pipeline.spread import Executors
+from transis.sim.build import build_id
+from transis.sim.run import Outcome
+from transis.sim.runs import order_of, write_trace
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, RanRow, SeedRow, ran_row, run_whole
 from transis.trace.files import sync
 from transis.types.errors import PipelineError
+
+# --- sweep table ------------------------------------------------------------------------------------------------------
 
 KEY_DIGITS: Final = 8
 FILES_OPEN: Final = 16
@@ -237,3 +264,174 @@ def _write_files(directory: Path, files: dict[str, bytes]) -> None:
 def decoded(told: bytes) -> SeedRow:
     """What a worker said."""
     return msgspec.msgpack.decode(told, type=SeedRow)
+
+
+# --- sweep task -------------------------------------------------------------------------------------------------------
+
+COLUMNS: Final = "seed long, outcome binary"
+"""What comes back to the driver: a `SeedRow` as msgpack, by the process that ran the seed."""
+TRACE_BYTES_MAX: Final = 16 << 20
+"""A larger trace is not sent: whoever wants it replays the seed."""
+
+ALARMS: Final = ((signal.SIGPROF, signal.ITIMER_PROF, 1), (signal.SIGALRM, signal.ITIMER_REAL, 20))
+"""Signal, timer, and how many times what a seed is given."""
+
+_BATCH: Final = pa.schema([("seed", pa.int64()), ("outcome", pa.binary())])
+
+
+class Order(NamedTuple):
+    """What is wanted of every seed."""
+
+    configuration: str
+    """The options as `transis simulate` has them."""
+    job: Job
+    """Its seed does not matter."""
+    timeout_s: int
+    keep_traces: bool = True
+    """Of runs that failed."""
+
+
+def run_seeds(order: Order, pieces: Sequence[Sequence[int]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One task of Spark: numbers of pieces in, a row for every seed of them out, as soon as it ended."""
+    for batch in batches:
+        for piece in batch.column(0).to_pylist():
+            for seed in pieces[piece]:
+                yield pa.RecordBatch.from_pydict({"seed": [seed], "outcome": [run_apart(order, seed)]}, _BATCH)
+
+
+def run_apart(order: Order, seed: int) -> bytes:
+    """The encoded row of one seed, which was run in a process of its own."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(reading)
+        _be_the_seed(order, seed, writing)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(process, 0)
+    return told if status == 0 else msgspec.msgpack.encode(_ended_early(order, seed, status))
+
+
+def _be_the_seed(order: Order, seed: int, writing: int) -> NoReturn:
+    """Runs in the fork, and never returns: what the worker would do at its end is not ours to do."""
+    code = 1
+    try:
+        for number, timer, seconds in ALARMS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.setitimer(timer, seconds * order.timeout_s)
+        told = msgspec.msgpack.encode(_run(order, seed))
+        with os.fdopen(writing, "wb") as pipe:
+            pipe.write(told)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _run(order: Order, seed: int) -> SeedRow:
+    try:
+        outcome, result = run_whole(order.job._replace(seed=seed))
+        traces = _traces(outcome, order) if result.broken and order.keep_traces else {}
+    except Exception:
+        return _row(order, seed, CRASHED, f"the simulation itself failed: {traceback.format_exc(limit=-3).strip()}")
+    row = _row(order, seed, RAN, result.explanation)
+    return msgspec.structs.replace(row, replay=result.replay, ran=ran_row(result), traces=traces)
+
+
+def _traces(outcome: Outcome, order: Order) -> dict[str, bytes]:
+    """The files of a failed run's trace, unless they are too large together or the worker has no room for them."""
+    try:
+        with TemporaryDirectory(prefix="transis-seed-") as directory:
+            write_trace(outcome.history, Path(directory), f"seed {outcome.seed}", order_of(order.job.tried))
+            files = {file.name: file.read_bytes() for file in sorted(Path(directory).iterdir())}
+    except OSError:
+        return {}
+    return files if sum(map(len, files.values())) <= TRACE_BYTES_MAX else {}
+
+
+def _ended_early(order: Order, seed: int, status: int) -> SeedRow:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) in [number for number, _, _ in ALARMS]:
+        return _row(order, seed, TIMED_OUT, f"did not end within {order.timeout_s} s of a processor")
+    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit code {os.waitstatus_to_exitcode(status)}"
+    return _row(order, seed, CRASHED, f"its process ended with {how}: was there too little memory?")
+
+
+def _row(order: Order, seed: int, outcome: str, explanation: str) -> SeedRow:
+    replay = f"transis simulate {order.configuration} --seed {seed}"
+    return SeedRow(build_id(), order.configuration, seed, outcome, order.timeout_s, explanation, replay)
+
+
+# --- sweep job --------------------------------------------------------------------------------------------------------
+
+PIECE: Final = 8
+"""Seeds of a task at most: some seconds."""
+TASKS_PER_CORE: Final = 4
+"""Of a wave: tasks differ in how long they take."""
+WAVES_AT_A_TIME: Final = 2
+WAVES_MIN: Final = 16
+"""Of a sweep that is not tiny."""
+
+
+def run_pending(
+    executors: Executors,
+    order: Order,
+    table: SweepTable,
+    pending: Sequence[int],
+    traces_max: int,
+    tell: Callable[[SeedRow], None],
+) -> None:
+    """Run these seeds and keep their rows."""
+    pool = ThreadPoolExecutor(WAVES_AT_A_TIME, "wave")
+    try:
+        for rows in _in_waves(pool, executors, order, table, pending, traces_max):
+            _require_build(rows, table)
+            table.add(rows, traces_max)
+            for row in rows:
+                tell(row)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)  # Its jobs end with the session.
+        raise
+    pool.shutdown()
+
+
+def _in_waves(
+    pool: ThreadPoolExecutor, executors: Executors, order: Order, table: SweepTable, pending: Sequence[int], traces_max: int
+) -> Iterator[list[SeedRow]]:
+    """Rows of waves as they end; the next one is on its way before the last one is looked at."""
+    running: set[Future[list[SeedRow]]] = set()
+    begun = 0
+    while running or begun < len(pending):
+        while begun < len(pending) and len(running) < WAVES_AT_A_TIME:
+            wanted = pending[begun : begun + wave_of(len(pending), executors.cores)]
+            begun += len(wanted)
+            needed = order._replace(keep_traces=table.traces_kept() < traces_max)
+            running.add(pool.submit(_run_wave, executors, needed, wanted, executors.cores))
+        ended, running = wait(running, return_when=FIRST_COMPLETED)
+        for one in ended:
+            yield one.result()
+
+
+def wave_of(pending: int, cores: int) -> int:
+    """Seeds of a wave: so many that its start costs nothing beside them, and of a small sweep so few that a kill loses little."""
+    return max(cores * TASKS_PER_CORE, min(pending // WAVES_MIN, cores * TASKS_PER_CORE * PIECE))
+
+
+def _run_wave(executors: Executors, order: Order, seeds: Sequence[int], cores: int) -> list[SeedRow]:
+    pieces = in_pieces(seeds, cores)
+    told = executors.run(partial(run_seeds, order, pieces), len(pieces), COLUMNS)
+    return [decoded(outcome) for outcome in told.column("outcome").to_pylist()]
+
+
+def in_pieces(seeds: Sequence[int], cores: int) -> list[Sequence[int]]:
+    """For the tasks of a wave: small ones where there is little to do, so that every core has its share."""
+    size = max(1, min(PIECE, -(-len(seeds) // (cores * TASKS_PER_CORE))))
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+
+
+def _require_build(rows: Sequence[SeedRow], table: SweepTable) -> None:
+    for row in rows:
+        if row.build != table.build:
+            raise PipelineError(
+                f"a worker ran seed {row.seed} with another version of transis, {row.build} and not {table.build}: "
+                "remove that one from the worker's Python, this one is sent there"
+            )

@@ -1,7 +1,11 @@
-"""Running seeds for a person who waits: on several processors, with a bar on the terminal, with traces if wanted.
+"""Running seeds for a person who waits.
+
+Running seeds for a person who waits: on several processors, with a bar on the terminal, with traces if wanted.
 
 1. The bar is drawn on stderr and only on a terminal, so that stdout can be piped.
 2. Traces of a run go to DIR/seed-N, written by the process that ran it.
+
+A simulated run as segments. No typer, no rich: workers of a sweep write traces, too, and need not have them.
 """
 
 from __future__ import annotations
@@ -16,10 +20,35 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from transis.console.run_traces import order_of, write_trace
+from transis import __version__
+from transis.sim.plan import Tried
 from transis.sim.run import Outcome, simulate
 from transis.sim.sweep import Job, Result, Summary, in_workers, result_of, run_job
-from transis.sim.tried import Tried
+from transis.trace.events import History
+from transis.trace.segment import Header, SegmentWriter
+
+# --- run traces -------------------------------------------------------------------------------------------------------
+
+
+def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
+    """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for trace in history.nodes:
+        header = Header(
+            "simulated", name, trace.node, engine=history.engine, mode=history.promises, build=__version__, order=order
+        )
+        writer = SegmentWriter(directory, header)
+        if not writer.write(trace.events):
+            raise OSError(f"the trace of {trace.node} could not be written")
+        writer.close(history.closed)
+
+
+def order_of(tried: Tried) -> str:
+    """As a segment's header has it: empty on the ring, which has no choice."""
+    return tried.order if tried.engine == "lansis" else ""
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 class Wish(NamedTuple):

@@ -1,12 +1,21 @@
-"""`transis demo`: a story played, told, judged and drawn; by real daemons, or in the simulator."""
+"""Demo: one story, simulated.
+
+`transis demo`: a story played, told, judged and drawn; by real daemons, or in the simulator.
+
+The story of `story.py`, played by simulated nodes in virtual time: no network, no privileges, the same every time.
+
+The story of the demonstration: five nodes through a crash, a partition, a merge and a restart.
+
+A step is a paragraph for a person and what is done to the cluster; `demo.py` plays the steps and tells what came of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from rich.console import Console
@@ -14,16 +23,169 @@ from rich.console import Console
 from transis.cli.local_cluster import ClusterError, Workplace
 from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
 from transis.console.diagram.file import write_diagram
-from transis.console.diagram.picture import picture_of
-from transis.console.real_demo import Played, drawn, play_real
-from transis.console.simulated_demo import play_simulated, verdicts_of
-from transis.console.telling import sum_up
-from transis.console.words import witness_lines
-from transis.sim.checkers.verdict import Verdict
+from transis.sim.checkers.verdict import Findings, Verdict
+from transis.sim.cluster import Cluster
+from transis.sim.picture import picture_of
+from transis.sim.plan import Plan, agreement_us, with_setting
+from transis.sim.real_demo import Played, drawn, play_real
+from transis.sim.words import sum_up, tell_outcome, tell_step, witness_lines
 from transis.trace.events import History
 from transis.trace.reader import Finding
-from transis.types.config import ENGINES
+from transis.types.config import ENGINES, MS
 from transis.types.errors import MissingExtra, TransisError
+from transis.types.ids import Service
+
+# --- story ------------------------------------------------------------------------------------------------------------
+
+NAMES: Final = ("a", "b", "c", "d", "e")
+SEED: Final = 5
+PACE_US: Final = 4 * MS
+"""Between two rounds of messages."""
+
+
+class Step(NamedTuple):
+    heading: str
+    paragraph: str
+    act: Callable[[Cluster], None]
+
+
+def plan(engine: str = "totem") -> Plan:
+    return with_setting(Plan(SEED, NAMES), "config.engine", engine)
+
+
+def _talk(cluster: Cluster, names: str, rounds: int, service: Service = Service.AGREED) -> None:
+    """Everybody named sends a message in each round, and a little time passes."""
+    for _ in range(rounds):
+        for name in names:
+            cluster.submit(name, service)
+        cluster.run(PACE_US)
+
+
+def _start(cluster: Cluster) -> None:
+    cluster.settle()
+
+
+def _send(cluster: Cluster) -> None:
+    _talk(cluster, "abcde", 2)
+    _talk(cluster, "bd", 2, Service.SAFE)
+    cluster.settle()
+
+
+def _crash(cluster: Cluster) -> None:
+    """The crash comes while messages are under way: some of c's last ones may have reached nobody."""
+    for name in "abcde":
+        cluster.submit(name, Service.SAFE, 2)
+    cluster.run(1 * MS)
+    cluster.crash("c")
+    _talk(cluster, "ae", 1)
+    cluster.settle()
+
+
+def _partition(cluster: Cluster) -> None:
+    """Both sides are left alone until each has its own view; only then do they talk."""
+    for name in "abde":
+        cluster.submit(name, Service.SAFE)
+    cluster.run(1 * MS)
+    cluster.partition("ab", "de")
+    cluster.run(_until_apart_us(cluster))
+    _talk(cluster, "abde", 2)
+    cluster.run(20 * MS)
+
+
+def _until_apart_us(cluster: Cluster) -> int:
+    """Long enough to miss the others, to agree on who is left, and to recover."""
+    config = cluster.plan.config
+    return 2 * (config.detection_us + agreement_us(config))
+
+
+def _merge(cluster: Cluster) -> None:
+    cluster.heal()
+    cluster.settle()
+    _talk(cluster, "abde", 1)
+    cluster.settle()
+
+
+def _restart(cluster: Cluster) -> None:
+    cluster.restart("c")
+    cluster.settle()
+    _talk(cluster, "abcde", 1)
+    _talk(cluster, "c", 1, Service.SAFE)
+    cluster.settle()
+
+
+STEPS: Final = (
+    Step(
+        "Five nodes start",
+        "Each node starts alone, in a view of one (R0). They hear each other's beacons, agree on who is there, and "
+        "install one view of five. A view is a list of members that all of them agree on.",
+        _start,
+    ),
+    Step(
+        "Everybody sends",
+        "All five send agreed messages at the same time; b and d also send safe ones, which are delivered only when every "
+        "member is known to have them. Everybody delivers the same messages in the same order.",
+        _send,
+    ),
+    Step(
+        "c crashes",
+        "c dies in the middle of traffic. The others notice its silence, agree who is left, and recover what any of them "
+        "has of the old view. A transitional view (T) tells them: what you deliver in it is certain only among these. Then "
+        "a new regular view of four begins.",
+        _crash,
+    ),
+    Step(
+        "The network splits: a and b here, d and e there",
+        "Neither side can know whether the other died. Both go on, each in a view of two, each with its own order. "
+        "Messages sent now are delivered only on the side where they were sent. A safe message under way when the net split may "
+        "be delivered in the old view on one side and in the transitional view on the other: that side could not confirm it.",
+        _partition,
+    ),
+    Step(
+        "The network heals: the two sides merge",
+        "The sides hear each other's beacons and form one view again. Each member says from which view it comes, so an "
+        "application knows with whom it shares its past and with whom it must exchange state.",
+        _merge,
+    ),
+    Step(
+        "c comes back",
+        "c starts again from its disk. It is a new incarnation, c/2: nothing it said in its first life can be mistaken for "
+        "what it says now. It starts alone, is heard, and joins.",
+        _restart,
+    ),
+)
+
+
+# --- simulated demo ---------------------------------------------------------------------------------------------------
+
+
+def play_simulated(console: Console | None, engine: str) -> Cluster:
+    """Without a console it is played in silence."""
+    if console is not None:
+        console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
+    cluster = Cluster(plan(engine))
+    for number, step in enumerate(STEPS, 1):
+        _play(console, cluster, number, step)
+    return cluster
+
+
+def _play(console: Console | None, cluster: Cluster, number: int, step: Step) -> None:
+    since_us = cluster.world.now
+    step.act(cluster)
+    if console is not None:
+        tell_step(console, number, step.heading, step.paragraph, (since_us, cluster.world.now))
+        tell_outcome(console, cluster.history(), since_us)
+
+
+def verdicts_of(cluster: Cluster) -> list[Verdict]:
+    """The checkers' verdicts, and what the harness itself saw: no node raised, every byte arrived as it was sent."""
+    integrity, no_crash = Findings("integrity"), Findings("no_crash")
+    integrity.checked, no_crash.checked = cluster.world.verified, cluster.world.turns
+    for mishap in cluster.world.mishaps:
+        (integrity if mishap.property == "integrity" else no_crash).broken(mishap.explanation)
+    return [*cluster.check().verdicts.values(), integrity.verdict(), no_crash.verdict()]
+
+
+# --- demo -------------------------------------------------------------------------------------------------------------
 
 DEMO_EXAMPLES = """Examples:
 

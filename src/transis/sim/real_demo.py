@@ -1,4 +1,12 @@
-"""Five real daemons on loopback with a client each, traces on, and what the demonstration does to them.
+"""The same story by five daemons.
+
+The scenes of `scenes.py`, played by real daemons and told as they happen.
+
+The story that real daemons play: traffic in every service, kill -9 of one, a partition, a heal, a restart.
+
+A scene is a paragraph for a person and what is done; `real_demo.py` plays the scenes and tells what came of them.
+
+Five real daemons on loopback with a client each, traces on, and what the demonstration does to them.
 
 1. Whatever is waited for is an event of a client's stream: that a view came, that messages came. Every wait is bounded.
 2. The evidence is read from the trace files while the cluster is at rest: nobody has anything left to send or to deliver, so
@@ -10,24 +18,36 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
 from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import ClusterError, LocalCluster
+from transis.cli.options import plain_table
 from transis.client.connection import connect
 from transis.client.events import Batch, View
 from transis.client.group import Group
 from transis.client.sending import Receipt
 from transis.client.session import Session
 from transis.net.runtime import boottime_us
-from transis.sim.checkers.verdict import Findings, Verdict
-from transis.trace.events import End, Event, History, NodeTrace
+from transis.sim.checkers import check
+from transis.sim.checkers.verdict import Findings, Report, Verdict
+from transis.sim.cluster import show_node
+from transis.sim.words import tell_outcome, tell_step
+from transis.trace.events import Delivery, End, Event, History, NodeTrace, Sent
 from transis.trace.reader import STILL_OPEN, Finding, read_trace
 from transis.trace.recovery import record_end
 from transis.types.errors import ConnectError, SessionLost
 from transis.types.ids import MessageId, NodeId, Service
+from transis.types.views import PROCESSES_MAX
+
+# --- stage ------------------------------------------------------------------------------------------------------------
 
 NAMES: Final = ("a", "b", "c", "d", "e")
 GROUP: Final = "orders"
@@ -274,3 +294,192 @@ class _Patience:
             await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]  # It is a traceback.
         except TimeoutError:
             raise ClusterError(f"this did not happen within {PATIENCE_S:.0f} s: {self._what}") from None
+
+
+# --- scenes -----------------------------------------------------------------------------------------------------------
+
+
+class Scene(NamedTuple):
+    heading: str
+    paragraph: str
+    act: Callable[[Stage], Awaitable[None]]
+
+
+async def _start(stage: Stage) -> None:
+    await stage.start("abcde")
+    await stage.together("abcde")
+
+
+async def _send(stage: Stage) -> None:
+    receipts = await stage.say("abcde", 2, Service.AGREED)
+    receipts += await stage.say("ace", 1, Service.CAUSAL)
+    receipts += await stage.say("bd", 2, Service.SAFE)
+    await stage.say("ab", 1, Service.BASIC)
+    await stage.heard("abcde", receipts)
+
+
+async def _kill(stage: Stage) -> None:
+    """In the middle of traffic: some of c's last messages may have reached nobody."""
+    receipts = await stage.say("abde", 3, Service.SAFE)
+    await stage.say("c", 3, Service.SAFE)
+    victim = stage.actors["c"]
+    stage.kill("c")
+    await stage.lost(victim)
+    await stage.together("abde")
+    await stage.heard("abde", receipts)
+    await stage.talk("ae", 2, Service.AGREED)
+
+
+async def _part(stage: Stage) -> None:
+    """In the middle of traffic too; then each side talks to itself."""
+    await stage.say("abde", 1, Service.SAFE)
+    stage.part("ab", "de")
+    await stage.together("ab", "de")
+    await stage.talk("ab", 2, Service.AGREED)
+    await stage.talk("de", 2, Service.AGREED)
+
+
+async def _heal(stage: Stage) -> None:
+    stage.heal()
+    await stage.together("abde")
+    await stage.talk("abde", 1, Service.AGREED)
+
+
+async def _restart(stage: Stage) -> None:
+    await stage.restart("c")
+    await stage.together("abcde")
+    await stage.talk("abcde", 1, Service.AGREED)
+    await stage.talk("abcde", 1, Service.SAFE)
+
+
+SCENES: Final = (
+    Scene(
+        "Five daemons start, and a client of each joins the group orders",
+        "Five processes on loopback, each alone at first, in a view of one (R0). They hear each other's beacons, agree on who is "
+        "there, and install one view of five. A client connects to each over its Unix socket and joins a process group. The "
+        "cluster is told its quorum, so views say whether they hold a majority of the five.",
+        _start,
+    ),
+    Scene(
+        "Everybody sends",
+        "Agreed messages have one place in one order everywhere; causal ones come after whatever caused them; safe ones are "
+        "delivered only when every member is known to have them; basic ones come when they come.",
+        _send,
+    ),
+    Scene(
+        "kill -9 of the daemon c",
+        "c dies in the middle of traffic, without a word. Its client is told that the session is lost, and that of its last "
+        "messages nobody knows whether they were sent. The others notice, agree who is left, and recover what "
+        "any of them has of the old view. A transitional view (T) tells them: what you deliver in it is certain only among "
+        "these. Then a view of four begins.",
+        _kill,
+    ),
+    Scene(
+        "The network is cut: a and b here, d and e there",
+        "Neither side can know whether the other died. Both go on, each in a view of two, each with its own order: what is sent "
+        "now is delivered only on the side where it was sent. Neither side has three of the five, so both say that they are not "
+        "primary: an application that must not diverge stops there, and one that may goes on.",
+        _part,
+    ),
+    Scene(
+        "The cut heals",
+        "The sides hear each other's beacons and form one view again. Each member says from which view it comes, so an "
+        "application knows with whom it shares its past and with whom it must exchange state.",
+        _heal,
+    ),
+    Scene(
+        "c is started again",
+        "From its own state directory, as a new incarnation, c/2: nothing it said in its first life can be mistaken for what it "
+        "says now. Its new client joins the group.",
+        _restart,
+    ),
+)
+
+
+# --- real demo --------------------------------------------------------------------------------------------------------
+
+
+class Played(NamedTuple):
+    """What is left when the curtain has fallen."""
+
+    history: History
+    report: Report
+    verdicts: list[Verdict]
+    findings: list[Finding]
+    log: list[tuple[int, str]]
+    clients: Table
+    seconds: float
+
+
+async def play_real(console: Console | None, directory: Path, engine: str) -> Played:
+    """Without a console it is played in silence."""
+    async with Stage(directory, engine) as stage:
+        if console is not None:
+            console.print(
+                f"Transis: five daemons on this machine, real processes on real sockets, ordered by {engine}.", style="bold"
+            )
+        for number, scene in enumerate(SCENES, 1):
+            since_us, lost = stage.now_us(), len(stage.past)
+            await _act(console, stage, number)
+            if console is not None:
+                tell_step(console, number, scene.heading, scene.paragraph, (since_us, stage.now_us()))
+                tell_outcome(console, stage.history(closed=False)[0], since_us)
+                for actor in stage.past[lost:]:
+                    _tell_lost(console, actor)
+        played = _played(stage)
+    stage.testify()
+    return played
+
+
+async def _act(console: Console | None, stage: Stage, number: int) -> None:
+    scene = SCENES[number - 1]
+    if console is None or not console.is_terminal:
+        await scene.act(stage)
+        return
+    with Status(f"{number}. {scene.heading} ...", console=console):
+        await scene.act(stage)
+
+
+def _tell_lost(console: Console, actor: Actor) -> None:
+    doubt = sum(receipt.count for receipt in actor.receipts if receipt.outcome == "in doubt")
+    told = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
+    console.print(Text(told, style="dim"), soft_wrap=True)
+
+
+def _played(stage: Stage) -> Played:
+    history, findings = stage.history(closed=True)
+    report = check(history)
+    verdicts = [*report.verdicts.values(), stage.integrity()]
+    clients = _client_table([*stage.past, *stage.actors.values()])
+    return Played(history, report, verdicts, findings, stage.log, clients, stage.now_us() / 1e6)
+
+
+def drawn(history: History) -> History:
+    """Without the daemons' own messages: a picture has room for the story only."""
+    nodes = [NodeTrace(trace.node, list(filter(_is_drawn, trace.events))) for trace in history.nodes]
+    return history._replace(nodes=nodes)
+
+
+def _is_drawn(event: object) -> bool:
+    if isinstance(event, Sent):
+        return event.process < PROCESSES_MAX
+    return not isinstance(event, Delivery) or event.process.number < PROCESSES_MAX
+
+
+def _client_table(actors: Sequence[Actor]) -> Table:
+    """What each client saw: its views of the group, and how many messages it got in each."""
+    headings = ("client of", "views, and messages got in each (~: transitional, !: not primary)")
+    table = plain_table(*headings, title=f"What clients of the group {GROUP} saw")
+    table.columns[1].justify = "left"
+    for actor in sorted(actors, key=lambda actor: actor.node):
+        stays = (_stay(actor, index) for index in range(len(actor.stays)))
+        table.add_row(show_node(actor.node), " → ".join(stays) + (" → session lost" if actor.lost else ""))
+    return table
+
+
+def _stay(actor: Actor, index: int) -> str:
+    view, messages = actor.stays[index]
+    names = ",".join(sorted(show_node(member.node) for member in view.members))
+    sign = "!" if view.primary is False else ""
+    kind = "" if view.id.configuration.is_regular else "~"
+    return f"{kind}{sign}{{{names}}} {sum(messages)}"

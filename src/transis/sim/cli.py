@@ -1,0 +1,494 @@
+"""Simulate, sweep.
+
+`transis simulate`: clusters that crash, partition and merge, and whether a single guarantee was broken.
+
+`transis sweep`: simulations by the hundred thousand, on Spark, in a table that goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from transis.cli.admin import INTERRUPTED, unable
+from transis.cli.options import (
+    complain,
+    complete_engine,
+    counted,
+    local_directory,
+    nodes_of,
+    picture_file,
+    trace_directory,
+    wrong,
+)
+from transis.console.diagram.file import write_diagram
+from transis.console.reconcile import MasterOption, UiOption
+from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
+from transis.sim.build import build_id
+from transis.sim.defects import GROUP_DEFECTS
+from transis.sim.options import (
+    broken_of,
+    complete_broken,
+    complete_judge,
+    complete_mode,
+    complete_order,
+    jobs_of,
+    seeds_of,
+    tried_of,
+)
+from transis.sim.picture import Picture, picture_of
+from transis.sim.plan import TOTEM, plan_text
+from transis.sim.run import Outcome, beyond_promise
+from transis.sim.run import simulate as simulate_plan
+from transis.sim.runs import Tally, Wish, note_failure, run, trace_of
+from transis.sim.shrink import Shrunk
+from transis.sim.shrink import shrink as shrink_plan
+from transis.sim.swarm import draw, draw_groups
+from transis.sim.sweep import CRASHED, TIMED_OUT, Job, SeedRow, result_from
+from transis.sim.words import witness_lines, written
+from transis.types.errors import MissingExtra, TransisError
+
+if TYPE_CHECKING:
+    from transis.sim.spark_sweep import SweepTable
+
+
+# --- simulate ---------------------------------------------------------------------------------------------------------
+
+SIMULATE_EXAMPLES = """Examples:
+
+transis simulate --seed 7 [dim]# one run, told in full[/dim]
+
+transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
+
+transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
+
+transis simulate --seeds 0:500 --json > out.json
+
+transis simulate --groups --seeds 0:300 [dim]# client processes that join, leave and send[/dim]
+
+transis simulate --groups --nodes 128 --seed 1
+
+transis simulate --engine lansis --seeds 0:2000
+
+transis simulate --engine lansis --order toto --no-partitions --seeds 0:500
+
+transis simulate --engine lansis --order toto --judge evs --seed 74 [dim]# why toto is not evs[/dim]
+
+transis simulate --seeds 0:200 --broken safe_one_rotation_early --shrink
+"""
+
+FAILURES_SHOWN_MAX: Final = 3
+"""Failing seeds that are explained in full; each of the others has its replay line."""
+
+VIOLATED: Final = 1
+
+Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=complete_engine)]
+Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=complete_order)]
+Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.", autocompletion=complete_mode)]
+Partitions = Annotated[
+    bool,
+    typer.Option(
+        " /--no-partitions", show_default=False, help="Let nodes crash, but cut no living node off: toto then promises one order."
+    ),
+]
+
+Judge = Annotated[
+    str,
+    typer.Option(
+        help="Hold runs to what is promised, or to evs: finds runs in which toto has two orders.",
+        autocompletion=complete_judge,
+    ),
+]
+
+
+def simulate(
+    engine: Engine = TOTEM.engine,
+    order: Order = TOTEM.order,
+    mode: Mode = TOTEM.mode,
+    partitions: Partitions = True,
+    judge: Judge = TOTEM.judge,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Nodes with process groups: client processes join, leave, go and send.")
+    ] = False,
+    nodes: Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Run one seed (0 if neither --seed nor --seeds is given).")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes for many seeds; one per processor if not given.")] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace of each run to DIR/seed-N.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    show: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw a single run as a space-time diagram: FILE.html or FILE.svg.")
+    ] = None,
+    broken: Annotated[
+        str,
+        typer.Option(help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=complete_broken),
+    ] = "",
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
+    ] = False,
+) -> None:
+    """Simulate clusters under faults and check every guarantee.
+
+    A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. With --groups it also
+    draws client processes, on the same cluster under the same faults, and what groups promise them is checked as well.
+
+    The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
+    """
+    tried = tried_of(engine, order, mode, partitions, judge)
+    wish = Wish(
+        tried=tried,
+        seeds=seeds_of(seed, seeds),
+        nodes=nodes_of(nodes),
+        jobs=jobs_of(jobs),
+        broken=broken_of(broken, tried),
+        trace=trace_directory(trace),
+        groups=groups,
+    )
+    if broken in GROUP_DEFECTS and not groups:
+        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+    file = picture_file(show, "--show")
+    if file is not None and not wish.is_single:
+        raise wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
+    try:
+        failed = _carry_out_simulate(wish, file, json, shrink)
+    except (OSError, TransisError) as error:
+        raise unable("simulate", error) from None
+    raise typer.Exit(VIOLATED if failed else 0)
+
+
+def _carry_out_simulate(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
+    """Run, tell, draw; True if a guarantee was broken."""
+    tally = run(wish)
+    was_interrupted = tally.summary.runs < len(wish.seeds)
+    small = _shrunk(wish, tally) if want_small and not was_interrupted else None
+    if file is not None:
+        write_diagram(file, _picture(wish, tally, small))
+    if json:
+        print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
+    else:
+        _print_simulate(stdout(), wish, tally, small, file)
+    if was_interrupted:
+        complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(wish.seeds):,} seeds showed")
+        raise typer.Exit(INTERRUPTED)
+    return bool(tally.failures)
+
+
+def _shrunk(wish: Wish, tally: Tally) -> Shrunk | None:
+    if not tally.failures:
+        return None
+    drawn = draw_groups if wish.groups else draw
+    return shrink_plan(drawn(tally.failures[0].seed, wish.nodes, wish.tried), wish.broken)
+
+
+def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
+    outcome = tally.outcome if small is None else simulate_plan(small.plan.seed, small.plan, wish.broken)
+    assert outcome is not None, "a single run keeps its outcome"
+    what = f"seed {outcome.seed}" + (", made small" if small is not None else "")
+    verdict = f"broken: {', '.join(outcome.report.broken)}" if outcome.report.broken else "every guarantee held"
+    counts = f"{len(outcome.plan.names)} nodes, {outcome.views:,} view installations, {outcome.deliveries:,} deliveries"
+    facts = (f"{counts}, {outcome.virtual_us / 1e6:.2f} s of virtual time · {verdict}",)
+    return picture_of(outcome.history, outcome.log, f"Transis, {wish.engine} engine, {what}", facts, outcome.violations)
+
+
+def _print_simulate(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
+    if tally.outcome is not None:
+        _tell_plan(out, tally.outcome)
+    tell_tables(out, wish, tally)
+    say(out, _totals(wish, tally))
+    tell_failures(out, tally)
+    if small is not None:
+        say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
+        say(out, small.script())
+    if file is not None:
+        say(out, f"Drawn: {file}")
+    if wish.trace is not None:
+        where = trace_of(wish.trace, wish.seeds[0]) if wish.is_single else f"{wish.trace}, a directory per seed"
+        say(out, f"Traces: {where}")
+
+
+def tell_tables(out: Console, wish: Wish, tally: Tally) -> None:
+    """Verdicts, faults, and what was reached."""
+    out.print(verdict_table(tally.summary.properties))
+    out.print()
+    say(out, fault_line(tally.summary.faults))
+    out.print()
+    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, wish.engine))
+    out.print()
+
+
+def _tell_plan(out: Console, outcome: Outcome) -> None:
+    """The plan and the budgets of a single run: what its seed drew."""
+    plan = outcome.plan
+    say(out, f"Plan of seed {plan.seed}", "bold")
+    say(out, plan_text(plan))
+    say(out, f"\nEvent budget: {plan.turns_max:,} turns of nodes under faults; {outcome.turns:,} turns were taken in all.")
+    used = "it did not come to rest" if outcome.settled_us is None else f"{outcome.settled_us / 1e6:.3f} s were needed"
+    say(out, f"Liveness budget: {outcome.budget_us / 1e6:.3f} s of virtual time after the last fault; {used}.\n")
+
+
+def _totals(wish: Wish, tally: Tally) -> str:
+    summary = tally.summary
+    lines = [
+        sums(tally),
+        f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
+    ]
+    if not wish.tried.partitions:
+        notes = summary.coverage.notes
+        lines.append(", ".join(f"{what}: {notes[what]:,}" for what in ("parted without a partition", "died ahead of the others")))
+    if wish.broken:
+        lines.append(f"The engine was broken on purpose: {wish.broken}")
+    return "\n".join(lines)
+
+
+def sums(tally: Tally) -> str:
+    summary = tally.summary
+    runs, violations = counted(summary.runs, "run"), counted(summary.violations, "violation")
+    views, deliveries = counted(summary.views, "view installation"), counted(summary.deliveries, "delivery", "deliveries")
+    return f"{runs}, {violations}, {views}, {deliveries}"
+
+
+def tell_failures(out: Console, tally: Tally) -> None:
+    if not tally.failures:
+        say(out, "Every guarantee that was exercised held.", "green")
+        return
+    say(out, f"\n{len(tally.failures)} of {tally.summary.runs} runs broke a guarantee.", "bold red")
+    if tally.outcome is not None:
+        for line in witness_lines(tally.outcome.history, tally.outcome.violations):
+            say(out, line)
+        beyond = beyond_promise(tally.outcome.plan, tally.failures[0].properties)
+        if beyond:
+            say(out, beyond)
+        say(out, f"replay: {tally.failures[0].replay}")
+        return
+    for failure in tally.failures[:FAILURES_SHOWN_MAX]:
+        sentences, _, _ = failure.explanation.partition(failure.replay)
+        say(out, f"{sentences}{failure.replay}")
+    for failure in tally.failures[FAILURES_SHOWN_MAX:]:
+        say(out, f"seed {failure.seed}: {', '.join(failure.properties)}; replay: {failure.replay}")
+
+
+# --- sweep ------------------------------------------------------------------------------------------------------------
+
+SWEEP_EXAMPLES = """Examples:
+
+transis sweep --engine totem --seeds 0:100000 --table sweeps --master spark://host:7077
+
+transis sweep --engine totem --seeds 0:100000 --table sweeps [dim]# again: goes on where it stopped[/dim]
+
+transis sweep --engine lansis --groups --seeds 0:5000 --table sweeps --json > sweep.json
+"""
+
+TIMEOUT_MAX: Final = 86_400
+SEEDS_SHOWN_MAX: Final = 20
+"""Seeds without a verdict that are named one by one."""
+
+SeedsOption = Annotated[str, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")]
+TableOption = Annotated[
+    str, typer.Option(metavar="DIR", help="A row for every seed is kept here; seeds that have one are not run.")
+]
+TimeoutOption = Annotated[
+    int, typer.Option(metavar="SECONDS", help="A seed that takes longer, of a processor, is ended, and told.")
+]
+TracesOption = Annotated[int, typer.Option(metavar="N", help="Traces are kept of so many failed seeds, in DIR/failed.")]
+GroupsOption = Annotated[bool, typer.Option("--groups", help="Nodes with process groups and their clients.")]
+NodesOption = Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")]
+BrokenOption = Annotated[str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=complete_broken)]
+
+
+@dataclass(slots=True)
+class Swept:
+    """All that the table says of the wanted seeds, and what this call added to it."""
+
+    tally: Tally = field(default_factory=Tally)
+    without_verdict: list[SeedRow] = field(default_factory=list)
+    """Seeds that timed out, or whose process ended."""
+    ran_now: int = 0
+    seconds: float = 0.0
+
+    @property
+    def is_fine(self) -> bool:
+        return not self.tally.failures and not self.without_verdict
+
+    @property
+    def runs_per_minute(self) -> float:
+        return 60 * self.ran_now / self.seconds if self.seconds else 0.0
+
+    def seeds_that(self, outcome: str) -> list[int]:
+        return [row.seed for row in self.without_verdict if row.outcome == outcome]
+
+
+class Limits(NamedTuple):
+    timeout_s: int
+    traces_max: int
+
+
+def sweep(
+    seeds: SeedsOption,
+    table: TableOption,
+    engine: Engine = TOTEM.engine,
+    order: Order = TOTEM.order,
+    mode: Mode = TOTEM.mode,
+    partitions: Partitions = True,
+    judge: Judge = TOTEM.judge,
+    groups: GroupsOption = False,
+    nodes: NodesOption = None,
+    broken: BrokenOption = "",
+    timeout: TimeoutOption = 300,
+    keep_traces: TracesOption = 100,
+    master: MasterOption = None,
+    ui: UiOption = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Simulate many seeds as a job of Spark, and keep a row of each in a table.
+
+    Every seed is simulated and judged where it runs, as `transis simulate` does it. The table is keyed by build, configuration
+    and seed: the same command again goes on where the last one stopped, and if nothing is left tells what is there.
+
+    Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
+    """
+    tried = tried_of(engine, order, mode, partitions, judge)
+    wish = Wish(
+        tried=tried,
+        seeds=seeds_of(None, seeds),
+        nodes=nodes_of(nodes),
+        jobs=1,
+        broken=broken_of(broken, tried),
+        trace=None,
+        groups=groups,
+    )
+    if broken in GROUP_DEFECTS and not groups:
+        raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
+    limits = _limits(timeout, keep_traces)
+    directory = local_directory("--table", table)
+    try:
+        swept = _carry_out_sweep(wish, limits, directory, master, ui)
+    except KeyboardInterrupt:
+        complain("sweep", "interrupted; seeds that have a row keep it, and the same command goes on with the others")
+        raise typer.Exit(INTERRUPTED) from None
+    except TransisError as error:
+        raise unable("sweep", error) from None
+    if json:
+        print(written(wish, swept.tally, _more(swept)))
+    else:
+        _print_sweep(stdout(), wish, swept, directory)
+    raise typer.Exit(0 if swept.is_fine else VIOLATED)
+
+
+def _limits(timeout: int, traces_max: int) -> Limits:
+    if not 1 <= timeout <= TIMEOUT_MAX:
+        raise wrong("--timeout", timeout, f"must be 1 to {TIMEOUT_MAX}")
+    if traces_max < 0:
+        raise wrong("--keep-traces", traces_max, "must be 0 or more")
+    return Limits(timeout, traces_max)
+
+
+def configuration_of(wish: Wish) -> str:
+    """The options that decide a run, as `transis simulate` has them."""
+    groups = " --groups" if wish.groups else ""
+    nodes = "" if wish.nodes is None else f" --nodes {wish.nodes}"
+    broken = f" --broken {wish.broken}" if wish.broken else ""
+    return f"{wish.tried.options}{groups}{nodes}{broken}"
+
+
+def _carry_out_sweep(wish: Wish, limits: Limits, directory: Path, master: str | None, ui: bool) -> Swept:
+    try:
+        from transis.sim.spark_sweep import SweepTable
+    except ImportError as error:
+        raise MissingExtra("transis sweep", "spark") from error
+    table = SweepTable(directory, build_id(), configuration_of(wish))
+    swept = Swept()
+    with table.written_here():
+        pending = table.pending(wish.seeds, limits.timeout_s)
+        if pending:
+            _run(wish, limits, table, pending, master, ui, swept)
+        for row in table.rows(wish.seeds):
+            _add(wish, swept, row)
+    swept.tally.wall_s = swept.seconds
+    return swept
+
+
+def _run(wish: Wish, limits: Limits, table: SweepTable, pending: list[int], master: str | None, ui: bool, swept: Swept) -> None:
+    from transis.pipeline.failures import require_spark
+
+    require_spark()
+    from transis.pipeline.session import spark_session, ui_address
+    from transis.pipeline.spread import Executors
+    from transis.sim.spark_sweep import Order as TaskOrder
+    from transis.sim.spark_sweep import run_pending
+
+    job = Job(0, wish.nodes, wish.broken, digests=True, groups=wish.groups, tried=wish.tried)
+    order = TaskOrder(table.configuration, job, limits.timeout_s)
+    started = perf_counter()
+    with spark_session(master, ui=ui, app="transis sweep") as spark:
+        if ui:
+            say(Console(stderr=True), f"Spark's own page: {ui_address(spark)}")
+        with _bar(len(wish.seeds), len(wish.seeds) - len(pending)) as tell:
+            run_pending(Executors(spark), order, table, pending, limits.traces_max, tell)
+    swept.ran_now = len(pending)
+    swept.seconds = perf_counter() - started
+
+
+def _add(wish: Wish, swept: Swept, row: SeedRow) -> None:
+    result = result_from(row)
+    if result is None:
+        swept.without_verdict.append(row)
+        return
+    swept.tally.summary.add(result)
+    note_failure(swept.tally, wish, result)
+
+
+def _more(swept: Swept) -> dict[str, Any]:
+    """What the JSON of a sweep says beside that of `transis simulate`; its speed is that of the seeds that ran now."""
+    return {
+        "build": build_id(),
+        "ran_now": swept.ran_now,
+        "runs_per_minute": round(swept.runs_per_minute, 1),
+        "timed_out": swept.seeds_that(TIMED_OUT),
+        "crashed": swept.seeds_that(CRASHED),
+    }
+
+
+def _print_sweep(out: Console, wish: Wish, swept: Swept, directory: Path) -> None:
+    tell_tables(out, wish, swept.tally)
+    say(out, sums(swept.tally))
+    if swept.ran_now:
+        speed = f"{swept.ran_now:,} seeds in {swept.seconds:,.1f} s, {swept.runs_per_minute:,.0f} a minute"
+        say(out, f"{speed}; of the others the table had rows" if swept.ran_now < len(wish.seeds) else speed)
+    else:
+        say(out, "Nothing was left to run: all of this was in the table")
+    say(out, f"Build {build_id()}, {configuration_of(wish)}; the table: {directory}")
+    for row in swept.without_verdict[:SEEDS_SHOWN_MAX]:
+        say(out, f"seed {row.seed} {row.outcome}: {row.explanation}\nreplay: {row.replay}", "red")
+    if len(swept.without_verdict) > SEEDS_SHOWN_MAX:
+        say(out, f"and {len(swept.without_verdict) - SEEDS_SHOWN_MAX:,} more seeds without a verdict", "red")
+    if swept.tally.summary.runs:
+        tell_failures(out, swept.tally)
+    if swept.tally.failures:
+        say(out, f"Traces of failed seeds: {directory / 'failed'}")
+
+
+@contextmanager
+def _bar(total: int, there: int) -> Iterator[Callable[[SeedRow], None]]:
+    """On stderr, and only on a terminal; calls of the yielded function move it on by one seed."""
+    console = Console(stderr=True)
+    words = TextColumn("{task.fields[failing]} failing, {task.fields[ended]} timed out or crashed")
+    columns = (TextColumn("sweeping"), BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())
+    failing = ended = 0
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("seeds", total=total, completed=there, failing=failing, ended=ended)
+
+        def tell(row: SeedRow) -> None:
+            nonlocal failing, ended
+            ended += row.ran is None
+            failing += row.ran is not None and bool(row.ran.broken)
+            progress.update(task, advance=1, failing=failing, ended=ended)
+
+        yield tell

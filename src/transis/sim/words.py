@@ -1,0 +1,338 @@
+"""A run for a person and for a machine: events, story, JSON.
+
+Events in words, for witnesses: what a node did, at which time, so that a violation can be followed by reading.
+
+A history told to a person: which views came, what was delivered in them, and what became of every guarantee.
+
+The same for a simulated run and for the traces of real daemons. Messages of the daemons themselves, as when a process joins a
+group, are part of the evidence but not of the story.
+
+The result of `simulate` for a machine: one JSON object, keys documented here by their names and kept stable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from transis.console.tables import plain_table, verdict_table
+from transis.drawing.times import clock
+from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
+from transis.sim.checkers.verdict import Verdict, Violation, Witness
+from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
+from transis.sim.coverage import expected_of
+from transis.sim.plan import TOTEM
+from transis.sim.run import Outcome
+from transis.sim.runs import Failure, Tally, Wish
+from transis.sim.sweep import Property
+from transis.trace.events import (
+    CheckpointEvent,
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    History,
+    NoteEvent,
+    OfClients,
+    Prefix,
+    Refuse,
+    Sent,
+    Submit,
+)
+from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId
+from transis.types.views import PROCESSES_MAX, View
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def witness_lines(history: History, violations: Sequence[Violation]) -> Iterator[str]:
+    """For the first violation of each property: the sentence, then the events that show it."""
+    events = {trace.node: {event.lseq: event for event in trace.events} for trace in history.nodes}
+    told: set[str] = set()
+    for violation in violations:
+        if violation.property not in told:
+            told.add(violation.property)
+            yield f"{violation.property}: {violation.explanation}"
+            yield from (f"    {line}" for line in _events(events, violation.witness))
+
+
+def _events(events: dict[NodeId, dict[int, Event]], witness: Witness) -> Iterator[str]:
+    for node, lseq in witness:
+        event = events.get(node, {}).get(lseq)
+        if event is not None:
+            yield f"{show_node(node)}, event {lseq} at {clock(event.time_us)}: {event_words(node, event)}"
+
+
+def event_words(node: NodeId, event: Event) -> str:
+    match event:
+        case Submit() as submit:
+            return f"accepted {_run(ProcessId(node, submit.process), submit.first, submit.count)}"
+        case Refuse() as refuse:
+            return f"refused {_run(ProcessId(node, refuse.process), refuse.first, refuse.count)}: {refuse.why}"
+        case Sent() as sent:
+            run = _run(ProcessId(node, sent.process), sent.first, sent.count)
+            return f"sent {run} ({sent.service.name.lower()}) in {show_view_id(sent.conf)} at place {sent.place.seq}"
+        case Delivery() as delivery:
+            run = _run(delivery.process, delivery.first, delivery.count)
+            where = f"in {show_view_id(delivery.conf)} at place {delivery.place.seq} of {show_view_id(delivery.regular)}"
+            return f"delivered {run} ({delivery.service.name.lower()}) {where}"
+        case Conf(view=view):
+            return f"installed {show_view(view)}: {view.cause}"
+        case End(how=how):
+            return f"ended: {how}"
+        case Fault(what=what):
+            return f"suffered: {what}"
+        case NoteEvent(what=what):
+            return f"noted: {what}"
+        case Gap(first_lseq=first, last_lseq=last):
+            return f"dropped its events {first} to {last}"
+        case Prefix(conf=conf, count=count):
+            return f"told the digests of the first {count} messages of {show_view_id(conf)}"
+        case _:
+            return _client_words(node, event)
+
+
+def _client_words(node: NodeId, event: OfClients) -> str:
+    match event:
+        case GroupConf(view=view, processes=processes):
+            members = ", ".join(f"{show_node(member.node)}#{member.number}" for member in view.members)
+            return f"showed {view.id} of {view.name} {{{members}}} to {_numbers(processes)}: {view.cause}"
+        case ClientDelivery(handed=handed, waited=waited):
+            runs = [f"events {', '.join(map(str, one.runs))} to {_numbers(one.processes)}" for one in handed]
+            late = [f"{_run(one.sender, one.first, one.count)} to {_numbers(one.processes)}" for one in waited]
+            return f"handed over {'; '.join(runs + late)}"
+        case ClientLeft(process=process, name=name, why=why, refused=refused):
+            return f"told #{process} that {'it may not join' if refused else 'it is out of'} {name}: {why}"
+        case ClientLife(process=process, connected=connected):
+            return f"#{process} {'connected' if connected else 'is gone'}"
+        case CheckpointEvent(process=process, name=name, count=count, digest=digest):
+            return f"heard that #{process} is in state {digest.hex()} behind {count} messages of {name}"
+
+
+def _numbers(processes: Sequence[int]) -> str:
+    return " ".join(f"#{process}" for process in processes)
+
+
+def _run(process: ProcessId, first: int, count: int) -> str:
+    start = show_message(MessageId(process, first))
+    return start if count == 1 else f"{start} to {show_message(MessageId(process, first + count - 1))}"
+
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+PROSE_WIDTH: Final = 100
+MARKS: Final = {Service.BASIC: "({})", Service.CAUSAL: "<{}>"}
+RUN_SHOWN: Final = 3
+"""Messages of a run that are named one by one."""
+
+
+def tell_step(console: Console, number: int, heading: str, paragraph: str, times_us: tuple[int, int]) -> None:
+    console.print()
+    console.print(Rule(f"{number}. {heading}   ({clock(times_us[0])} to {clock(times_us[1])})", align="left"))
+    console.print(Text(paragraph), width=min(PROSE_WIDTH, console.width))
+    console.print()
+
+
+def tell_outcome(console: Console, history: History, since_us: int) -> None:
+    """The views that came since, and what was delivered in them."""
+    console.print(Padding(_installed_table(_installed(history, since_us)), (0, 0, 0, 2)))
+    delivered = _deliveries(history, since_us)
+    if delivered:
+        marked = "; (a1) is a basic, <a1> a causal one" if "(" in delivered or "<" in delivered else ""
+        console.print(Text(f"  Delivered, by view (a1 is the first message of a{marked}):", style="dim"))
+        console.print(Padding(Text(delivered), (0, 0, 0, 4)))
+
+
+def sum_up(console: Console, history: History, verdicts: Sequence[Verdict], more: Sequence[Table] = ()) -> None:
+    console.print()
+    console.print(Rule("What happened, in one look", align="left"))
+    for table in (_timeline(history), _delivery_table(history), *more):
+        console.print(table)
+        console.print()
+    added = {verdict.property: Property(verdict.verdict, verdict.checked, verdict.count) for verdict in verdicts}
+    console.print(verdict_table(added))
+
+
+# --- views ----------------------------------------------------------------------------------------------------------
+
+
+class Installed(NamedTuple):
+    """One view and who installed it."""
+
+    view: View
+    at: list[NodeId]
+    first_us: int
+
+
+def _installed(history: History, since_us: int) -> list[Installed]:
+    """Views since a time, each once, in the order in which they first appeared."""
+    found: dict[ViewId, Installed] = {}
+    confs = sorted(_confs(history), key=lambda item: (item[1].time_us, item[0], item[1].lseq))
+    for node, conf in confs:
+        if conf.time_us >= since_us:
+            found.setdefault(conf.view.id, Installed(conf.view, [], conf.time_us)).at.append(node)
+    return list(found.values())
+
+
+def _confs(history: History) -> Iterator[tuple[NodeId, Conf]]:
+    for trace in history.nodes:
+        yield from ((trace.node, event) for event in trace.events if isinstance(event, Conf))
+
+
+def _installed_table(views: Sequence[Installed]) -> Table | Text:
+    if not views:
+        return Text("No view changed.", style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("at", "view", "kind", "installed by", "cause"):
+        table.add_column(column, overflow="fold")
+    for installed in views:
+        kind = "regular" if installed.view.id.is_regular else "transitional"
+        nodes = " ".join(map(show_node, installed.at))
+        cause = str(installed.view.cause) if installed.view.id.is_regular else ""
+        table.add_row(clock(installed.first_us), show_view(installed.view), Text(kind, style="dim"), nodes, cause)
+    return table
+
+
+def _timeline(history: History) -> Table:
+    """Each life's views in order; a transitional view is the seam between two."""
+    table = Table(title="View timeline", box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
+    table.add_column("node")
+    table.add_column("views, in order (T: transitional)", overflow="fold")
+    for trace in history.nodes:
+        views = [show_view(event.view) for event in trace.events if isinstance(event, Conf)]
+        table.add_row(show_node(trace.node), " → ".join(views))
+    return table
+
+
+# --- deliveries -----------------------------------------------------------------------------------------------------
+
+
+def _told(event: object) -> bool:
+    return isinstance(event, Delivery) and event.process.number < PROCESSES_MAX
+
+
+def _deliveries(history: History, since_us: int) -> str:
+    """Nodes that delivered the same share a line: `a b: R8: a1 a2 b1; T10: c1`."""
+    lines = []
+    for trace in history.nodes:
+        parts: dict[ViewId, list[str]] = {}
+        for event in filter(_told, trace.events):
+            assert isinstance(event, Delivery)
+            if event.time_us >= since_us:
+                parts.setdefault(event.conf, []).append(_run_of(event))
+        if parts:
+            words = "; ".join(f"{show_view_id(view)}: {' '.join(runs)}" for view, runs in parts.items())
+            lines.append((show_node(trace.node), words))
+    return grouped(lines)
+
+
+def _run_of(event: Delivery) -> str:
+    """A node speaks for its one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life.
+
+    What need not have the same place everywhere is marked, or two nodes that deliver it differently seem to break a guarantee."""
+    node = show_node(event.process.node)
+    name = f"{node}:" if node[-1].isdigit() else node
+    last = event.first + event.count - 1
+    if event.count > RUN_SHOWN:
+        run = f"{name}{event.first}..{name}{last}"
+    else:
+        run = " ".join(f"{name}{counter}" for counter in range(event.first, last + 1))
+    return MARKS.get(event.service, "{}").format(run)
+
+
+def _delivery_table(history: History) -> Table:
+    """How many messages each life delivered in which view."""
+    counts: dict[tuple[NodeId, ViewId], int] = {}
+    first_seen: dict[ViewId, int] = {}
+    for trace in history.nodes:
+        for event in filter(_told, trace.events):
+            assert isinstance(event, Delivery)
+            counts[(trace.node, event.conf)] = counts.get((trace.node, event.conf), 0) + event.count
+            first_seen[event.conf] = min(event.time_us, first_seen.get(event.conf, event.time_us))
+    views = sorted(first_seen, key=lambda view: (first_seen[view], view))
+    headings = (f"{show_view_id(view)} of {view.rep.name}" for view in views)
+    table = plain_table("node", *headings, title="Messages delivered, by view")
+    for trace in history.nodes:
+        table.add_row(show_node(trace.node), *(str(counts.get((trace.node, view), "")) for view in views))
+    return table
+
+
+# --- as json ----------------------------------------------------------------------------------------------------------
+
+
+def written(wish: Wish, tally: Tally, more: dict[str, Any]) -> str:
+    return json.dumps(as_dict(wish, tally) | more, indent=2, ensure_ascii=False)
+
+
+def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
+    summary = tally.summary
+    return {
+        "engine": wish.engine,
+        **({} if wish.engine == "totem" else {"order": wish.tried.order, "mode": wish.tried.mode}),
+        **({} if wish.tried.partitions else {"partitions": False}),
+        **({} if wish.tried.judge == TOTEM.judge else {"judge": wish.tried.judge}),
+        "groups": wish.groups,
+        "seeds": {"first": wish.seeds[0], "last": wish.seeds[-1], "count": len(wish.seeds)},
+        "broken_engine": wish.broken or None,
+        "runs": summary.runs,
+        "violations": summary.violations,
+        "deliveries": summary.deliveries,
+        "views": summary.views,
+        "turns": summary.turns,
+        "nodes": {str(nodes): runs for nodes, runs in sorted(summary.nodes.items())},
+        "faults": dict(sorted(summary.faults.items())),
+        "virtual_s": round(summary.virtual_us / 1e6, 6),
+        "wall_s": round(tally.wall_s, 3),
+        "runs_per_minute": round(tally.runs_per_minute, 1),
+        "liveness_budget_used_max": summary.liveness_permille_max / 1000,
+        "properties": {name: _property(found) for name, found in summary.properties.items() if _is_judged(found)},
+        "not_exercised": [name for name, found in summary.properties.items() if found.verdict == NOT_EXERCISED],
+        "not_promised": [name for name, found in summary.properties.items() if found.verdict == NOT_PROMISED],
+        "coverage": {"never_reached": expected_of(wish.engine).never_reached(summary.coverage), **summary.coverage.as_dict()},
+        "failing": [_failure(failure) for failure in tally.failures],
+        **({} if tally.outcome is None else {"final_views": final_views(tally.outcome)}),
+    }
+
+
+def final_views(outcome: Outcome) -> list[dict[str, Any]]:
+    """In which views the nodes of a single run were at its end, and how many nodes in each; one view if all is well."""
+    last: Counter[View] = Counter()
+    for trace in outcome.history.nodes:
+        views = [event.view for event in trace.events if isinstance(event, Conf)]
+        if views and not any(isinstance(event, End) for event in trace.events):
+            last[views[-1]] += 1
+    return [
+        {"id": str(view.id), "members": [str(node) for node in view.nodes], "installed_by": count}
+        for view, count in sorted(last.items(), key=lambda item: item[0].id)
+    ]
+
+
+def _is_judged(found: Property) -> bool:
+    return found.verdict not in (NOT_EXERCISED, NOT_PROMISED)
+
+
+def _property(found: Property) -> dict[str, Any]:
+    return {"verdict": found.verdict, "checked": found.checked, "violations": found.violations}
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "seed": failure.seed,
+        "properties": list(failure.properties),
+        "replay": failure.replay,
+        "explanation": failure.explanation,
+    }
