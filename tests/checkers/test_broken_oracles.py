@@ -2,7 +2,7 @@
 
 import pytest
 
-from transis.sim.abstract import AbstractWorld, Actor, RingLog
+from tests.guarantees.oracle import AbstractWorld, Actor, RingLog
 from transis.sim.checkers import check
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import Configure, Phase

@@ -12,12 +12,12 @@ from tests.checkers.naive import Naive
 from tests.checkers.test_naive import AMBIGUOUS, TWINS
 from tests.checkers.toy import Toy
 from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
-from transis.sim.abstract import Actor
-from transis.sim.abstract_apart import ApartWorld, apart_history
+from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS, Mutant
+from tests.guarantees.oracle import Actor
+from tests.guarantees.oracle_apart import ApartWorld, apart_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.certificate import certified
 from transis.sim.checkers.index import Index
-from transis.sim.mutants import CAUSAL_MUTANTS, MUTANTS, Mutant
 from transis.trace.events import Delivery, History
 from transis.types.ids import NodeId, Service
 from transis.types.views import View

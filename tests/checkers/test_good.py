@@ -3,7 +3,7 @@
 import pytest
 
 from tests.checkers.toy import broken, report, word
-from transis.sim.abstract import good_history
+from tests.guarantees.oracle import good_history
 from transis.sim.checkers import PROPERTIES, check
 
 GOOD = {

@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
-from transis.sim.abstract import good_history
+from tests.guarantees.mutants import MUTANTS, Mutant
+from tests.guarantees.oracle import good_history
 from transis.sim.checkers import PROPERTIES
-from transis.sim.mutants import MUTANTS, Mutant
 from transis.trace.events import History
 
 SEEDS = 60

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
+from tests.guarantees.mutants import MUTANTS
 from transis.sim.checkers import check
-from transis.sim.mutants import MUTANTS
 from transis.sim.run import simulate
 
 

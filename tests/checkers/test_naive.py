@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checkers.naive import Naive
-from transis.sim.abstract import good_history
+from tests.guarantees.mutants import MUTANTS
+from tests.guarantees.oracle import good_history
 from transis.sim.checkers import check
-from transis.sim.mutants import MUTANTS
 from transis.trace.events import History
 
 TWINS = {

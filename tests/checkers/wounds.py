@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from random import Random
 
+from tests.guarantees.mutants import Mutant
 from transis.sim.checkers import check
-from transis.sim.mutants import Mutant
 from transis.trace.events import History
 
 

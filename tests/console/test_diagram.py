@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.guarantees.oracle import good_history
 from transis.console.diagram.layers import draw_svg
 from transis.console.diagram.layout import Layout
 from transis.console.diagram.page import draw_html
 from transis.console.diagram.traffic import LINES_MAX, bundles, kind_of
 from transis.drawing.svg import escaped
-from transis.sim.abstract import good_history
 from transis.sim.checkers.verdict import Violation
 from transis.sim.picture import Picture, picture_of
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace

@@ -2,8 +2,8 @@
 
 from random import Random
 
+from tests.guarantees.oracle import good_history
 from transis.model.guarantees import MEANINGS
-from transis.sim.abstract import good_history
 from transis.sim.checkers import PROPERTIES, check
 from transis.sim.checkers.verdict import Violation
 from transis.sim.plan import TOTEM

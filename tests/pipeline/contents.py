@@ -10,6 +10,7 @@ from math import floor, log2
 from random import Random
 from typing import Any
 
+from tests.guarantees.mutants import MUTANTS
 from transis.pipeline.report.content import (
     Around,
     Clock,
@@ -29,7 +30,6 @@ from transis.pipeline.report.content import (
 )
 from transis.sim.checkers import check
 from transis.sim.checkers.verdict import Report
-from transis.sim.mutants import MUTANTS
 from transis.sim.run import simulate
 from transis.sim.words import event_words
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit

@@ -12,9 +12,9 @@ import msgspec
 
 from tests.console.running import environment
 from tests.daemon.running import Lines
+from tests.guarantees.oracle import good_history
 from tests.pipeline.contents import wounded
 from tests.pipeline.written import longest
-from transis.sim.abstract import good_history
 from transis.sim.run import simulate
 from transis.sim.runs import write_trace
 from transis.trace.events import History, NodeTrace

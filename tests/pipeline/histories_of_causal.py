@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from random import Random
 
 from tests.checkers.toy import Toy
-from transis.sim.abstract import good_history
-from transis.sim.abstract_apart import apart_history
-from transis.sim.mutants import CAUSAL_MUTANTS, MUTANTS
+from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS
+from tests.guarantees.oracle import good_history
+from tests.guarantees.oracle_apart import apart_history
 from transis.trace.events import History
 
 TWO_CAUSES = """

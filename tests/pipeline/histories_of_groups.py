@@ -7,7 +7,7 @@ from functools import cache
 from random import Random
 
 from tests.checkers.wounds import wounded
-from transis.sim.mutants import GROUP_MUTANTS
+from tests.guarantees.mutants import GROUP_MUTANTS
 from transis.sim.run import simulate
 from transis.trace.events import (
     CheckpointEvent,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from transis.sim.abstract import good_history
-from transis.sim.mutants import MUTANTS
+from tests.guarantees.mutants import MUTANTS
+from tests.guarantees.oracle import good_history
 from transis.sim.run import simulate
 from transis.trace.events import History
 

@@ -16,11 +16,11 @@ import pytest
 import transis
 from tests.console.running import Command
 from tests.daemon.running import DAEMON, Site, opened_site
+from tests.guarantees.oracle import good_history
 from tests.house.sources import ROOT
 from tests.pipeline.digests import seal, told_of
 from tests.pipeline.programs import PATIENCE_S, program_environment
 from transis.model.guarantees import BROKEN
-from transis.sim.abstract import good_history
 from transis.sim.checkers import check
 from transis.trace.reader import read_history
 

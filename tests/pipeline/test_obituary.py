@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.guarantees.oracle import good_history
 from tests.pipeline.written import open_trace, record, write_traces
 from transis.pipeline.audit import quality
 from transis.pipeline.audit.lay import Laid, lay
@@ -15,7 +16,6 @@ from transis.pipeline.audit.settling import settled
 from transis.pipeline.ingest import decode, find_segments
 from transis.pipeline.keys import Keys
 from transis.pipeline.tables import Tables
-from transis.sim.abstract import good_history
 from transis.trace.events import Conf
 from transis.trace.recovery import record_end
 

@@ -16,6 +16,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS
+from tests.guarantees.oracle import good_history
+from tests.guarantees.surgery import Draft
 from tests.pipeline.agreement import ALL
 from tests.pipeline.growing import Growing, one_long_view
 from transis.model.guarantees import BROKEN, NOT_EXERCISED
@@ -31,10 +34,7 @@ from transis.pipeline.schemas import LARGE
 from transis.pipeline.steps import Steps
 from transis.pipeline.store import Store
 from transis.pipeline.tables import Tables
-from transis.sim.abstract import good_history
 from transis.sim.checkers import check
-from transis.sim.mutants import GROUP_MUTANTS, MUTANTS
-from transis.sim.mutation import Draft
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.trace.reader import read_segment

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.guarantees.oracle import good_history
 from tests.pipeline.agreement import said_by_audit
 from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.model.guarantees import BROKEN, HELD, PENDING
@@ -20,7 +21,6 @@ from transis.pipeline.audit.quality import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXE
 from transis.pipeline.ingest import decode, find_segments
 from transis.pipeline.keys import Keys
 from transis.pipeline.tables import Tables
-from transis.sim.abstract import good_history
 from transis.trace.events import Delivery, Gap, History
 from transis.trace.reader import read_trace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name

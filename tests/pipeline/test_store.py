@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.guarantees.oracle import good_history
 from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.pipeline.ingest import decode, find_segments
 from transis.pipeline.keeping import require_shared
 from transis.pipeline.ledger import Dropped, Entry, KeptFile, Ledger, Published
 from transis.pipeline.store import Store
-from transis.sim.abstract import good_history
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError

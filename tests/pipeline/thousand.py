@@ -19,6 +19,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
+from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS, Mutant
+from tests.guarantees.oracle import good_history
 from tests.pipeline.agreement import disagreements
 from tests.pipeline.frames import tables_of_histories
 from transis.pipeline.audit.judging import audited
@@ -27,8 +29,6 @@ from transis.pipeline.audit.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, nam
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.session import spark_session
 from transis.pipeline.steps import Steps
-from transis.sim.abstract import good_history
-from transis.sim.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from transis.sim.run import simulate
 from transis.trace.events import History
 

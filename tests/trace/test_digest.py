@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 
-from transis.sim.abstract import good_history
+from tests.guarantees.oracle import good_history
 from transis.trace.segment import digest
 
-PRINT_DIGEST = "from transis.sim.abstract import good_history as g; from transis.trace.segment import digest as d; print(d(g(7)))"
+PRINT_DIGEST = (
+    "from tests.guarantees.oracle import good_history as g; from transis.trace.segment import digest as d; print(d(g(7)))"
+)
 
 
 def test_the_same_under_any_hash_seed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from transis.sim.abstract import good_history
+from tests.guarantees.oracle import good_history
 from transis.trace.events import End, NodeTrace
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_segment, read_trace
 from transis.trace.recovery import record_end

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transis.sim.abstract import good_history
+from tests.guarantees.oracle import good_history
 from transis.trace.segment import Header, SegmentWriter
 from transis.trace.tables import TABLES, convert
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transis.sim.abstract import good_history
+from tests.guarantees.oracle import good_history
 from transis.sim.checkers import check
 from transis.trace.events import Gap, History, NodeTrace
 from transis.trace.reader import MIXED, Finding, read_history, read_segment, read_trace

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.sim.mutants_of_causal import CAUSAL
-from transis.sim.mutants_of_group_views import GROUP_VIEWS
-from transis.sim.mutants_of_handing import HANDING
-from transis.sim.mutants_of_messages import MESSAGES
-from transis.sim.mutants_of_views import VIEWS
-from transis.sim.mutation import Mutant
+from tests.guarantees.mutants_of_causal import CAUSAL
+from tests.guarantees.mutants_of_group_views import GROUP_VIEWS
+from tests.guarantees.mutants_of_handing import HANDING
+from tests.guarantees.mutants_of_messages import MESSAGES
+from tests.guarantees.mutants_of_views import VIEWS
+from tests.guarantees.surgery import Mutant
 
 __all__ = ["CAUSAL_MUTANTS", "GROUP_MUTANTS", "MUTANTS", "Mutant"]
 

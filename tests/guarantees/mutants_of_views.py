@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from tests.guarantees.mutants_of_messages import strike
+from tests.guarantees.surgery import Draft, Kit
 from transis.sim.checkers.index import Life, Stay
-from transis.sim.mutants_of_messages import strike
-from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Conf, End
 from transis.types.ids import NodeId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View

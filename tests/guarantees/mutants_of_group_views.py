@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import combinations
 from random import Random
 
+from tests.guarantees.mutants_of_handing import handings_of
+from tests.guarantees.mutants_of_messages import strike
+from tests.guarantees.surgery import Draft, Kit
 from transis.sim.checkers.clients import Change, Crowd
-from transis.sim.mutants_of_handing import handings_of
-from transis.sim.mutants_of_messages import strike
-from transis.sim.mutation import Draft, Kit
 from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
 from transis.types.views import GroupView, GroupViewId, Origin

@@ -9,7 +9,7 @@ others behind the transitional one.
 
 from __future__ import annotations
 
-from transis.sim.abstract import AbstractWorld, Actor, RingLog
+from tests.guarantees.oracle import AbstractWorld, Actor, RingLog
 from transis.trace.events import History
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import Configure, Phase

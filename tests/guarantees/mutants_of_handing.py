@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+from tests.guarantees.mutants_of_messages import strike
+from tests.guarantees.surgery import Draft, Kit
 from transis.sim.checkers.clients import Crowd
 from transis.sim.checkers.group_synchrony import Stretch, stretches
-from transis.sim.mutants_of_messages import strike
-from transis.sim.mutation import Draft, Kit
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import GroupId, GroupViewId

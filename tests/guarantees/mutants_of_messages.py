@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
+from tests.guarantees.surgery import Draft, Kit
 from transis.sim.checkers.index import Duty, Stay
-from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
 from transis.types.ids import NodeId, Place, ProcessId, Service
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from tests.guarantees.mutants_of_messages import strike
+from tests.guarantees.surgery import Draft, Kit
 from transis.sim.checkers.index import Duty, Line, Origin, Stay
-from transis.sim.mutants_of_messages import strike
-from transis.sim.mutation import Draft, Kit
 from transis.trace.events import Delivery, Sent
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
 
