@@ -26,11 +26,11 @@ from time import monotonic, process_time
 from typing import Any, NamedTuple
 
 from bench.archive_check import WrongArchive, check, missing_is_told, read_lives
+from transis.bench.machines import Worker, Workers, usage_of
 from transis.cli.local_cluster import LocalCluster
 from transis.client.connection import connect
 from transis.client.sending import Receipt
 from transis.client.session import Session
-from transis.console.bench_processes import Worker, Workers, usage_of
 from transis.types.errors import ConnectError
 from transis.types.ids import Service
 

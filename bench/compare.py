@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transis.console.bench_throughput import Throughput, machine, measure_throughput
+from transis.bench.throughput import Throughput, machine, measure_throughput
 from transis.types.config import ENGINES
 
 PATIENCE_S = 120.0

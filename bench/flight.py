@@ -28,12 +28,11 @@ from typing import Any
 
 import msgspec
 
+from transis.bench.flight import interval
+from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, tell
+from transis.bench.speaker import GROUP_NAME, Job, Speaker
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
-from transis.console.bench_flight import interval
-from transis.console.bench_processes import Worker, Workers, next_order, open_orders, tell
-from transis.console.bench_site import Site
-from transis.console.bench_speaker import GROUP_NAME, Job, Speaker
 from transis.embed.thread import ThreadedNode
 from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup

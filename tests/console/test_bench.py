@@ -14,12 +14,11 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
+from transis.bench.contender import LossyTransport
+from transis.bench.engines import PANELS, Engines, draw_engines, fields_of, short
+from transis.bench.machines import BenchLan, why_no_lan
+from transis.bench.speaker import Samples
 from transis.cli.main import app
-from transis.console.bench_contender import LossyTransport
-from transis.console.bench_engines import Engines, fields_of
-from transis.console.bench_lan import BenchLan, why_no_lan
-from transis.console.bench_plot import PANELS, draw_engines, short
-from transis.console.bench_speaker import Samples
 from transis.net.transport import Transport
 from transis.types.errors import UsageError
 from transis.types.outputs import Port

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from transis.console.bench_stopwatch import Stopwatch
+from transis.bench.throughput import Stopwatch
 
 
 def burn(seconds: float) -> None:

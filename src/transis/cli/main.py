@@ -25,7 +25,7 @@ PANELS: Final = {
         "demo": "transis.sim.demo",
         "simulate": "transis.sim.cli",
         "sweep": "transis.sim.cli",
-        "bench": "transis.console.bench",
+        "bench": "transis.bench.cli",
     },
     "Run it": {
         "up": "transis.cli.up",

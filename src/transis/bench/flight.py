@@ -13,8 +13,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from transis.console.bench_bare import bare_datagrams_per_s
-from transis.console.bench_throughput import Throughput, machine, measure_throughput
+from transis.bench.bare import bare_datagrams_per_s
+from transis.bench.throughput import Throughput, machine, measure_throughput
 
 MEASURED: Final = {
     "msgs_per_s": "with the flight recorder, as a part of without it: 0.97 is 3 % less",

@@ -21,10 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from transis.console.bench_processes import PATIENCE_S, BenchError, Line, Worker, Workers
-from transis.console.bench_site import Site
-from transis.console.bench_throughput import machine
-from transis.console.bench_witness import Post
+from transis.bench.machines import PATIENCE_S, BenchError, Line, Site, Worker, Workers
+from transis.bench.throughput import machine
+from transis.bench.witness import Post
 from transis.net.host import pulse_for, timing_for
 from transis.net.interfaces import choose_interface
 from transis.net.runtime import boottime_us
@@ -122,7 +121,7 @@ class Ring:
         return len(self._false)
 
     async def start(self, name: str) -> None:
-        worker = await self._workers.start(f"node {name}", "transis.console.bench_witness")
+        worker = await self._workers.start(f"node {name}", "transis.bench.witness")
         site = self._site
         post = Post(
             name=name,

@@ -1,6 +1,6 @@
 """One node of `transis bench engines`: a driver without sessions, over a network that loses as much as it is told.
 
-    python -m transis.console.bench_contender      (started by the benchmark, told what to do on standard input)
+    python -m transis.bench.contender      (started by the benchmark, told what to do on standard input)
 
 1. A round is an order: who speaks does so for its time, with the time in each message, and its last message says so. The round
    is over here when its time is over and the last of this node's own messages came back: the next one starts with no queue.
@@ -21,8 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.console.bench_processes import PATIENCE_S, next_order, open_orders, tell
-from transis.console.bench_speaker import Samples
+from transis.bench.machines import PATIENCE_S, next_order, open_orders, tell
+from transis.bench.speaker import Samples
 from transis.net.driver import Driver, Event
 from transis.net.host import open_node
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop

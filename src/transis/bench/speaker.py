@@ -1,6 +1,6 @@
 """One program of `transis bench throughput`: joins a group, sends as fast as it may, takes everything through `batches()`.
 
-    python -m transis.console.bench_speaker      (started by the benchmark, told what to do on standard input)
+    python -m transis.bench.speaker      (started by the benchmark, told what to do on standard input)
 
 1. All programs send from `go` on until their time is over. Counted is what the application took between two points of time.
 2. Every sender's counters must come one by one: what is missing is lost. The last message of each sender says that it was the
@@ -22,11 +22,11 @@ from typing import Any, Final
 
 import msgspec
 
+from transis.bench.machines import next_order, open_orders, tell
+from transis.bench.throughput import Stopwatch, watch_the_flight_recorder
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
-from transis.console.bench_processes import next_order, open_orders, tell
-from transis.console.bench_stopwatch import Stopwatch, watch_the_flight_recorder
 from transis.embed.node import Node
 from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup

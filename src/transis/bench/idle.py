@@ -11,10 +11,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
+from transis.bench.machines import PATIENCE_S, BenchError, Site, Usage, Workers, usage_of
+from transis.bench.throughput import machine
 from transis.cli.admin import AdminConnection
-from transis.console.bench_processes import PATIENCE_S, BenchError, Usage, Workers, usage_of
-from transis.console.bench_site import Site
-from transis.console.bench_throughput import machine
 
 LOOK_S: Final = 0.01
 

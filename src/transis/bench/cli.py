@@ -85,7 +85,7 @@ def throughput(
     _check("--rate", rate, 0, 1e9)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.console.bench_throughput import Throughput, measure_throughput
+        from transis.bench.throughput import Throughput, measure_throughput
 
         return measure_throughput(Throughput(nodes, size, service, path, seconds, lan, sealed, transport, engine, rate), say)
 
@@ -119,7 +119,7 @@ def failover(
     one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.console.bench_failover import Failover, measure_failover
+        from transis.bench.failover import Failover, measure_failover
 
         return measure_failover(Failover(nodes, kills, profile, engine), say)
 
@@ -147,7 +147,7 @@ def idle(
     one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.console.bench_idle import Idle, measure_idle
+        from transis.bench.idle import Idle, measure_idle
 
         return measure_idle(Idle(nodes, seconds, engine), say)
 
@@ -181,7 +181,7 @@ def flight(
     _check("--seconds", seconds, 0.1, 3600)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.console.bench_flight import FlightCost, measure_flight
+        from transis.bench.flight import FlightCost, measure_flight
 
         return measure_flight(FlightCost(nodes, sizes, rounds, seconds, engine, path), say)
 
@@ -220,7 +220,7 @@ def engines(
     contestants = ("totem", "lansis", "lansis toto") if toto else ("totem", "lansis")
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.console.bench_engines import Engines, measure_engines
+        from transis.bench.engines import Engines, measure_engines
 
         wanted = Engines(counts, losses, size, seconds, kills, contestants)
         return measure_engines(wanted, say)
@@ -231,7 +231,7 @@ def engines(
     else:
         _show_engines(figures, contestants)
     if out is not None:
-        from transis.console.bench_plot import draw_engines
+        from transis.bench.engines import draw_engines
 
         out.write_text(draw_engines(figures), encoding="utf-8")
 

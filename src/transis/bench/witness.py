@@ -1,6 +1,6 @@
 """One node of `transis bench failover`: it tells the time of every change of state and of every view, and sends if asked.
 
-    python -m transis.console.bench_witness      (started by the benchmark, told what to do on standard input)
+    python -m transis.bench.witness      (started by the benchmark, told what to do on standard input)
 
 Times are of CLOCK_BOOTTIME, which all processes of a machine share.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from transis.console.bench_processes import next_order, open_orders, tell
+from transis.bench.machines import next_order, open_orders, tell
 from transis.net.driver import Driver, Event
 from transis.net.host import open_node
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop

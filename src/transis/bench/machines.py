@@ -1,0 +1,384 @@
+"""
+
+A LAN of network namespaces for a benchmark: a switch and some machines, none of them the machine we run on.
+
+Needs root and iproute2. Addresses are from the block for benchmarks (198.18.0.0/15). Everything goes with `close`;
+names hold the process's number, so that what a killed benchmark left behind can be told apart.
+
+The processes of a benchmark: started together, listened to line by line, measured from outside, and always ended.
+
+1. A process is told what to do by lines of JSON on its standard input and tells what happens by lines on its standard output.
+2. Whatever ends the benchmark (a result, an error, Ctrl-C) ends all of them. One that ends early ends the benchmark.
+
+Where the nodes of a benchmark are: on loopback or in namespaces, by multicast or as a mesh, sealed or not.
+
+Ports, multicast groups and cluster names are of this run alone, so that nothing else on the machine is disturbed or measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from transis.net.host import REAL_WINDOW
+from transis.net.state import key_text
+from transis.types.errors import TransisError, UsageError
+from transis.wire.envelope import KEY_SIZE
+
+# --- bench lan --------------------------------------------------------------------------------------------------------
+
+NETWORK: Final = "198.18.0.0/15"
+MACHINES_MAX: Final = 250
+
+
+def why_no_lan() -> str:
+    """Why there can be no such LAN here; the empty string if there can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need the command ip (iproute2)"
+    return ""
+
+
+class BenchLan:
+    """Use it as a context. `prefix(machine)` is the beginning of a command that runs there."""
+
+    def __init__(self, machines: Sequence[str]) -> None:
+        if reason := why_no_lan():
+            raise UsageError(f"--lan: {reason}")
+        assert len(machines) <= MACHINES_MAX
+        self._machines = machines
+        self._name = f"transis-bench-{os.getpid()}-"
+        self._spaces: list[str] = []
+
+    def __enter__(self) -> BenchLan:
+        try:
+            self._add("switch")
+            self._inside("switch", "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
+            self._inside("switch", "link", "set", "bridge", "up")
+            for number, machine in enumerate(self._machines, 1):
+                self._plug_in(machine, number)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Deleting a namespace deletes its interfaces. An interrupt in the middle must not leave the rest behind."""
+        while self._spaces:
+            with suppress(KeyboardInterrupt):
+                subprocess.run(["ip", "netns", "delete", self._spaces[-1]], check=False, capture_output=True)
+                self._spaces.pop()
+
+    def prefix(self, machine: str) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self._name + machine)
+
+    @staticmethod
+    def address(number: int) -> str:
+        """Of the machine with this number, from 1 on."""
+        return f"198.18.0.{number}"
+
+    def _plug_in(self, machine: str, number: int) -> None:
+        self._add(machine)
+        wire = ("type", "veth", "peer", "name", "lan0", "netns", self._name + machine)
+        self._inside("switch", "link", "add", machine, *wire)
+        self._inside("switch", "link", "set", machine, "master", "bridge", "up")
+        self._inside(machine, "address", "add", f"{self.address(number)}/15", "dev", "lan0")
+        self._inside(machine, "link", "set", "lan0", "up")
+        self._inside(machine, "link", "set", "lo", "up")
+
+    def _add(self, machine: str) -> None:
+        self._spaces.append(self._name + machine)
+        self._run("ip", "netns", "add", self._name + machine)
+
+    def _inside(self, machine: str, *words: str) -> None:
+        self._run("ip", "-n", self._name + machine, *words)
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise UsageError(f"--lan: `{' '.join(command)}` failed: {done.stderr.strip()}")
+
+
+# --- bench processes --------------------------------------------------------------------------------------------------
+
+LINE_MAX: Final = 1 << 22
+PATIENCE_S: Final = 60.0
+"""Longer than anything in a benchmark takes beside the measured time, even on a busy machine."""
+PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+PACKAGES: Final = Path(__file__).resolve().parents[2]
+
+Line = dict[str, Any]
+
+
+class BenchError(TransisError):
+    """The benchmark could not be carried out."""
+
+
+class Usage(NamedTuple):
+    """What a process has used of the processor, and has of memory."""
+
+    cpu_s: float
+    rss_bytes: int
+
+
+def usage_of(pid: int) -> Usage:
+    """From the kernel's own books; zeros where there are none. A process's name may hold anything, so they are read behind it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return Usage(0.0, 0)
+    return Usage((int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE)
+
+
+class Worker:
+    """One process and the lines it said that nobody looked at yet."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, as_json: bool) -> None:
+        self.name = name
+        self.process = process
+        self._as_json = as_json
+        self._lines: deque[Line] = deque()
+        self._news = asyncio.Event()
+        self._is_over = False
+        self._listening = asyncio.create_task(self._listen())
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.write(json.dumps(line).encode() + b"\n")
+
+    async def hear(self, what: str, patience_s: float = PATIENCE_S) -> Line:
+        """The next line about `what`; others are dropped. Raises BenchError when it will not come."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while True:
+                    line = await self._next()
+                    if what in line:
+                        return line
+        except TimeoutError:
+            raise BenchError(f"{self.name} did not say {what!r} within {patience_s:g} s") from None
+
+    async def _next(self) -> Line:
+        while not self._lines:
+            if self._is_over:
+                code = await self.process.wait()
+                raise BenchError(f"{self.name} ended too early, with exit code {code}")
+            self._news.clear()
+            await self._news.wait()
+        return self._lines.popleft()
+
+    async def _listen(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            self._lines.append(json.loads(line) if self._as_json else {line.decode().partition(":")[0]: line.decode()})
+            self._news.set()
+        self._is_over = True
+        self._news.set()
+
+    async def gone(self) -> None:
+        """End it, if it has not ended."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        await self.process.wait()
+        await self._listening
+
+
+class Workers:
+    """All processes of a benchmark; use it as a context."""
+
+    def __init__(self) -> None:
+        self._started: list[Worker] = []
+
+    async def __aenter__(self) -> Workers:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await asyncio.gather(*(worker.gone() for worker in self._started), return_exceptions=True)
+
+    async def start(
+        self, name: str, module: str, *arguments: str, prefix: Sequence[str] = (), as_json: bool = True, quiet: bool = False
+    ) -> Worker:
+        """`python -m module` with arguments, behind a prefix that says where. `quiet` drops what it writes to stderr."""
+        paths = [str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
+        process = await asyncio.create_subprocess_exec(
+            *prefix,
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            *arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL if quiet else None,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            limit=LINE_MAX,
+        )
+        worker = Worker(name, process, as_json)
+        self._started.append(worker)
+        return worker
+
+
+def tell(line: Mapping[str, Any]) -> None:
+    """For the processes: one line to the benchmark."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def open_orders() -> asyncio.StreamReader:
+    """For the processes: what the benchmark tells."""
+    reader = asyncio.StreamReader(LINE_MAX)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def next_order(reader: asyncio.StreamReader) -> Line:
+    """The next line; a benchmark that is gone ends this process."""
+    line = await reader.readline()
+    if not line:
+        raise SystemExit(0)
+    order: Line = json.loads(line)
+    return order
+
+
+# --- bench site -------------------------------------------------------------------------------------------------------
+
+LOOPBACK: Final = "127.0.0.1"
+LAN_PORT: Final = 5405
+FIRST_PORT: Final = 20_000
+PORTS: Final = 10_000
+
+
+class Site(AbstractContextManager["Site"]):
+    def __init__(
+        self,
+        nodes: int,
+        directory: Path,
+        *,
+        engine: str,
+        lan: bool = False,
+        sealed: bool = False,
+        transport: str = "multicast",
+        flight: bool = True,
+    ) -> None:
+        self.names = [f"n{number:02d}" for number in range(1, nodes + 1)]
+        self.directory = directory
+        self.engine = engine
+        self.transport = transport
+        self._flight = flight
+        self.cluster = f"bench-{os.getpid()}"
+        self.key = os.urandom(KEY_SIZE) if sealed else None
+        self.group = f"239.193.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        self.group_port = FIRST_PORT + 2 * (os.getpid() % PORTS)
+        self._lan = BenchLan(self.names) if lan else None
+        self._stack = ExitStack()
+        self._seed = ""
+        if transport == "mesh":
+            self._seed = f"{BenchLan.address(1)}:{LAN_PORT}" if lan else f"{LOOPBACK}:{_three_free_ports()}"
+
+    def __enter__(self) -> Site:
+        if self._lan is not None:
+            self._stack.enter_context(self._lan)
+        if self.key is not None:
+            with open(os.open(self._key_file, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
+                file.write(key_text(self.key))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+    @property
+    def _key_file(self) -> Path:
+        return self.directory / "key"
+
+    @property
+    def seeds(self) -> list[str]:
+        return [self._seed] if self._seed else []
+
+    def prefix(self, name: str) -> Sequence[str]:
+        return () if self._lan is None else self._lan.prefix(name)
+
+    def interface(self, name: str) -> str:
+        return LOOPBACK if self._lan is None else BenchLan.address(self.names.index(name) + 1)
+
+    def port(self, name: str) -> int:
+        """The seed of a mesh is at a port that the others know; everybody else takes what the system gives."""
+        return int(self._seed.rpartition(":")[2]) if self._seed and name == self.names[0] else 0
+
+    def socket(self, name: str) -> str:
+        return str(self.directory / f"{name}.sock")
+
+    def state(self, name: str) -> str:
+        return str(self.directory / "state" / name)
+
+    async def start_daemon(self, workers: Workers, name: str) -> Worker:
+        """A daemon for one node, which is told ready by its first line."""
+        file = self.directory / f"{name}.toml"
+        file.write_text(self._settings(name), encoding="utf-8")
+        arguments = ("daemon", "--config", str(file))
+        prefix = self.prefix(name)
+        return await workers.start(f"daemon {name}", "transis", *arguments, prefix=prefix, as_json=False)
+
+    def _settings(self, name: str) -> str:
+        window = REAL_WINDOW
+        key = f'key_file = "{self._key_file}"' if self.key is not None else "anybody_may_read_and_write = true"
+        return f"""
+[node]
+name = "{name}"
+cluster = "{self.cluster}"
+state = "{self.state(name)}"
+engine = "{self.engine}"
+[window]
+window = {window.window}
+visit_max = {window.visit_max}
+accelerated = {window.accelerated}
+outbox_bytes = {window.outbox_bytes}
+[network]
+transport = "{self.transport}"
+interface = "{self.interface(name)}"
+group = "{self.group}"
+data_port = {self.group_port}
+control_port = {self.group_port + 1}
+port = {self.port(name)}
+seeds = {self.seeds}
+[security]
+{key}
+[sessions]
+socket = "{self.socket(name)}"
+[flight]
+enabled = {str(self._flight).lower()}
+[log]
+level = "warning"
+"""
+
+
+def _three_free_ports() -> int:
+    """A port of loopback that is free now with the two after it, as a mesh node needs them."""
+    for base in range(FIRST_PORT + os.getpid() % PORTS, FIRST_PORT + 2 * PORTS, 7):
+        try:
+            with ExitStack() as opened:
+                for port in range(base, base + 3):
+                    opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind((LOOPBACK, port))
+        except OSError:
+            continue
+        return base
+    raise BenchError("no three free UDP ports in a row on loopback")
