@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from transis.bench.throughput import Stopwatch
+from transis.bench.speaker import Stopwatch
 
 
 def burn(seconds: float) -> None:

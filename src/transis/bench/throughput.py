@@ -1,11 +1,4 @@
-"""
-
-How much of a process's time is spent in some of its functions, while it works as it always does.
-
-Two runs of the same nodes differ by a tenth, so what costs a hundredth cannot be seen by comparing runs. It can be timed where it
-happens. What is timed must not call each other, and what the stopwatch itself takes counts as theirs.
-
-`transis bench throughput`: how many messages a second each program takes, when all of them send all the time.
+"""`transis bench throughput`: how many messages a second each program takes, when all of them send all the time.
 
 Every node is a program of its own (bench_speaker.py): with an embedded node, or as a client of a daemon that is another process.
 """
@@ -16,9 +9,7 @@ import asyncio
 import os
 import platform
 import statistics
-import time
 from collections.abc import Callable, Sequence
-from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
@@ -28,47 +19,6 @@ import msgspec
 from transis.bench.bare import DATAGRAM, bare_datagrams_per_s
 from transis.bench.machines import PATIENCE_S, Site, Usage, Worker, Workers, usage_of
 from transis.bench.speaker import Job
-from transis.trace.flight import Flight, Tidier
-from transis.trace.tape import DeliveryTape
-
-# --- bench stopwatch --------------------------------------------------------------------------------------------------
-
-
-class Stopwatch:
-    """Counts the processor time of threads, so that waiting for a processor is nobody's cost."""
-
-    def __init__(self) -> None:
-        self._inside_ns = 0
-
-    def read(self) -> tuple[float, float]:
-        """Seconds of a processor so far: in what is timed, and of the whole process."""
-        return self._inside_ns / 1e9, time.process_time()
-
-    def watch(self, owner: type, name: str) -> None:
-        setattr(owner, name, self._timed(getattr(owner, name)))
-
-    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def timed(*given: Any) -> Any:
-            began = time.thread_time_ns()
-            try:
-                return function(*given)
-            finally:
-                self._inside_ns += time.thread_time_ns() - began
-
-        return timed
-
-
-def watch_the_flight_recorder() -> Stopwatch:
-    """All that a node does because it has one. Before the node is made, for a node keeps what it calls."""
-    stopwatch = Stopwatch()
-    for owner, names in ((DeliveryTape, ("fed", "configured")), (Flight, ("turn", "look")), (Tidier, ("tidy",))):
-        for name in names:
-            stopwatch.watch(owner, name)
-    return stopwatch
-
-
-# --- bench throughput -------------------------------------------------------------------------------------------------
 
 WARM_UP_S: Final = 1.0
 MEASURED: Final = {

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from transis.pipeline.audit.apart import Apart
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.naming import name_nodes, name_processes
-from transis.pipeline.audit.tail import Sequence, reliable_total, told
+from transis.pipeline.audit.tail import OrderedHistory, reliable_total, told
 
 NAME: Final = "causal_5"
 
@@ -23,7 +23,7 @@ NEVER: Final = (1 << 62) - 1
 """The position of what was not delivered."""
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     apart = None if sequence.apart is None else sequence.apart.rings
     stays = sequence.stays if apart is None else sequence.stays.join(F.broadcast(apart), "ring", "left_anti")
     doubtful = stays.where("is_canon or agreed < n")
@@ -39,7 +39,7 @@ def check(sequence: Sequence) -> Found:
     return found(amounts, parts)
 
 
-def _delivered(sequence: Sequence, judged: DataFrame) -> DataFrame:
+def _delivered(sequence: OrderedHistory, judged: DataFrame) -> DataFrame:
     """Where each judged stay has each message of the tail; of a duplicate, the first."""
     key = ["ring", "node", "stay_no"]
     once = Window.partitionBy(*key, "process", "counter").orderBy("tpos")
@@ -47,7 +47,7 @@ def _delivered(sequence: Sequence, judged: DataFrame) -> DataFrame:
     return rows.selectExpr("run", *key, "process", "counter", "message", "tpos", "lseq", "phase")
 
 
-def _own_earlier(sequence: Sequence, judged: DataFrame, delivered: DataFrame) -> DataFrame:
+def _own_earlier(sequence: OrderedHistory, judged: DataFrame, delivered: DataFrame) -> DataFrame:
     """Each message of a sender beside the first delivered one that it sent later: that must not come first."""
     sent = _first_sends(sequence)
     stays = judged.withColumnsRenamed({"node": "at", "stay_no": "at_stay_no"})
@@ -63,14 +63,14 @@ def _own_earlier(sequence: Sequence, judged: DataFrame, delivered: DataFrame) ->
     )
 
 
-def _first_sends(sequence: Sequence) -> DataFrame:
+def _first_sends(sequence: OrderedHistory) -> DataFrame:
     """Messages of the tail by their first SEND, if that was in the ring."""
     once = Window.partitionBy("process", "counter").orderBy("lseq")
     rows = sequence.sent.withColumn("nth", F.row_number().over(once)).where("nth = 1")
     return rows.selectExpr("run", "ring", "node", "stay_no", "process", "counter", "message", "rank", "lseq as sent_lseq")
 
 
-def _seen_before(sequence: Sequence, judged: DataFrame, delivered: DataFrame) -> DataFrame:
+def _seen_before(sequence: OrderedHistory, judged: DataFrame, delivered: DataFrame) -> DataFrame:
     """Of what a sender had delivered when it sent a message, the one that came last here, or never, must come before it."""
     latest = _latest_of_seen(sequence, judged, delivered)
     origins = sequence.origins.where("nth = 1 and sent_service > 0").selectExpr(
@@ -91,7 +91,7 @@ def _seen_before(sequence: Sequence, judged: DataFrame, delivered: DataFrame) ->
     )
 
 
-def _latest_of_seen(sequence: Sequence, judged: DataFrame, delivered: DataFrame) -> DataFrame:
+def _latest_of_seen(sequence: OrderedHistory, judged: DataFrame, delivered: DataFrame) -> DataFrame:
     """By judged stay, sender's stay and position there: of all that the sender had delivered up to it, what came last here."""
     stays = judged.selectExpr("ring", "node as at", "stay_no as at_stay_no")
     seen = sequence.tail.selectExpr("ring", "node as sender", "stay_no as sender_stay_no", "tpos as seen_tpos",
@@ -112,7 +112,7 @@ def _latest_of_seen(sequence: Sequence, judged: DataFrame, delivered: DataFrame)
     return latest.selectExpr("at as node", "at_stay_no as stay_no", "sender", "sender_stay_no", "seen_tpos", "latest")
 
 
-def _tell(rows: DataFrame, sequence: Sequence, how: str) -> DataFrame:
+def _tell(rows: DataFrame, sequence: OrderedHistory, how: str) -> DataFrame:
     named = told(rows.withColumn("phase", F.col("effect.phase")), sequence.stays)
     senders = sequence.laid.node_names.selectExpr("node as sender", "node_name as sender_name")
     named = named.join(F.broadcast(senders), "sender").withColumn("late", _how_late())
@@ -125,7 +125,7 @@ def _tell(rows: DataFrame, sequence: Sequence, how: str) -> DataFrame:
     return broken(named, NAME, sentence, witness, messages, ["node", "sender"], ["conf"], "effect.tpos")
 
 
-def _tell_short(sequence: Sequence, apart: Apart) -> DataFrame:
+def _tell_short(sequence: OrderedHistory, apart: Apart) -> DataFrame:
     """Where causal messages are not in the order, counts tell (causal_counts.py)."""
     names = sequence.laid.node_names
     named = name_nodes(name_processes(told(apart.short, sequence.stays), sequence.laid.process_names), names, "sender", "other")

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, found, words
 from transis.pipeline.audit.spine import reliable
-from transis.pipeline.audit.tail import Sequence, covering, reliable_total, told
+from transis.pipeline.audit.tail import OrderedHistory, covering, reliable_total, told
 
 FIFO: Final = "fifo"
 DUPLICATES: Final = "no_duplicates"
 
 
-def check_fifo(sequence: Sequence) -> Found:
+def check_fifo(sequence: OrderedHistory) -> Found:
     """A message that comes right after itself is a duplicate, not a question of order."""
     before = {"last_before": F.lag("last").over(_life()), "lseq_before": F.lag("last_lseq").over(_life())}
     overtaken = sequence.stretches.withColumns(before).where("last_before > first")
@@ -35,7 +35,7 @@ def check_fifo(sequence: Sequence) -> Found:
     return found([reliable_total(sequence, FIFO)], [rows])
 
 
-def check_duplicates(sequence: Sequence) -> Found:
+def check_duplicates(sequence: OrderedHistory) -> Found:
     twice = _occurrences(sequence).where("nth > 1")
     names = sequence.laid.process_names.select("process", "process_name")
     named = told(twice.join(F.broadcast(names), "process"), sequence.stays)
@@ -49,7 +49,7 @@ def _life() -> WindowSpec:
     return Window.partitionBy("node", "process").orderBy("stay_no", "tpos")
 
 
-def _occurrences(sequence: Sequence) -> DataFrame:
+def _occurrences(sequence: OrderedHistory) -> DataFrame:
     """Every delivery of messages that may have been delivered twice, numbered."""
     so_far = _life().rowsBetween(Window.unboundedPreceding, -1)
     doubtful = sequence.stretches.withColumn("used", F.max("last").over(so_far)).where("first <= used")

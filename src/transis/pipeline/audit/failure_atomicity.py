@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
-from transis.pipeline.audit.tail import Sequence
+from transis.pipeline.audit.tail import OrderedHistory
 
 NAME: Final = "failure_atomicity_4"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     pairs = _pairs(_steps(sequence.stays))
     whole = pairs.where("whole and other_whole")
     extra = _only_one(sequence, whole)
@@ -52,7 +52,7 @@ def _pairs(steps: DataFrame) -> DataFrame:
     return steps.withColumns(firsts).withColumn("nth", F.row_number().over(step)).where("nth > 1")
 
 
-def _only_one(sequence: Sequence, pairs: DataFrame) -> DataFrame:
+def _only_one(sequence: OrderedHistory, pairs: DataFrame) -> DataFrame:
     """Messages of one of the two, in each direction."""
     common = ["run", "ring", "phase", "node_name", "other_name", "here", "here_name", "there", "there_name"]
     first = pairs.selectExpr(

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.lay import Laid
-from transis.pipeline.audit.tail import Sequence, reliable_total, told
+from transis.pipeline.audit.tail import OrderedHistory, reliable_total, told
 
 CREATION: Final = "no_creation"
 WHERE_SENT: Final = "delivered_where_sent_1_3"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     unsent = sequence.everything.join(
         sequence.origins.select("process", "counter").distinct(), ["process", "counter"], "left_anti"
     )
@@ -30,7 +30,7 @@ def check(sequence: Sequence) -> Found:
     )
 
 
-def check_where_sent(sequence: Sequence) -> Found:
+def check_where_sent(sequence: OrderedHistory) -> Found:
     """Sent in this ring, whatever else was wrong with it; basic sends do not count."""
     here = sequence.origins.where("sent_service > 0").selectExpr("process", "counter", "sent_ring as ring").distinct()
     strangers = sequence.everything.join(here, ["process", "counter", "ring"], "left_anti")
@@ -65,7 +65,7 @@ def _may_still_be_sent() -> Column:
                           else not (closed or ended <> '') end""")
 
 
-def _with_origin(rows: DataFrame, sequence: Sequence) -> DataFrame:
+def _with_origin(rows: DataFrame, sequence: OrderedHistory) -> DataFrame:
     """Where it was sent instead, if anywhere."""
     names = sequence.laid.view_names.selectExpr("view as sent_ring", "view_name as sent_ring_name")
     origins = sequence.origins.where("nth = 1").select("process", "counter", "sent_ring", "sent_node", "sent_lseq")

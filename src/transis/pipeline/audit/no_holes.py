@@ -13,18 +13,18 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.causal import NEVER
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
-from transis.pipeline.audit.tail import Sequence, ordered_total, told
+from transis.pipeline.audit.tail import OrderedHistory, ordered_total, told
 
 NAME: Final = "no_holes_6_3"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     holes = _holes(sequence)
     pending = checked(sequence.stays.where("not whole"), NAME, "0", "1")
     return found([ordered_total(sequence, NAME), pending], [_tell(holes, sequence)])
 
 
-def _sequences(sequence: Sequence) -> DataFrame:
+def _sequences(sequence: OrderedHistory) -> DataFrame:
     """Of stays that are alike, the first; of rings that forked only."""
     forked = F.broadcast(sequence.rings.where("forked").select("ring"))
     tails = (
@@ -49,7 +49,7 @@ def _pairs(sequences: DataFrame) -> DataFrame:
     return pairs.withColumn("parted", F.least("ref_agreed", "agreed"))
 
 
-def _holes(sequence: Sequence) -> DataFrame:
+def _holes(sequence: OrderedHistory) -> DataFrame:
     """Every message of the reference beside the first that this stay delivered of those that follow it in the reference."""
     reference = sequence.tail.selectExpr("run", "node as ref", "stay_no as ref_stay_no", "tpos as ref_tpos", "process", "counter",
                                          "message", "sender", "lseq as ref_lseq")  # fmt: skip
@@ -69,7 +69,7 @@ def _holes(sequence: Sequence) -> DataFrame:
     return bound.where(f"bound is not null and coalesce(tpos, {NEVER}) > bound.tpos")
 
 
-def _tell(holes: DataFrame, sequence: Sequence) -> DataFrame:
+def _tell(holes: DataFrame, sequence: OrderedHistory) -> DataFrame:
     in_trans = F.expr("int(bound.tpos >= cut)")
     named = told(holes.withColumn("phase", in_trans), sequence.stays)
     references = sequence.laid.node_names.selectExpr("node as ref", "node_name as ref_name")

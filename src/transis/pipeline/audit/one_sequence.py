@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, found, words
 from transis.pipeline.audit.naming import several
-from transis.pipeline.audit.tail import Sequence, ordered_total
+from transis.pipeline.audit.tail import OrderedHistory, ordered_total
 
 NAME: Final = "one_sequence"
 RING: Final = ["run", "ring", "ring_name", "differs"]
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     before = F.when(F.col("before").isNull(), "nothing before it is known").otherwise(
         words("the last that they have in common is {before}")
     )
@@ -36,7 +36,7 @@ def check(sequence: Sequence) -> Found:
     return found([ordered_total(sequence, NAME)], [rows])
 
 
-def _differences(sequence: Sequence) -> DataFrame:
+def _differences(sequence: OrderedHistory) -> DataFrame:
     """The first position of a ring at which stays differ: who delivered what there, and what stands before it."""
     message = F.struct("process", "counter")
     regular = sequence.tail.where("phase = 0")

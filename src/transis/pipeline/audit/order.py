@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from transis.pipeline.audit.finding import Found, checked, found
 from transis.pipeline.audit.places import claimed
 from transis.pipeline.audit.settling import settled
-from transis.pipeline.audit.tail import Sequence, ordered_total, reliable_total
+from transis.pipeline.audit.tail import OrderedHistory, ordered_total, reliable_total
 from transis.pipeline.schemas import VIOLATIONS
 from transis.trace.cycles import Vertex, graph_of, joined
 
@@ -34,7 +34,7 @@ AROUND: Final = 20_000
 ARROW: Final[pa.Schema] = to_arrow_schema(VIOLATIONS, timezone="UTC")
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     """Both properties: deliveries of an ordered message are one vertex (total) or one at each node (partial).
 
     The one property that looks at a result before it goes on: nearly always no run is doubtful, and then no graph is planned.
@@ -49,7 +49,7 @@ def check(sequence: Sequence) -> Found:
     return found([*totals, checked(sends, PARTIAL, "count")], [cycles])
 
 
-def uncertified(sequence: Sequence) -> DataFrame:
+def uncertified(sequence: OrderedHistory) -> DataFrame:
     """Runs in which the key does not prove that there is one order."""
     doubts: list[DataFrame] = [
         _rings_shrink(sequence),
@@ -66,14 +66,14 @@ def uncertified(sequence: Sequence) -> DataFrame:
     return runs.distinct()
 
 
-def _rings_shrink(sequence: Sequence) -> DataFrame:
+def _rings_shrink(sequence: OrderedHistory) -> DataFrame:
     order = sequence.laid.view_names.selectExpr("view as ring", "view_order")
     life = Window.partitionBy("node").orderBy("stay_no")
     stays = sequence.laid.stays.join(F.broadcast(order), "ring").withColumn("order_before", F.lag("view_order").over(life))
     return stays.where("order_before >= view_order").select("run")
 
 
-def _transitional_elsewhere(sequence: Sequence) -> DataFrame:
+def _transitional_elsewhere(sequence: OrderedHistory) -> DataFrame:
     """A transitional configuration stands behind its ring's last regular place, the same at all its members."""
     stays = sequence.laid.stays.where("trans is not null").selectExpr(
         "run", "node", "stay_no", "ring", "trans", "cut - 1 as tpos"
@@ -84,25 +84,25 @@ def _transitional_elsewhere(sequence: Sequence) -> DataFrame:
     return several.where("places > 1").select("run")
 
 
-def _one_transitional_too_many(sequence: Sequence) -> DataFrame:
+def _one_transitional_too_many(sequence: OrderedHistory) -> DataFrame:
     installed = sequence.laid.confs.where("view_kind = 1").groupBy("run").agg(F.count("*").alias("installed"))
     used = sequence.laid.stays.where("trans is not null").groupBy("run").agg(F.count("*").alias("used"))
     return installed.join(used, "run", "left").where("installed <> coalesce(used, 0)").select("run")
 
 
-def _keys_fall(sequence: Sequence) -> DataFrame:
+def _keys_fall(sequence: OrderedHistory) -> DataFrame:
     stay = Window.partitionBy("node", "stay_no").orderBy("tpos")
     claims = claimed(sequence).withColumn("place_before", F.lag("place").over(stay))
     return claims.where("place_before >= place or not (place <=> sent_place)").select("run")
 
 
-def _sent_below_what_it_saw(sequence: Sequence) -> DataFrame:
+def _sent_below_what_it_saw(sequence: OrderedHistory) -> DataFrame:
     seen = sequence.tail.selectExpr("node", "stay_no", "tpos + 1 as before", "place as seen_place")
     sent = sequence.sent.where("is_ordered").join(seen, ["node", "stay_no", "before"])
     return sent.where("place <= seen_place").select("run")
 
 
-def _events(sequence: Sequence, doubtful: DataFrame) -> DataFrame:
+def _events(sequence: OrderedHistory, doubtful: DataFrame) -> DataFrame:
     """Installations, sends and deliveries of doubtful runs, a row a vertex."""
     laid = sequence.laid
     long = sequence.stays.groupBy("run").agg((F.sum("ordered") > GRAPH_MESSAGES_MAX).alias("is_long"))
@@ -124,7 +124,7 @@ def _events(sequence: Sequence, doubtful: DataFrame) -> DataFrame:
     return events.join(F.broadcast(laid.node_names.drop("run")), "node")
 
 
-def _single(rows: DataFrame, what: str, sequence: Sequence) -> DataFrame:
+def _single(rows: DataFrame, what: str, sequence: OrderedHistory) -> DataFrame:
     names = sequence.laid.process_names.select("process", "process_name")
     single = rows.withColumn("counter", F.explode(F.expr("sequence(first, first + count - 1)")))
     named = single.join(F.broadcast(names), "process")

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, found, words
 from transis.pipeline.audit.spine import INDEX_BITS, ranked_sends
-from transis.pipeline.audit.tail import Sequence, ordered_total, told
+from transis.pipeline.audit.tail import OrderedHistory, ordered_total, told
 
 NAME: Final = "places"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     claims = claimed(sequence)
     elsewhere = claims.where("place <> right_place")
     sentence = words(
@@ -45,7 +45,7 @@ def in_words(name: str) -> Column:
     return F.concat(F.shiftright(name, INDEX_BITS).cast("string"), F.lit("."), index.cast("string"))
 
 
-def claimed(sequence: Sequence) -> DataFrame:
+def claimed(sequence: OrderedHistory) -> DataFrame:
     """The tail beside the place that each message got when it was sent in the ring; of one that was not, the first stay's"""
     key = ["ring", "process", "counter"]
     first = Window.partitionBy("sent_ring", "process", "counter").orderBy("sent_lseq")
@@ -57,7 +57,7 @@ def claimed(sequence: Sequence) -> DataFrame:
     return rows.withColumn("right_place", F.coalesce("sent_place", said))
 
 
-def _taken(unsent: DataFrame, sequence: Sequence) -> DataFrame:
+def _taken(unsent: DataFrame, sequence: OrderedHistory) -> DataFrame:
     """Messages that nobody sent here, at the place of one that somebody did."""
     sends = ranked_sends(sequence.laid).where("stay_no > 0 and is_ordered")
     seqs = sends.selectExpr(
@@ -71,7 +71,7 @@ def _taken(unsent: DataFrame, sequence: Sequence) -> DataFrame:
     return named.withColumn("owner", F.concat("owner_name", F.lit(":"), F.col("owner_counter")))
 
 
-def _descents(sequence: Sequence) -> DataFrame:
+def _descents(sequence: OrderedHistory) -> DataFrame:
     stay = Window.partitionBy("node", "stay_no").orderBy("tpos")
     before = {f"{name}_before": F.lag(name).over(stay) for name in ("place", "process", "counter", "message", "lseq")}
     rows = told(sequence.tail.withColumns(before).where("place_before > place"), sequence.stays)

@@ -41,7 +41,7 @@ from transis.pipeline.audit import (
 from transis.pipeline.audit.clients import Clients
 from transis.pipeline.audit.finding import Found
 from transis.pipeline.audit.lay import Laid
-from transis.pipeline.audit.tail import Sequence
+from transis.pipeline.audit.tail import OrderedHistory
 
 OF_EVIDENCE: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {tuple(EVIDENCE_MEANINGS): quality.check}
 """Judged first: where the evidence is bad, a recorder's bug would look like a protocol's (traces 5)."""
@@ -58,7 +58,7 @@ OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {
     (basic.NAME,): basic.check,
 }
 
-OF_ORDER: Final[dict[tuple[str, ...], Callable[[Sequence], Found]]] = {
+OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {
     (no_creation.CREATION,): no_creation.check,
     (no_creation.WHERE_SENT,): no_creation.check_where_sent,
     (counters.DUPLICATES,): counters.check_duplicates,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
-from transis.pipeline.audit.tail import Sequence, named, told
+from transis.pipeline.audit.tail import OrderedHistory, named, told
 from transis.types.ids import Service
 
 NAME: Final = "safe_7_1"
@@ -24,7 +24,7 @@ OWED: Final = ["run", "ring", "process", "counter", "message", "member", "node",
 SAFE: Final = f"service = {Service.SAFE.value}"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     missing = _missing(sequence)
     left = F.expr("""case when not has_stay then concat('never installed ', obliged_ring)
                           when following is null then 'had not delivered it when the run ended'
@@ -41,7 +41,7 @@ def check(sequence: Sequence) -> Found:
     return found([checked(regular, NAME, "count * size(members)"), pending, _short_of_good(sequence)], [rows])
 
 
-def _missing(sequence: Sequence) -> DataFrame:
+def _missing(sequence: OrderedHistory) -> DataFrame:
     """Safe messages of the tail, and of the whole ring for members that never were in it, that a member does not have."""
     owed = _obligations(sequence).unionByName(_of_absent_members(sequence))
     has = sequence.tail.selectExpr("ring", "node as member", "process", "counter")
@@ -49,7 +49,7 @@ def _missing(sequence: Sequence) -> DataFrame:
     return _with_member(missing, sequence)
 
 
-def _deliverers(sequence: Sequence) -> DataFrame:
+def _deliverers(sequence: OrderedHistory) -> DataFrame:
     """Safe messages of the tail with who delivered them: the columns of an obligation, ranked by the order of stays."""
     ranks = F.broadcast(sequence.stays.select("node", "stay_no", "stay_rank", "trans_members"))
     return sequence.tail.where(SAFE).join(ranks, ["node", "stay_no"])
@@ -61,7 +61,7 @@ def _one_of(rows: DataFrame, *key: str) -> DataFrame:
     return rows.withColumn("nth", F.row_number().over(first)).where("nth = 1")
 
 
-def _obligations(sequence: Sequence) -> DataFrame:
+def _obligations(sequence: OrderedHistory) -> DataFrame:
     key = ["ring", "process", "counter"]
     rows = _deliverers(sequence)
     regular = _one_of(rows.where("phase = 0"), *key)
@@ -72,7 +72,7 @@ def _obligations(sequence: Sequence) -> DataFrame:
     return of_ring.unionByName(_one_of(of_transitional, *key, "member").select(*OWED))
 
 
-def _of_absent_members(sequence: Sequence) -> DataFrame:
+def _of_absent_members(sequence: OrderedHistory) -> DataFrame:
     """Members without a stay owe the good part too; only those whose trace says that they went past it are asked for it."""
     absent = sequence.absent.where("duty = 'due'").select("ring", F.col("node").alias("member"), "bound")
     good = sequence.pairs.where(f"{SAFE} and tpos is not null").join(F.broadcast(absent), "ring").where("tpos + count <= bound")
@@ -82,7 +82,7 @@ def _of_absent_members(sequence: Sequence) -> DataFrame:
     return placed.withColumns({"phase": F.lit(0).cast("tinyint"), "lseq": F.lit(None).cast("long")}).select(*OWED)
 
 
-def _with_member(missing: DataFrame, sequence: Sequence) -> DataFrame:
+def _with_member(missing: DataFrame, sequence: OrderedHistory) -> DataFrame:
     """With the member's duty and name, and the deliverer's configuration."""
     stays = sequence.stays.selectExpr(
         "ring", "node as member", "true as has_stay", "duty as stay_duty", "following", "following_name", "following_lseq"
@@ -96,7 +96,7 @@ def _with_member(missing: DataFrame, sequence: Sequence) -> DataFrame:
     return told(judged, sequence.stays)
 
 
-def _short_of_good(sequence: Sequence) -> DataFrame:
+def _short_of_good(sequence: OrderedHistory) -> DataFrame:
     """Open stays, and absent members, that have not come as far as the good part: what is safe there is pending, one for all."""
     bounds = F.broadcast(sequence.rings.select("ring", "bound"))
     good = sequence.pairs.where(f"{SAFE} and tpos is not null").join(bounds, "ring").where("tpos + count <= bound")

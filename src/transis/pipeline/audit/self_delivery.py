@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 
 from transis.pipeline.audit.finding import Found, broken, checked, found, words
 from transis.pipeline.audit.spine import reliable
-from transis.pipeline.audit.tail import Sequence
+from transis.pipeline.audit.tail import OrderedHistory
 
 NAME: Final = "self_delivery_3"
 
 
-def check(sequence: Sequence) -> Found:
+def check(sequence: OrderedHistory) -> Found:
     sent = sequence.laid.sends.where("stay_no > 0 and service > 0")
     missing = _missing(sequence).join(F.broadcast(sequence.stays.drop("run", "ring")), ["node", "stay_no"])
     left = F.expr("case when following is null then 'the run ended' else concat('it installed ', following_name) end")
@@ -25,7 +25,7 @@ def check(sequence: Sequence) -> Found:
     return found([checked(sent, NAME, "count"), pending, _behind_gaps(sequence, sent)], [rows])
 
 
-def _missing(sequence: Sequence) -> DataFrame:
+def _missing(sequence: OrderedHistory) -> DataFrame:
     """Own messages that the stay does not have: those of the tail, and good ones above its end."""
     own = ["node", "stay_no", "process", "counter"]
     columns = ["run", "ring", *own, "message", "lseq"]
@@ -41,7 +41,7 @@ def _missing(sequence: Sequence) -> DataFrame:
     return tail.unionByName(named.withColumnRenamed("sent_lseq", "lseq").select(*columns))
 
 
-def _behind_gaps(sequence: Sequence, sent: DataFrame) -> DataFrame:
+def _behind_gaps(sequence: OrderedHistory, sent: DataFrame) -> DataFrame:
     """Where something was dropped, own deliveries may be among it: they are counted, not looked for."""
     key = ["run", "node", "stay_no"]
     holey = F.broadcast(sequence.stays.where("not whole").select("node", "stay_no"))

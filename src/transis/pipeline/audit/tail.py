@@ -17,12 +17,12 @@ from transis.pipeline.audit.finding import checked
 from transis.pipeline.audit.lay import Laid, Settle, absent_members, as_it_is
 from transis.pipeline.audit.spine import matched, ordered, proven_ends, ranked_sends, spine
 
-BLOCK: Final = 256
+TAIL_BLOCK: Final = 256
 """Counters of one block: runs are found by the block of a message, not by comparing with every run of its process."""
 
 
 @dataclass(frozen=True)
-class Sequence:
+class OrderedHistory:
     """The ordered messages of a history, laid out for the properties about them."""
 
     laid: Laid
@@ -55,7 +55,7 @@ class Sequence:
         return self.tail if self.apart is None else self.tail.unionByName(self.apart.rows.select(*self.tail.columns))
 
 
-def sequence(laid: Laid, settle: Settle = as_it_is) -> Sequence:
+def sequence(laid: Laid, settle: Settle = as_it_is) -> OrderedHistory:
     """`settle` as in lay.py: the spine, and everything behind it, is used many times."""
     deliveries, sends = ordered(laid), ranked_sends(laid)
     apart = set_apart(laid, settle)
@@ -69,7 +69,7 @@ def sequence(laid: Laid, settle: Settle = as_it_is) -> Sequence:
     origins = settle(origins_of(tail if apart is None else tail.unionByName(apart.rows, allowMissingColumns=True), sends))
     stays = settle(agreeing_stays(laid.stays, rings, tail))
     absent = settle(absent_members(laid, rings))
-    return Sequence(laid, pairs, rings, stays, tail, stretches, sent, absent, origins, apart)
+    return OrderedHistory(laid, pairs, rings, stays, tail, stretches, sent, absent, origins, apart)
 
 
 def bounded_rings(stays: DataFrame, ends: DataFrame) -> DataFrame:
@@ -138,8 +138,8 @@ def named(rows: DataFrame, laid: Laid) -> DataFrame:
 
 def covering(runs: DataFrame, messages: DataFrame) -> DataFrame:
     """Runs beside each message of theirs that is wanted; `messages` has process and counter, runs process, first and count."""
-    blocks = F.explode(F.expr(f"sequence(first div {BLOCK}, (first + count - 1) div {BLOCK})"))
-    wanted = messages.withColumn("block", F.expr(f"counter div {BLOCK}"))
+    blocks = F.explode(F.expr(f"sequence(first div {TAIL_BLOCK}, (first + count - 1) div {TAIL_BLOCK})"))
+    wanted = messages.withColumn("block", F.expr(f"counter div {TAIL_BLOCK}"))
     both = runs.withColumn("block", blocks).join(wanted, ["process", "block"])
     return both.where("counter >= first and counter < first + count").drop("block")
 
@@ -189,12 +189,12 @@ def told(rows: DataFrame, stays: DataFrame) -> DataFrame:
     )
 
 
-def ordered_total(sequence: Sequence, name: str) -> DataFrame:
+def ordered_total(sequence: OrderedHistory, name: str) -> DataFrame:
     """Ordered deliveries of all stays: what most properties look at."""
     return checked(sequence.stays, name, "ordered")
 
 
-def reliable_total(sequence: Sequence, name: str) -> DataFrame:
+def reliable_total(sequence: OrderedHistory, name: str) -> DataFrame:
     """The same with causal deliveries that are not in the order."""
     total = ordered_total(sequence, name)
     return total if sequence.apart is None else total.unionByName(checked(sequence.apart.rows, name))
