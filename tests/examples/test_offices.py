@@ -9,8 +9,7 @@ import pytest
 
 from examples.airline.office import GROUP, SEATS, Office, open_office
 from examples.airline.script import OFFICES, Request
-from transis.testing.cluster import Cluster
-from transis.testing.clusters import Clusters
+from transis.testing.cluster import Cluster, Clusters
 
 LISBON, MADRID, OSLO, ROME = OFFICES
 FLIGHT = "TR105"

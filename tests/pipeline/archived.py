@@ -16,8 +16,7 @@ from transis.archive.rows import Rows
 from transis.client import Session
 from transis.client.events import Batch, Configuration, View
 from transis.client.group import Group
-from transis.testing.cluster import Cluster
-from transis.testing.clusters import Clusters
+from transis.testing.cluster import Cluster, Clusters
 from transis.trace.reader import group_view_name, node_name, process_name, view_name
 from transis.types.ids import Service, ViewId
 from transis.types.views import group_id

@@ -15,8 +15,7 @@ from transis.pipeline.archive.once import configurations, messages
 from transis.pipeline.archive.reading import read_stream, spans
 from transis.pipeline.archive.rings import life_of
 from transis.pipeline.archive.sides import lineage_of
-from transis.testing.cluster import Cluster
-from transis.testing.clusters import Clusters
+from transis.testing.cluster import Cluster, Clusters
 
 GROUP = "seats"
 

@@ -12,8 +12,7 @@ import pytest
 
 from transis.client import Message, Session, View
 from transis.sessions.host import SessionPolicy
-from transis.testing.cluster import Cluster, GuaranteeBroken, Unsettled
-from transis.testing.clusters import Clusters
+from transis.testing.cluster import Cluster, Clusters, GuaranteeBroken, Unsettled
 from transis.trace.events import Delivery
 from transis.types.config import ENGINES
 from transis.types.errors import ConnectError, SessionLost, SlowConsumer, UsageError
@@ -354,7 +353,7 @@ def test_what_fails_unseen_fails_the_test() -> None:
 WILD = """
 import asyncio
 from transis.client import Message
-from transis.testing.clusters import Clusters
+from transis.testing.cluster import Clusters
 
 clusters = Clusters()
 c = clusters(4, seed={seed})

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from transis.node.node import Node
 from transis.sim.world import Conditions, World
-from transis.testing.loop import REFUSED, SPIN_TURNS, Stuck, VirtualLoop
-from transis.testing.timeline import Timeline
+from transis.testing.loop import REFUSED, SPIN_TURNS, Stuck, Timeline, VirtualLoop
 from transis.types.errors import UsageError
 
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transis.testing.cluster import Cluster, GuaranteeBroken, Unsettled
-    from transis.testing.clusters import Clusters
+    from transis.testing.cluster import Cluster, Clusters, GuaranteeBroken, Unsettled
     from transis.testing.loop import Stuck
 
 __all__ = ["Cluster", "Clusters", "GuaranteeBroken", "Stuck", "Unsettled"]
@@ -18,6 +17,7 @@ __all__ = ["Cluster", "Clusters", "GuaranteeBroken", "Stuck", "Unsettled"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from transis.testing import cluster, clusters, loop
+    from transis.testing import cluster, loop
+    from transis.testing import cluster as clusters
 
     return next(getattr(module, name) for module in (cluster, clusters, loop) if hasattr(module, name))

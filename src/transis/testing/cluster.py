@@ -1,8 +1,16 @@
-"""A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
+"""A simulated cluster as a test has it.
+
+A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
 
 1. Time passes only in `settle`, `run_for` and whatever the test awaits.
 2. `settle` and `run_for` do it at once outside of a coroutine; inside of one they must be awaited.
 3. A session is the one of client/, over a link in memory; the node's side of it is the one that a daemon has.
+
+What the fixture `cluster` is: call it for a cluster. It owns the event loop of the test, and ends everything in order.
+
+1. All clusters of one test share one virtual time and one event loop.
+2. A seed or an engine from the command line wins over the one in the test: whoever repeats a test over seeds means it.
+3. At the end what still runs is cancelled, then the clusters are checked, then what failed unseen in the background is told.
 """
 
 from __future__ import annotations
@@ -16,12 +24,13 @@ from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.sessions.host import SessionPolicy
-from transis.testing.link import SimulatedLink
-from transis.testing.loop import VirtualLoop
-from transis.testing.node import SessionNode
+from transis.testing.loop import Timeline, VirtualLoop
+from transis.testing.node import SessionNode, SimulatedLink
 from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
 from transis.types.config import ENGINES, MS, SECOND
-from transis.types.errors import ConnectError, UsageError
+from transis.types.errors import ConnectError, SessionLost, UsageError
+
+# --- cluster ----------------------------------------------------------------------------------------------------------
 
 __all__ = ["Cluster", "GuaranteeBroken", "Unsettled"]
 
@@ -169,3 +178,69 @@ class Cluster(Simulation):
 def _call(nodes: int | Sequence[str], seed: int, engine: str) -> str:
     """The call that makes such a cluster."""
     return f"cluster({nodes!r}, seed={seed}{'' if engine == ENGINES[0] else f', engine={engine!r}'})"
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+class Clusters:
+    """`replay` is the line that runs the test again with its seed."""
+
+    def __init__(self, seed: int | None = None, replay: str = "", engine: str | None = None) -> None:
+        self.loop = VirtualLoop(Timeline())
+        self.loop.set_exception_handler(self._note_failure)
+        self._seed = seed
+        self._replay = replay
+        self._engine = engine
+        self._made: list[Cluster] = []
+        self._failures: list[BaseException] = []
+
+    def __call__(
+        self,
+        nodes: int | Sequence[str] = 3,
+        *,
+        seed: int = 0,
+        quorum: Sequence[str] = (),
+        policy: SessionPolicy = POLICY,
+        engine: str = ENGINES[0],
+        settled: bool = True,
+        check: bool = True,
+    ) -> Cluster:
+        """A cluster of so many nodes (a, b, c ...), or of these names, that have found each other unless `settled` is False.
+
+        `quorum` names the nodes of which a primary view has a majority; `engine` is who orders, totem or lansis. The guarantees
+        are checked at the end, unless `check` is False.
+        """
+        seed = seed if self._seed is None else self._seed
+        engine = self._engine or engine
+        made = Cluster(self.loop, nodes, seed, quorum=quorum, policy=policy, engine=engine, is_checked=check, replay=self._replay)
+        self._made.append(made)
+        if settled:
+            made.start()
+        return made
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the virtual time of all clusters; what it returns."""
+        return self.loop.run_until_complete(coroutine)
+
+    def story(self) -> str:
+        """What each cluster is and what was done to it."""
+        return "\n".join(made.story() for made in self._made)
+
+    def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Of a callback, or of a task that nobody awaited. Who lost its session with its node failed as the test wanted it."""
+        failure = context.get("exception")
+        if not isinstance(failure, BaseException):
+            loop.default_exception_handler(context)
+        elif not isinstance(failure, SessionLost):
+            self._failures.append(failure)
+
+    def close(self) -> None:
+        try:
+            self.loop.finish()
+            for made in self._made:
+                made.close()
+        finally:
+            self.loop.close()
+        if self._failures:
+            raise AssertionError(f"a task or callback failed and nobody looked\n{self.story()}") from self._failures[0]

@@ -1,4 +1,6 @@
-"""A simulated node with its sessions: the code of a real one (sessions/host.py), on a simulated host.
+"""A simulated node with real sessions.
+
+A simulated node with its sessions: the code of a real one (sessions/host.py), on a simulated host.
 
 The host drives it like any node; its sessions live in its turns:
 1. Clients' frames wait in an inbox, as in sockets, also while the node is paused. One is worked off a turn, after everything that
@@ -7,36 +9,34 @@ The host drives it like any node; its sessions live in its turns:
 3. Frames for clients leave some microseconds later. What has not left when a node crashes, no client sees.
 4. What clients do is told to the harness as its own client processes are: it knows who is connected, who wants to be in which
    group, and which bytes were sent.
+
+A client's connection to a simulated node: frames in memory, a few microseconds either way, in order.
+
+It is to a session what a Unix socket is on a real machine (client/link.py has the contract), without bytes. Everything that a
+session is told runs in its event loop.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
-
+from transis.client.link import OnFrames, OnLost
 from transis.node.node import GroupedNode, GroupedOutput
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
 from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
 from transis.sim.life import Clients, Life
 from transis.sim.world import World
+from transis.testing.loop import VirtualLoop
 from transis.types.config import Config
 from transis.types.errors import UsageError
 from transis.types.ids import Service
-from transis.types.outputs import (
-    Configure,
-    Delivered,
-    GroupDelivered,
-    GroupLeft,
-    GroupRefused,
-    GroupViewInstalled,
-    Refused,
-    Room,
-    Stopped,
-)
+from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Refused, Room, Stopped
+from typing import Final, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transis.testing.link import SimulatedLink
+
+
+# --- node -------------------------------------------------------------------------------------------------------------
 
 AT_ONCE: Final = 0
 """A deadline that has always passed."""
@@ -201,3 +201,65 @@ class SessionNode(GroupedNode):
         for link in [*links.values(), *(link for link, _ in self._inbox)]:
             link.broke("it crashed" if ended == "failed" else f"it {ended}")
         self._inbox.clear()
+
+
+# --- link -------------------------------------------------------------------------------------------------------------
+
+class SimulatedLink:
+    """`process` is the number that the node gave it."""
+
+    def __init__(self, world: World, loop: VirtualLoop, node: SessionNode) -> None:
+        self.process: int | None = None
+        self._world = world
+        self._loop = loop
+        self._node = node
+        self._arrival_us = 0
+        self._on_frames: OnFrames | None = None
+        self._on_lost: OnLost | None = None
+        self._is_over = False
+
+    @property
+    def peer(self) -> str:
+        return f"the simulated node {self._node.id.name}"
+
+    # --- the session's side -----------------------------------------------------------------------------------------
+
+    def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
+        self._on_frames, self._on_lost = on_frames, on_lost
+        if self._node.life.ended:
+            self.broke(f"it {self._node.life.ended}")
+
+    def send(self, frames: Sequence[ClientFrame]) -> None:
+        if not self._is_over:
+            self._carry(list(frames))
+
+    async def close(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._carry([None])
+
+    def _carry(self, frames: list[ClientFrame | None]) -> None:
+        world = self._world
+        self._arrival_us = max(self._arrival_us, world.now + world.streams["sessions"].between(*HOP_US))
+        self._node.under_way += 1
+        world.at(self._arrival_us, self._arrive, frames)
+
+    # --- the node's side --------------------------------------------------------------------------------------------
+
+    def _arrive(self, frames: list[ClientFrame | None]) -> None:
+        self._node.under_way -= 1
+        if self._node.life.ended:
+            self.broke(f"it {self._node.life.ended}")
+        else:
+            self._node.arrive(self, frames)
+
+    def arrived(self, frames: list[NodeFrame]) -> None:
+        if self._on_frames is not None and not self._is_over:
+            self._loop.call_soon(self._on_frames, frames)
+
+    def broke(self, why: str) -> None:
+        """The node is gone, which the session hears once."""
+        if self._on_lost is not None and not self._is_over:
+            self._is_over = True
+            self._loop.call_soon(self._on_lost, why)
+

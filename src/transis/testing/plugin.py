@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from transis.testing.clusters import Clusters
+    from transis.testing.cluster import Clusters
 
 SEEDS_MAX: Final = 1_000_000
 """Repetitions of each test: pytest makes an item of every one before it starts."""
@@ -77,7 +77,7 @@ def transis_seed() -> int | None:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, transis_seed: int | None) -> Iterator[Clusters]:
     """Call it for a simulated cluster: `cluster(5, seed=7)`. All guarantees are checked when the test has ended."""
-    from transis.testing.clusters import Clusters
+    from transis.testing.cluster import Clusters
 
     engine = _engine(request.config)
     option = "" if transis_seed is None else f" --transis-seed {transis_seed}"
@@ -106,7 +106,7 @@ def _clusters_of(item: pytest.Function) -> Clusters | None:
     value = item.funcargs.get("cluster")
     if value is None:
         return None
-    from transis.testing.clusters import Clusters
+    from transis.testing.cluster import Clusters
 
     return value if isinstance(value, Clusters) else None
 
