@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 
 from bench.trace_plan import Shape
 from bench.traces import Written, write_trace
-from transis.model.guarantees import HELD
+from transis.audit.guarantees.property import HELD
 
 LOOK_S: Final = 0.2
 GIB: Final = 1 << 30

@@ -22,12 +22,11 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from bench.audit import generated, workplace
-from transis.pipeline.audit.lay import Laid, lay
+from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
+from transis.audit.plans.store import Store
 from transis.pipeline.audit.settling import settled
-from transis.pipeline.audit.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
 from transis.pipeline.session import spark_session
-from transis.pipeline.store import Store
-from transis.pipeline.tables import Tables
 
 KINDS: Final = ("confs", "deliveries", "extents", "segments", "sends")
 

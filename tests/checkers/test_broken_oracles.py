@@ -3,7 +3,7 @@
 import pytest
 
 from tests.guarantees.oracle import AbstractWorld, Actor, RingLog
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import Configure, Phase
 from transis.types.views import View

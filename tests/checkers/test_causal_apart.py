@@ -15,9 +15,9 @@ from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounde
 from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.oracle import Actor
 from tests.guarantees.oracle_apart import ApartWorld, apart_history
-from transis.sim.checkers import PROPERTIES, check
-from transis.sim.checkers.certificate import certified
-from transis.sim.checkers.index import Index
+from transis.audit.guarantees import PROPERTIES, check
+from transis.audit.guarantees.certificates import certified
+from transis.audit.guarantees.history import Index
 from transis.trace.events import Delivery, History
 from transis.types.ids import NodeId, Service
 from transis.types.views import View

@@ -4,7 +4,7 @@ import pytest
 
 from tests.checkers.toy import broken, report, word
 from tests.guarantees.oracle import good_history
-from transis.sim.checkers import PROPERTIES, check
+from transis.audit.guarantees import PROPERTIES, check
 
 GOOD = {
     "a singleton delivers its own": "a: R4{a} s1 s2! d1 d2",

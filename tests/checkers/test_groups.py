@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from transis.sim.checkers import GROUP_PROPERTIES, check, check_groups
+from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
 from transis.sim.run import simulate
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Event, Gap, Handed, History, NodeTrace
 from transis.types.ids import Service

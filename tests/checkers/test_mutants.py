@@ -8,7 +8,7 @@ import pytest
 from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from tests.guarantees.mutants import MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
-from transis.sim.checkers import PROPERTIES
+from transis.audit.guarantees import PROPERTIES
 from transis.trace.events import History
 
 SEEDS = 60

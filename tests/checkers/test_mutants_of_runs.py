@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tests.guarantees.mutants import MUTANTS
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.sim.run import simulate
 
 

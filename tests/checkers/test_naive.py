@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.checkers.naive import Naive
 from tests.guarantees.mutants import MUTANTS
 from tests.guarantees.oracle import good_history
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.trace.events import History
 
 TWINS = {

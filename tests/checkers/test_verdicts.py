@@ -3,8 +3,8 @@
 import pytest
 
 from tests.checkers.toy import history, report, word
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import VIOLATIONS_MAX
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import VIOLATIONS_MAX
 from transis.types.errors import UsageError
 
 MISSED_SAFE = """

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from transis.sim.checkers import Report, check
+from transis.audit.guarantees import Report, check
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
 from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View

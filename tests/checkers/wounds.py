@@ -7,7 +7,7 @@ from itertools import islice
 from random import Random
 
 from tests.guarantees.mutants import Mutant
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.trace.events import History
 
 

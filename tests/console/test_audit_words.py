@@ -8,8 +8,8 @@ from io import StringIO
 from rich.console import Console
 
 from tests.pipeline.contents import content_of_seed, many_runs
-from transis.console.audit_words import REASONS_TOLD, VIOLATIONS_TOLD, tell_audit
-from transis.pipeline.report.content import Content, Reason, Verdict, Violation
+from transis.audit.report.content import Content, Reason, Verdict, Violation
+from transis.audit.words import REASONS_TOLD, VIOLATIONS_TOLD, tell_audit
 
 
 def told(content: Content) -> str:

@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.guarantees.oracle import good_history
-from transis.console.diagram.layers import draw_svg
-from transis.console.diagram.layout import Layout
-from transis.console.diagram.page import draw_html
-from transis.console.diagram.traffic import LINES_MAX, bundles, kind_of
-from transis.drawing.svg import escaped
-from transis.sim.checkers.verdict import Violation
+from transis.audit.draw.layout import Layout
+from transis.audit.draw.spacetime import LINES_MAX, bundles, draw_html, draw_svg, kind_of
+from transis.audit.draw.svg import escaped
+from transis.audit.guarantees.property import Violation
 from transis.sim.picture import Picture, picture_of
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace
 from transis.types.ids import NodeId, ProcessId, Service

@@ -5,9 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.console.diagram.scale import SILENCE_PX, TICK_PX, Scale
-from transis.drawing.labels import GAP_PX, Rows, fitting, shortened, width_of
-from transis.drawing.times import clock
+from transis.audit.draw.layout import SILENCE_PX, TICK_PX, Scale
+from transis.audit.draw.svg import GAP_PX, Rows, clock, fitting, shortened, width_of
 from transis.sim.picture import Moment, Step
 
 TIMES = st.lists(st.integers(0, 10_000_000), min_size=1, max_size=60)

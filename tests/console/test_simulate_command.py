@@ -18,9 +18,9 @@ from tests.console.running import environment
 from tests.console.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
+from transis.audit.guarantees.property import MEANINGS
+from transis.audit.words import coverage_tables
 from transis.cli.main import app
-from transis.console.tables import coverage_tables
-from transis.model.guarantees import MEANINGS
 from transis.sim.coverage import Coverage
 from transis.trace.reader import read_trace
 from transis.trace.segment import digest

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from transis.audit.guarantees import GROUP_PROPERTIES, check
+from transis.audit.guarantees.property import GROUP_MEANINGS, MEANINGS
 from transis.cli.main import app
-from transis.model.guarantees import GROUP_MEANINGS, MEANINGS
-from transis.sim.checkers import GROUP_PROPERTIES, check
 from transis.trace.reader import read_trace
 
 RUNNER = CliRunner()

@@ -3,9 +3,8 @@
 from random import Random
 
 from tests.guarantees.oracle import good_history
-from transis.model.guarantees import MEANINGS
-from transis.sim.checkers import PROPERTIES, check
-from transis.sim.checkers.verdict import Violation
+from transis.audit.guarantees import PROPERTIES, check
+from transis.audit.guarantees.property import MEANINGS, Violation
 from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
 from transis.sim.runs import Failure, Tally, Wish, replay_line

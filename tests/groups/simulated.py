@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.groups.streams import Seen, StreamEvent
+from transis.audit.guarantees.clients import Client, Crowd, Got
+from transis.audit.guarantees.history import Index
 from transis.node.node import GroupedNode, GroupedOutput
-from transis.sim.checkers.clients import Client, Crowd, Got
-from transis.sim.checkers.index import Index
 from transis.sim.cluster import Cluster
 from transis.sim.life import Clients, Life, Submission
 from transis.sim.plan import Plan

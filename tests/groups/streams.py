@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from transis.sim.checkers import check_groups
+from transis.audit.guarantees import check_groups
 from transis.trace.events import History
 from transis.types.ids import MessageId, Service
 from transis.types.outputs import GroupLeft, GroupRefused

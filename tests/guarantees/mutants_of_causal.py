@@ -10,7 +10,7 @@ from random import Random
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.sim.checkers.index import Duty, Line, Origin, Stay
+from transis.audit.guarantees.history import Duty, Line, Origin, Stay
 from transis.trace.events import Delivery, Sent
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
 

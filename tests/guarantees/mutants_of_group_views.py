@@ -11,7 +11,7 @@ from random import Random
 from tests.guarantees.mutants_of_handing import handings_of
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.sim.checkers.clients import Change, Crowd
+from transis.audit.guarantees.clients import Change, Crowd
 from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
 from transis.types.views import GroupView, GroupViewId, Origin

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.sim.checkers.clients import Crowd
-from transis.sim.checkers.group_synchrony import Stretch, stretches
+from transis.audit.guarantees.clients import Crowd
+from transis.audit.guarantees.group_order import Stretch, stretches
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import GroupId, GroupViewId

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.guarantees.surgery import Draft, Kit
-from transis.sim.checkers.index import Duty, Stay
+from transis.audit.guarantees.history import Duty, Stay
 from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
 from transis.types.ids import NodeId, Place, ProcessId, Service
 

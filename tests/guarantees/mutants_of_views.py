@@ -6,7 +6,7 @@ from random import Random
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.sim.checkers.index import Life, Stay
+from transis.audit.guarantees.history import Life, Stay
 from transis.trace.events import Conf, End
 from transis.types.ids import NodeId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from transis.sim.checkers.index import Index, Life, Stay
+from transis.audit.guarantees.history import Index, Life, Stay
 from transis.trace.events import (
     ClientDelivery,
     Conf,

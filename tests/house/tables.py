@@ -13,13 +13,10 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from transis.archive.rows import STREAM as ARCHIVED
-from transis.pipeline.archive.columns import MESSAGES, VIEWS
-from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ
-from transis.pipeline.follow.ledger import UNREADABLE
-from transis.pipeline.follow.ledger import VERDICTS as FOLLOWED_VERDICTS
-from transis.pipeline.follow.ledger import VIOLATIONS as FOLLOWED_VIOLATIONS
-from transis.pipeline.judged import JUDGED
-from transis.pipeline.measure.schemas import (
+from transis.audit.follow.ledger import UNREADABLE
+from transis.audit.follow.ledger import VERDICTS as FOLLOWED_VERDICTS
+from transis.audit.follow.ledger import VIOLATIONS as FOLLOWED_VIOLATIONS
+from transis.audit.measure.schemas import (
     CELLS,
     COMPARED,
     DENSITIES,
@@ -33,9 +30,11 @@ from transis.pipeline.measure.schemas import (
     RING,
     THROUGHPUT,
 )
-from transis.pipeline.past import PAST_CUTS, PAST_RINGS
-from transis.pipeline.report.content import Content
-from transis.pipeline.schemas import CHECKED, EVENTS, KINDS, VIOLATIONS, schema_of
+from transis.audit.plans.incremental import JUDGED, PAST_CUTS, PAST_RINGS
+from transis.audit.plans.tables import CHECKED, EVENTS, KINDS, VIOLATIONS, schema_of
+from transis.audit.report.content import Content
+from transis.pipeline.archive.columns import MESSAGES, VIEWS
+from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ
 from transis.sim.run import simulate
 from transis.sim.spark_sweep import OUTCOMES
 from transis.trace.events import (

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import Opening, Party, loopback, mesh_around, multicast_lan
+from transis.audit.guarantees import check
 from transis.net.runtime import boottime_us
 from transis.net.sockets import aim_multicast
-from transis.sim.checkers import check
 from transis.trace.events import History
 from transis.types.config import LOCAL
 from transis.types.errors import UsageError

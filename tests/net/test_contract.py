@@ -15,8 +15,8 @@ from typing import Protocol
 import pytest
 
 from tests.net.party import Opening, Party, mesh_around, multicast_lan
+from transis.audit.guarantees import check
 from transis.node.node import Node
-from transis.sim.checkers import check
 from transis.sim.life import Submission
 from transis.sim.world import Conditions, World
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Submit, is_ordered

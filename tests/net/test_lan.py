@@ -15,7 +15,7 @@ import pytest
 
 from tests.net.lan import NETWORK, NETWORK_IPV6, LanOfNamespaces, why_not
 from tests.net.party import PATIENCE_S
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.trace.events import End, History, NodeTrace
 from transis.trace.reader import read_history
 

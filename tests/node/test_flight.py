@@ -8,9 +8,9 @@ from pathlib import Path
 
 import transis
 from tests.node.party import PATIENCE_S, Cluster, together
-from transis.model.guarantees import HELD
+from transis.audit.guarantees import check, check_groups
+from transis.audit.guarantees.property import HELD
 from transis.net.evidence import FLIGHT
-from transis.sim.checkers import check, check_groups
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Prefix
 from transis.trace.export import Wanted, develop
 from transis.trace.reader import read_history, read_segment

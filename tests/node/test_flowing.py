@@ -7,7 +7,7 @@ from pathlib import Path
 
 import transis
 from tests.node.party import PATIENCE_S, Cluster, together
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.trace.reader import read_history
 
 BATCH = 20

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, PENDING
-from transis.pipeline.audit.finding import Found
-from transis.pipeline.keys import Keys
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import Verdict
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
+from transis.audit.plans.judge import Found
+from transis.audit.plans.tables import Keys
 from transis.trace.events import History
 
 ALL = 1 << 30

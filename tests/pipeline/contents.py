@@ -11,7 +11,9 @@ from random import Random
 from typing import Any
 
 from tests.guarantees.mutants import MUTANTS
-from transis.pipeline.report.content import (
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import Report
+from transis.audit.report.content import (
     Around,
     Clock,
     Computed,
@@ -28,8 +30,6 @@ from transis.pipeline.report.content import (
     Verdict,
     Violation,
 )
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import Report
 from transis.sim.run import simulate
 from transis.sim.words import event_words
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.trace.taped import Taped
-from transis.pipeline.follow.telling import Told
+from transis.audit.follow.divergence import Told
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Prefix
 from transis.trace.segment import DIGESTS, LIVE_RUN, Header, SegmentWriter
 from transis.trace.tape import EMPTY, after, head_of

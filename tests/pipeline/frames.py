@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from transis.pipeline.columns import tables_of
-from transis.pipeline.schemas import EVENTS
-from transis.pipeline.tables import Tables
+from transis.audit.plans.lay import Tables
+from transis.audit.plans.tables import EVENTS, tables_of
 from transis.trace.events import History, NodeTrace
 from transis.trace.reader import Segment
 from transis.trace.segment import Footer, Header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transis.pipeline.keys import Keys
+from transis.audit.plans.tables import Keys
 from transis.trace.events import Conf, Delivery, Event, History, NodeTrace, Sent, Submit
 from transis.trace.segment import Header, SegmentWriter
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind

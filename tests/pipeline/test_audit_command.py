@@ -19,17 +19,17 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.pipeline import damage
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, HELD, PENDING
+from transis.audit.job import Wish, audit, exit_code
+from transis.audit.plans.evidence import CHAIN, MEMBERS, MIXED, READABLE
+from transis.audit.plans.store import Store
+from transis.audit.report.collect import as_dict
+from transis.audit.report.content import Content
+from transis.audit.report.verdicts import verdicts_by_run
+from transis.audit.words import tell_audit
 from transis.cli.main import app
-from transis.console.audit_words import tell_audit
-from transis.model.guarantees import BROKEN, HELD, PENDING
-from transis.pipeline.audit.quality import CHAIN, MEMBERS, MIXED, READABLE
-from transis.pipeline.jobs import Wish, audit, exit_code
-from transis.pipeline.report.as_json import as_dict
-from transis.pipeline.report.content import Content
-from transis.pipeline.report.summary import verdicts_by_run
 from transis.pipeline.steps import Steps
-from transis.pipeline.store import Store
-from transis.sim.checkers import check
 from transis.trace.segment import SCHEMA
 
 CREATION = "no_creation"

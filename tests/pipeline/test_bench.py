@@ -13,11 +13,10 @@ from bench.audit import GIB, Watched, generated, require_held, watch, with_growt
 from bench.duckdb_plans import by_duckdb, by_spark, kept_tables
 from bench.trace_plan import Shape
 from bench.traces import write_trace
-from transis.model.guarantees import BROKEN, HELD
-from transis.pipeline.audit.lay import lay
+from transis.audit.guarantees.property import BROKEN, HELD
+from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.store import Store
 from transis.pipeline.audit.settling import settled
-from transis.pipeline.store import Store
-from transis.pipeline.tables import Tables
 
 SMALL = Shape(6_000, nodes=4, views=5, run_length=2)
 

@@ -17,9 +17,9 @@ from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.contents import wounded
 from tests.pipeline.programs import left_behind, program_environment, run_program
 from tests.pipeline.written import write_traces
-from transis.pipeline.jobs import BAD
+from transis.audit.guarantees import check
+from transis.audit.job import BAD
 from transis.pipeline.packaging import write_job
-from transis.sim.checkers import check
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow

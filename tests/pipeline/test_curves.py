@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from transis.pipeline.measure.curves import LINES_MAX, Curve, Knot, Least, Span, Way, Window, curve_of, lines, skew_of, ways
+from transis.audit.measure.curves import LINES_MAX, Curve, Knot, Least, Span, Way, Window, curve_of, lines, skew_of, ways
 from transis.sim.host import Clock
 
 SPAN_US = 10_000_000

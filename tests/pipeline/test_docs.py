@@ -13,14 +13,13 @@ from pyspark.sql.types import StructType
 
 from tests.house.sources import PACKAGE, ROOT
 from tests.pipeline.contents import content_of_seed
-from transis.model.guarantees import EVIDENCE_MEANINGS
-from transis.pipeline.audit.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
-from transis.pipeline.judged import JUDGED, TABLE
-from transis.pipeline.measure import schemas
-from transis.pipeline.past import CUTS, PAST, PAST_CUTS, PAST_RINGS, RINGS
-from transis.pipeline.report.as_json import as_dict
-from transis.pipeline.report.content import Verdict
-from transis.pipeline.schemas import EVENTS, KINDS, VIOLATIONS
+from transis.audit.guarantees.property import EVIDENCE_MEANINGS
+from transis.audit.measure import schemas
+from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
+from transis.audit.plans.tables import EVENTS, KINDS, VIOLATIONS
+from transis.audit.properties.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.audit.report.collect import as_dict
+from transis.audit.report.content import Verdict
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")

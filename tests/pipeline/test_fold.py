@@ -11,10 +11,10 @@ from tests.guarantees.mutants import MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
 from tests.pipeline.digests import CLUSTER, digests_of, prefix, told, told_by, told_of
 from tests.trace.taped import taped_run
-from transis.model.guarantees import BROKEN, HELD, NOT_PROMISED, PENDING
-from transis.pipeline.follow.folding import Fold
-from transis.pipeline.follow.telling import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
-from transis.sim.checkers import check
+from transis.audit.follow.divergence import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
+from transis.audit.follow.fold import Fold
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED, PENDING
 from transis.sim.plan import TOTEM, Tried
 from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.tape import EMPTY, after

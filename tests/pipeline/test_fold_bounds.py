@@ -6,11 +6,10 @@ import pytest
 
 from tests.pipeline.digests import CLUSTER, prefix, told
 from tests.pipeline.test_fold import RING, A, B, C, at, prefixes, sums, verdict, view
-from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED, PENDING
-from transis.pipeline.follow.configurations import POSITIONS_MAX, SETTLED_MAX
-from transis.pipeline.follow.folding import CONFIGURATIONS_MAX, SILENT_US, Fold
-from transis.pipeline.follow.lives import GONE_US, LIVES_MAX
-from transis.pipeline.follow.telling import ONE_SEQUENCE, Told
+from transis.audit.follow.configurations import POSITIONS_MAX, SETTLED_MAX
+from transis.audit.follow.divergence import ONE_SEQUENCE, Told
+from transis.audit.follow.fold import CONFIGURATIONS_MAX, GONE_US, LIVES_MAX, SILENT_US, Fold
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.trace.events import Conf, End
 from transis.trace.tape import Told as Sums
 from transis.types.ids import NodeId

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from tests.pipeline.digests import seal
 from tests.pipeline.test_fold import A, B, C, at
+from transis.audit.follow.divergence import ONE_SEQUENCE, FollowVerdict
+from transis.audit.follow.follower import Figures, FollowMetrics
+from transis.audit.follow.source import sealed
+from transis.audit.guarantees.property import BROKEN, HELD
 from transis.cli.main import app
-from transis.model.guarantees import BROKEN, HELD
-from transis.pipeline.follow.metrics import Figures, FollowMetrics
-from transis.pipeline.follow.source import sealed
-from transis.pipeline.follow.telling import ONE_SEQUENCE, FollowVerdict
 
 RUNNER = CliRunner()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transis.pipeline.follow.checkpoint import discard_if_damaged, has_committed, id_of
+from transis.audit.follow.ledger import discard_if_damaged, has_committed, id_of
 from transis.types.errors import PipelineError
 
 OFFSET = b'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"life-a-1-0000000000000007": "1"}'

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.trace.test_flight import ODD, OTHER, SECOND, run_of, view_of
-from transis.pipeline.follow.evidence import AGAIN_S, Evidence
-from transis.pipeline.follow.telling import ONE_SEQUENCE, Divergence
+from transis.audit.follow.divergence import ONE_SEQUENCE, Divergence
+from transis.audit.follow.evidence import AGAIN_S, Evidence
 from transis.trace.flight import Flight, FlightLimits
 from transis.trace.segment import Header
 from transis.types.errors import PipelineError

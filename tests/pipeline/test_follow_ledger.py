@@ -10,9 +10,9 @@ import pytest
 
 from tests.archive.written import files_of_at_most
 from tests.pipeline.test_fold import A, B, at
-from transis.model.guarantees import BROKEN, HELD
-from transis.pipeline.follow.ledger import OWED_MAX, FollowLedger, opened
-from transis.pipeline.follow.telling import ONE_SEQUENCE, Told, Trouble
+from transis.audit.follow.divergence import ONE_SEQUENCE, Told, Trouble
+from transis.audit.follow.ledger import OWED_MAX, FollowLedger, opened
+from transis.audit.guarantees.property import BROKEN, HELD
 from transis.types.errors import PipelineError
 
 LOST = r"has lost its state\.bin.*move the whole directory away"

@@ -20,8 +20,8 @@ from tests.guarantees.oracle import good_history
 from tests.house.sources import ROOT
 from tests.pipeline.digests import seal, told_of
 from tests.pipeline.programs import PATIENCE_S, program_environment
-from transis.model.guarantees import BROKEN
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN
 from transis.trace.reader import read_history
 
 pytestmark = pytest.mark.slow

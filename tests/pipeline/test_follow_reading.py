@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from transis.pipeline.follow.reading import GAPS_MAX, LIVES_MAX, Progress, Sealed, sealed_of
+from transis.audit.follow.source import GAPS_MAX, LIVES_MAX, Progress, Sealed, sealed_of
 
 LIFE = "life-ann-1-00000000000000a7"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.pipeline.digests import CLUSTER, told
 from tests.pipeline.test_fold import A, B, C, verdict
-from transis.model.guarantees import BROKEN, HELD, NOT_EXERCISED
-from transis.pipeline.follow.folding import Fold
-from transis.pipeline.follow.replicas import ALL_COUNTS_MAX, COUNTS_MAX
-from transis.pipeline.follow.telling import REPLICAS, Told
+from transis.audit.follow.configurations import ALL_COUNTS_MAX, COUNTS_MAX
+from transis.audit.follow.divergence import REPLICAS, Told
+from transis.audit.follow.fold import Fold
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED
 from transis.trace.events import CheckpointEvent
 from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.types.views import GroupViewId

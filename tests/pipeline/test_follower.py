@@ -15,12 +15,11 @@ import pytest
 
 from tests.pipeline.digests import seal
 from tests.pipeline.test_fold import A, B, at
-from transis.pipeline.follow.evidence import Evidence
-from transis.pipeline.follow.follower import Batch, Follower, figures_of
-from transis.pipeline.follow.job import FollowWish, directories_of, follow
-from transis.pipeline.follow.ledger import FollowLedger, opened
-from transis.pipeline.follow.source import read_back, row_of
-from transis.pipeline.follow.telling import ONE_SEQUENCE
+from transis.audit.follow.divergence import ONE_SEQUENCE
+from transis.audit.follow.evidence import Evidence
+from transis.audit.follow.follower import Batch, Follower, FollowWish, directories_of, figures_of, follow
+from transis.audit.follow.ledger import FollowLedger, opened
+from transis.audit.follow.source import read_back, row_of
 from transis.types.errors import PipelineError
 
 FILE = "life-b-1-0000000000000008-000001.digests"

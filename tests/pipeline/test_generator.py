@@ -10,9 +10,9 @@ import pytest
 
 from bench.trace_plan import Shape
 from bench.traces import BROKEN, write_trace
-from transis.model.guarantees import HELD
-from transis.sim.checkers import GROUP_PROPERTIES, PROPERTIES, check
-from transis.sim.checkers.index import Index
+from transis.audit.guarantees import GROUP_PROPERTIES, PROPERTIES, check
+from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.property import HELD
 from transis.trace.events import Conf, Delivery, History
 from transis.trace.reader import read_history, read_trace
 from transis.types.ids import Service

@@ -7,7 +7,10 @@ from pyspark.sql import functions as F
 
 from tests.pipeline.agreement import disagreements, run_key
 from tests.pipeline.together import histories_for
-from transis.pipeline.audit import (
+from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
+from transis.audit.guarantees.property import BROKEN, HELD, PENDING
+from transis.audit.plans.judge import Found
+from transis.audit.properties import (
     group_agreement,
     group_changes,
     group_differences,
@@ -19,9 +22,6 @@ from transis.pipeline.audit import (
     group_synchrony,
     replicas,
 )
-from transis.pipeline.audit.finding import Found
-from transis.sim.checkers import GROUP_PROPERTIES, check, check_groups
-from transis.sim.checkers.verdict import BROKEN, HELD, PENDING
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow

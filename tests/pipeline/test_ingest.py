@@ -15,10 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.guarantees.oracle import good_history
 from tests.pipeline.written import longest, open_trace, record, write_traces
-from transis.pipeline.columns import tables_of
+from transis.audit.plans.lay import Tables
+from transis.audit.plans.tables import EVENTS, tables_of
 from transis.pipeline.ingest import decode, file_batches, find_local, find_segments, seal_of, task_count
-from transis.pipeline.schemas import EVENTS
-from transis.pipeline.tables import Tables
 from transis.trace.events import Event, History
 from transis.trace.reader import read_segment
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame

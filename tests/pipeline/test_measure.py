@@ -14,17 +14,13 @@ from pyspark.sql import functions as F
 
 from tests.pipeline.frames import tables_of_histories
 from tests.pipeline.plainly import Flow, delivered, flows, incidents, visits
-from transis.pipeline.audit.lay import Laid, lay
-from transis.pipeline.keys import Keys
-from transis.pipeline.measure import incidents as incident_rows
-from transis.pipeline.measure import schemas
-from transis.pipeline.measure.cells import bins, cells
-from transis.pipeline.measure.clocks import compare_clocks
-from transis.pipeline.measure.compare import compare, of_build
-from transis.pipeline.measure.measures import measures
-from transis.pipeline.measure.ring import ring
-from transis.pipeline.measure.throughput import throughput
-from transis.pipeline.tables import Tables
+from transis.audit.measure import incidents as incident_rows
+from transis.audit.measure import schemas
+from transis.audit.measure.clocks import compare_clocks
+from transis.audit.measure.measures import compare, measures, of_build
+from transis.audit.measure.traffic import bins, cells, ring, throughput
+from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.tables import Keys
 from transis.sim.host import Clock
 from transis.sim.run import Run
 from transis.sim.swarm import draw, draw_groups

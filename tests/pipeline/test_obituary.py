@@ -10,12 +10,11 @@ from pyspark.sql import functions as F
 
 from tests.guarantees.oracle import good_history
 from tests.pipeline.written import open_trace, record, write_traces
-from transis.pipeline.audit import quality
-from transis.pipeline.audit.lay import Laid, lay
+from transis.audit.plans import evidence as quality
+from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.tables import Keys
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.ingest import decode, find_segments
-from transis.pipeline.keys import Keys
-from transis.pipeline.tables import Tables
 from transis.trace.events import Conf
 from transis.trace.recovery import record_end
 

@@ -40,7 +40,7 @@ def test_the_same_package_makes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_zip_alone_is_enough_to_import_it(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "job.zip")
-    program = f"import sys; sys.path.insert(0, {str(archive)!r}); import transis.pipeline.tables as it; print(it.__file__)"
+    program = f"import sys; sys.path.insert(0, {str(archive)!r}); import transis.audit.plans.lay as it; print(it.__file__)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert found.stdout.startswith(str(archive))
 

@@ -21,20 +21,18 @@ from tests.guarantees.oracle import good_history
 from tests.guarantees.surgery import Draft
 from tests.pipeline.agreement import ALL
 from tests.pipeline.growing import Growing, one_long_view
-from transis.model.guarantees import BROKEN, NOT_EXERCISED
-from transis.pipeline.audit.judging import judge
-from transis.pipeline.audit.lay import lay
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
+from transis.audit.job import Wish, audit, keep_all
+from transis.audit.plans.incremental import PAST, RINGS, TABLE, Before, Past
+from transis.audit.plans.judge import judge
+from transis.audit.plans.lake import Ledger
+from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.store import Store
+from transis.audit.plans.tables import LARGE
+from transis.audit.report.content import Content
 from transis.pipeline.audit.settling import settled
-from transis.pipeline.jobs import Wish, audit, keep_all
-from transis.pipeline.judged import TABLE, Before
-from transis.pipeline.ledger import Ledger
-from transis.pipeline.past import PAST, RINGS, Past
-from transis.pipeline.report.content import Content
-from transis.pipeline.schemas import LARGE
 from transis.pipeline.steps import Steps
-from transis.pipeline.store import Store
-from transis.pipeline.tables import Tables
-from transis.sim.checkers import check
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.trace.reader import read_segment

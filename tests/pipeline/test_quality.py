@@ -14,13 +14,12 @@ from pyspark.sql import SparkSession
 from tests.guarantees.oracle import good_history
 from tests.pipeline.agreement import said_by_audit
 from tests.pipeline.written import longest, open_trace, record, write_traces
-from transis.model.guarantees import BROKEN, HELD, PENDING
-from transis.pipeline.audit import quality
-from transis.pipeline.audit.lay import lay
-from transis.pipeline.audit.quality import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
+from transis.audit.guarantees.property import BROKEN, HELD, PENDING
+from transis.audit.plans import evidence as quality
+from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
+from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.tables import Keys
 from transis.pipeline.ingest import decode, find_segments
-from transis.pipeline.keys import Keys
-from transis.pipeline.tables import Tables
 from transis.trace.events import Delivery, Gap, History
 from transis.trace.reader import read_trace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name

@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.pipeline.archived import archive_simulated
+from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.console.reconcile import tell
 from transis.pipeline.archive.columns import PLACE, RING
@@ -28,7 +29,6 @@ from transis.pipeline.archive.reading import MISSING
 from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
 from transis.pipeline.archive.rings import Configuration, Ring
 from transis.pipeline.archive.telling import as_dict
-from transis.pipeline.schemas import INT, TEXT, columns
 from transis.types.errors import UsageError
 from transis.types.views import group_id
 

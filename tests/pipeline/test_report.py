@@ -16,12 +16,11 @@ from random import Random
 import pytest
 
 from tests.pipeline.contents import content_of_seed, many_runs, two_runs
-from transis.pipeline.report.charts import embedded, latency_chart
-from transis.pipeline.report.content import Around, Content, Latency, Verdict, Violation, from_json, to_json
-from transis.pipeline.report.page import page_of, write_report
-from transis.pipeline.report.percentiles import percentiles
-from transis.pipeline.report.provenance import kind_of_master
-from transis.pipeline.report.spacetime import EVENTS_OF_A_NODE, draw_around
+from transis.audit.report.around import EVENTS_OF_A_NODE, draw_around
+from transis.audit.report.charts import embedded, latency_chart
+from transis.audit.report.content import Around, Content, Latency, Verdict, Violation, from_json, to_json
+from transis.audit.report.page import kind_of_master, page_of, write_report
+from transis.audit.report.runs import percentiles
 from transis.types.errors import PipelineError
 
 SECTIONS = ["verdicts", "violations", "runs", "computed"]

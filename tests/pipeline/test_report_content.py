@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, StringType, StructType
 
 from tests.pipeline.contents import content_of_history, content_of_seed, many_runs, wounded
-from transis.pipeline.measure import schemas
-from transis.pipeline.report.as_json import as_dict, written
-from transis.pipeline.report.charts import ring_charts
-from transis.pipeline.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
-from transis.pipeline.report.measured import RING_MEASURES, measured
-from transis.pipeline.report.summary import headline, starts_us, sums_of
+from transis.audit.measure import schemas
+from transis.audit.report.charts import ring_charts
+from transis.audit.report.collect import as_dict, written
+from transis.audit.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
+from transis.audit.report.runs import RING_MEASURES, measured
+from transis.audit.report.verdicts import headline, starts_us, sums_of
 from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
 from transis.sim.runs import Wish, run

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 
 from tests.guarantees.oracle import good_history
 from tests.pipeline.written import longest, open_trace, record, write_traces
+from transis.audit.plans.ingest import require_shared
+from transis.audit.plans.lake import Dropped, Entry, KeptFile, Ledger, Published
+from transis.audit.plans.store import Store
 from transis.pipeline.ingest import decode, find_segments
-from transis.pipeline.keeping import require_shared
-from transis.pipeline.ledger import Dropped, Entry, KeptFile, Ledger, Published
-from transis.pipeline.store import Store
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError
@@ -162,7 +162,7 @@ def test_tables_are_published_together_and_replaced(spark: SparkSession, tmp_pat
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from transis.pipeline.ledger import Ledger
+from transis.audit.plans.lake import Ledger
 
 ledger = Ledger(Path(sys.argv[1]))
 with ledger.writing() as writing:

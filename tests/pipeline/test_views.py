@@ -9,7 +9,10 @@ from pyspark.sql import functions as F
 
 from tests.pipeline.agreement import ALL, disagreements, run_key
 from tests.pipeline.together import histories_for
-from transis.pipeline.audit import (
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
+from transis.audit.plans.judge import Found
+from transis.audit.properties import (
     agreement_on_views,
     basic,
     configuration,
@@ -20,9 +23,6 @@ from transis.pipeline.audit import (
     structure,
     submits,
 )
-from transis.pipeline.audit.finding import Found
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow

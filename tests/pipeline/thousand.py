@@ -23,9 +23,9 @@ from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
 from tests.pipeline.agreement import disagreements
 from tests.pipeline.frames import tables_of_histories
-from transis.pipeline.audit.judging import audited
-from transis.pipeline.audit.lay import lay
-from transis.pipeline.audit.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.audit.plans.judge import audited
+from transis.audit.plans.lay import lay
+from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.pipeline.audit.settling import settled
 from transis.pipeline.session import spark_session
 from transis.pipeline.steps import Steps

@@ -12,12 +12,10 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline import histories_of_causal, histories_of_groups, histories_of_messages, histories_of_views
 from tests.pipeline.frames import tables_of_histories, write_histories
-from transis.pipeline.audit.finding import Found
-from transis.pipeline.audit.judging import audited
-from transis.pipeline.audit.lay import lay
+from transis.audit.plans.judge import Found, audited
+from transis.audit.plans.lay import Tables, lay
 from transis.pipeline.audit.settling import kept_together
 from transis.pipeline.steps import Steps
-from transis.pipeline.tables import Tables
 from transis.trace.events import History
 
 DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {

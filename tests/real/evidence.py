@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transis.sim.checkers import GROUP_PROPERTIES, PROPERTIES, check
+from transis.audit.guarantees import GROUP_PROPERTIES, PROPERTIES, check
 from transis.trace.events import End, Event, Fault, History, NodeTrace
 from transis.trace.reader import STILL_OPEN, TRUNCATED, read_trace
 

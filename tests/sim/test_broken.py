@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from transis.sim.checkers import PROPERTIES
+from transis.audit.guarantees import PROPERTIES
 from transis.sim.defects import DEFECTS, broken_engine, defects_of
 from transis.sim.plan import Plan, parse_plan, with_setting
 from transis.sim.run import describe, simulate

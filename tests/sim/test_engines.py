@@ -9,9 +9,9 @@ import pytest
 
 from tests.checkers.toy import history
 from tests.wire.samples import ANN, DATA_HEADER, RING
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import NOT_PROMISED
 from transis.lansis.packets import Alive, Nack, Query, encode_acks, encode_alive
-from transis.model.guarantees import NOT_PROMISED
-from transis.sim.checkers import check
 from transis.sim.cluster import kinds_of
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE, draw_last_words
 from transis.sim.faults import MOMENTS, Ambush, Crash, Cut, Delay, Fault, Heal, Partition, Restart, Send, Weather, parse

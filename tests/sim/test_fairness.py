@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from transis.model.guarantees import HELD
+from transis.audit.guarantees.property import HELD
 from transis.sim.plan import parse_plan
 from transis.sim.run import simulate
 

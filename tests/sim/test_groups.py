@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 
+from transis.audit.guarantees import GROUP_PROPERTIES
 from transis.node.node import GroupedNode, Node
-from transis.sim.checkers import GROUP_PROPERTIES
 from transis.sim.cluster import Cluster
 from transis.sim.coverage import GROUPS_EXPECTED, counted
 from transis.sim.faults import Ask, parse

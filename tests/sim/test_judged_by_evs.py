@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from transis.model.guarantees import BROKEN, HELD, NOT_PROMISED
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED
 from transis.sim.plan import Tried
 from transis.sim.run import describe, held_to_evs, replay_of, simulate
 from transis.sim.scripts import Player, parse_script

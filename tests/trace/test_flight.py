@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.trace.taped import taped_run
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.sim.plan import TOTEM, Tried
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.guarantees.oracle import good_history
-from transis.sim.checkers import check
+from transis.audit.guarantees import check
 from transis.trace.events import Gap, History, NodeTrace
 from transis.trace.reader import MIXED, Finding, read_history, read_segment, read_trace
 from transis.trace.segment import (

@@ -24,12 +24,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
 from transis.bench.contender import Round, Seat
 from transis.bench.failover import Failover, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers
 from transis.bench.throughput import machine
-from transis.drawing.palette import sender_class, style
-from transis.drawing.svg import element, group, line, rect, text, title
 
 # --- bench engines ----------------------------------------------------------------------------------------------------
 

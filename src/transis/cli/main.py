@@ -41,9 +41,9 @@ PANELS: Final = {
         "groups": "transis.cli.admin",
     },
     "Judge it": {
-        "audit": "transis.console.audit",
-        "report": "transis.console.report",
-        "package-job": "transis.console.package_job",
+        "audit": "transis.audit.cli",
+        "report": "transis.audit.cli",
+        "package-job": "transis.audit.cli",
     },
 }
 """Every command and the module it lives in, in the order of the help."""

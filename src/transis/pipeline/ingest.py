@@ -27,10 +27,8 @@ from msgspec import MsgspecError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.pipeline.columns import Columns, Row
+from transis.audit.plans.tables import CHUNK, EVENTS, Columns, Row, trouble_batch, wide
 from transis.pipeline.failures import told_plainly
-from transis.pipeline.schemas import EVENTS
-from transis.pipeline.wide import CHUNK, trouble_batch, wide
 from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
 from transis.trace.segment import SUFFIX, Header, split_rows
 from transis.types.errors import PipelineError, TraceError

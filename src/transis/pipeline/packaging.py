@@ -22,7 +22,7 @@ PROGRAM: Final = '''"""Audits traces on a Spark cluster: spark-submit --py-files
 
 import sys
 
-from transis.pipeline.jobs import main
+from transis.audit.job import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

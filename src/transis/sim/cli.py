@@ -18,6 +18,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from transis.audit.draw.spacetime import write_diagram
+from transis.audit.words import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.cli.admin import INTERRUPTED, unable
 from transis.cli.options import (
     complain,
@@ -29,9 +31,7 @@ from transis.cli.options import (
     trace_directory,
     wrong,
 )
-from transis.console.diagram.file import write_diagram
 from transis.console.reconcile import MasterOption, UiOption
-from transis.console.tables import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.sim.build import build_id
 from transis.sim.defects import GROUP_DEFECTS
 from transis.sim.options import (

@@ -20,10 +20,10 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from rich.console import Console
 
+from transis.audit.draw.spacetime import write_diagram
+from transis.audit.guarantees.property import Findings, Verdict
 from transis.cli.local_cluster import ClusterError, Workplace
 from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
-from transis.console.diagram.file import write_diagram
-from transis.sim.checkers.verdict import Findings, Verdict
 from transis.sim.cluster import Cluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan, agreement_us, with_setting
@@ -309,9 +309,9 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     except MissingExtra as error:
         say(console, f"No audit and no report of it: {error}", "yellow")
         return False
-    from transis.console.audit import judged
-    from transis.console.audit_words import tell_audit
-    from transis.pipeline.jobs import BAD, exit_code
+    from transis.audit.cli import judged
+    from transis.audit.job import BAD, exit_code
+    from transis.audit.words import tell_audit
 
     console.print()
     say(console, "Now the audit on Spark: the same traces, judged a second time by code that no daemon runs.", "bold")

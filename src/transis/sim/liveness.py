@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from transis.sim.checkers.verdict import Findings
+from transis.audit.guarantees.property import Findings
 from transis.sim.faults import COPY_SUFFIX, Send
 from transis.sim.host import Host
 from transis.sim.life import Life

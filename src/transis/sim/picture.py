@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from transis.sim.checkers.verdict import Violation
+from transis.audit.guarantees.property import Violation
 from transis.sim.faults import HARMLESS, Crash, Fault, Pause, Restart, Resume, names_in, parse
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
 from transis.types.ids import NodeId, ProcessId, Service, ViewId

@@ -27,6 +27,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import Findings, Report, Verdict
 from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import ClusterError, LocalCluster
 from transis.cli.options import plain_table
@@ -36,8 +38,6 @@ from transis.client.group import Group
 from transis.client.sending import Receipt
 from transis.client.session import Session
 from transis.net.runtime import boottime_us
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import Findings, Report, Verdict
 from transis.sim.cluster import show_node
 from transis.sim.words import tell_outcome, tell_step
 from transis.trace.events import Delivery, End, Event, History, NodeTrace, Sent

@@ -22,10 +22,9 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from transis.model.guarantees import UNPROMISED
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import UNPROMISED, Findings, Report, Violation
 from transis.node.node import GroupedNode, Node
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import Findings, Report, Violation
 from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine
 from transis.sim.life import Life, NodeFactory

@@ -26,8 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from transis.model.guarantees import HELD, PENDING
-from transis.sim.checkers.verdict import Report
+from transis.audit.guarantees.property import HELD, PENDING, Report
 from transis.sim.cluster import ALWAYS, Cluster, grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.faults import parse as parse_fault
 from transis.sim.faults import parse_duration

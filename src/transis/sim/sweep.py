@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from transis.model.guarantees import WEIGHT
+from transis.audit.guarantees.property import WEIGHT
 from transis.sim.coverage import Coverage
 from transis.sim.plan import TOTEM, Tried
 from transis.sim.run import Outcome, describe, simulate

@@ -23,10 +23,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from transis.console.tables import plain_table, verdict_table
-from transis.drawing.times import clock
-from transis.model.guarantees import NOT_EXERCISED, NOT_PROMISED
-from transis.sim.checkers.verdict import Verdict, Violation, Witness
+from transis.audit.draw.svg import clock
+from transis.audit.guarantees.property import NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
+from transis.audit.words import plain_table, verdict_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.coverage import expected_of
 from transis.sim.plan import TOTEM

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from transis.audit.guarantees import check
+from transis.audit.guarantees.property import Report
 from transis.sessions.host import SessionPolicy
-from transis.sim.checkers import check
-from transis.sim.checkers.verdict import Report
 from transis.sim.cluster import show_view
 from transis.sim.faults import WEATHERS, Crash, Fault, Heal, Leave, Partition, Pause, Restart, Resume, Weather
 from transis.sim.host import Host

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, TimestampType
 
-from transis.pipeline.schemas import FLAG, INT, LONG, TEXT, columns
+from transis.audit.plans.tables import FLAG, INT, LONG, TEXT, columns
 
 FORMAT: Final = 1
 TEXTS: Final = ArrayType(TEXT)

@@ -9,10 +9,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from transis.audit.plans.tables import INT, LONG, TEXT, columns
 from transis.pipeline.archive.columns import MESSAGE_ID, MESSAGES, PLACE, RING, SIDE, history_order
 from transis.pipeline.archive.lineage import Lineage, Policy
 from transis.pipeline.archive.sides import ends_apart, rings_apart
-from transis.pipeline.schemas import INT, LONG, TEXT, columns
 from transis.types.errors import UsageError
 
 PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d{1,9}\]|\['[^']*'\])+"

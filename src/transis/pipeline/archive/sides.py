@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from transis.audit.plans.tables import INT, LONG, TEXT, columns
 from transis.pipeline.archive.columns import (
     LIFE,
     MESSAGE,
@@ -30,7 +31,6 @@ from transis.pipeline.archive.columns import (
 )
 from transis.pipeline.archive.lineage import Lineage
 from transis.pipeline.archive.rings import Configuration, Ring, ring_of
-from transis.pipeline.schemas import INT, LONG, TEXT, columns
 from transis.types.errors import PipelineError
 
 LINEAGE_MAX: Final = 100_000

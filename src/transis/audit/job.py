@@ -1,0 +1,160 @@
+"""The jobs: traces in, verdicts and measures out. One program for a laptop, a standalone cluster and `spark-submit`.
+
+The result is the `Content` of a report: plain rows, small whatever the size of the trace. Kept tables stay in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from transis.audit.guarantees.property import BROKEN, EVIDENCE, PENDING
+from transis.audit.plans.evidence import DENSITY, MEMBERS
+from transis.audit.plans.incremental import CUTS, TABLE, Before, Past, over_raw_rows
+from transis.audit.plans.judge import Judged, judge, require_known
+from transis.audit.plans.lay import Laid, Settle, Tables, lay
+from transis.audit.plans.store import Store
+from transis.audit.report.collect import tell
+from transis.audit.report.content import Content, Verdict
+from transis.pipeline.audit.settling import kept_together, settled
+from transis.pipeline.ingest import find_local, is_local
+from transis.pipeline.session import spark_session, ui_address
+from transis.pipeline.sizing import TINY
+from transis.pipeline.steps import Steps
+from transis.types.errors import TransisError
+
+FINE: Final = 0
+BAD: Final = 1
+UNKNOWN: Final = 2
+
+RESULTS: Final = ("verdicts", "violations")
+"""Tables of the audit, by run."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What somebody asks for."""
+
+    inputs: tuple[str, ...]
+    store: str | None = None
+    master: str | None = None
+    ui: bool = False
+    measure: bool = False
+    """Measures and timelines too, as a report shows them."""
+    only: tuple[str, ...] = ()
+    """Names of the properties that are wanted, if not all; what a store has of verdicts is then left as it is."""
+
+
+def audit(wish: Wish, steps: Steps) -> Content:
+    """Everything that the traces prove, and what a report tells of it."""
+    require_known(wish.only)
+    size = _size(wish.inputs)
+    with ExitStack() as stack:
+        with steps("starting Spark"):
+            spark = stack.enter_context(spark_session(wish.master, size=size, ui=wish.ui))
+        if wish.ui:
+            steps.say(f"Spark's own page: {ui_address(spark)}")
+        return _audit(spark, wish, kept_together if size < TINY else None, steps)
+
+
+def _audit(spark: SparkSession, wish: Wish, keep: Settle | None, steps: Steps) -> Content:
+    with Store(spark, wish.store) as store:
+        with steps("reading traces"):
+            store.add(wish.inputs)
+            store.require_readable()
+            raw = Tables(store.events(), keep)
+        laid, results = _judged(store, raw, wish, keep, steps)
+        verdicts, violations = (results[name].collect() for name in RESULTS)
+        told = over_raw_rows(laid, raw) if wish.measure else replace(laid, tables=raw)
+        return tell(told, verdicts, violations, steps, store if wish.store is not None else None, wish.measure)
+
+
+def _judged(store: Store, raw: Tables, wish: Wish, keep: Settle | None, steps: Steps) -> tuple[Laid, dict[str, DataFrame]]:
+    """Verdicts and violations; what was judged before, and the past of runs that grow, is not looked at again. What is kept in a
+    store is always the whole: some properties only are judged from it, and leave it as it is."""
+    with steps("laying out lives and configurations"):
+        past, before = Past(store), Before(store, raw, RESULTS, forgotten=bool(wish.only))
+        tables = Tables(past.events(), keep) if past.runs else raw
+        laid = lay(tables, settled)
+        changed = lay(Tables(before.of(before.changed, tables.events), keep), settled) if before.unchanged else laid
+    if before.is_all:
+        return laid, {name: store.table(name) for name in RESULTS}
+    judged = judge(changed, settled, steps, wish.only)
+    relapsed = past.relapsed(judged)
+    whole = judge(lay(Tables(before.of(relapsed, raw.events), keep), settled), settled, steps, wish.only) if relapsed else None
+    results = before.completed(_whole_where_broken(judged, whole, relapsed))
+    if wish.store is not None and not wish.only:
+        keep_all(store, {**results, TABLE: before.table(raw.events.sparkSession)}, past, changed, judged, before.unchanged, steps)
+        results = {name: store.table(name) for name in RESULTS}
+    return laid, results
+
+
+def _whole_where_broken(judged: Judged, whole: Judged | None, relapsed: list[int]) -> dict[str, DataFrame]:
+    """Verdicts and violations; of runs that were judged with their past in short and are broken, from all their raw rows."""
+    fresh = {"verdicts": judged.verdicts, "violations": judged.violations}
+    if whole is None:
+        return fresh
+    others = ~F.col("run").isin(relapsed)
+    return {
+        "verdicts": fresh["verdicts"].where(others).unionByName(whole.verdicts),
+        "violations": fresh["violations"].where(others).unionByName(whole.violations),
+    }
+
+
+def keep_all(
+    store: Store, tables: dict[str, DataFrame], past: Past, laid: Laid, judged: Judged, unchanged: list[int], steps: Steps
+) -> None:
+    """Publish what was found, and the past of runs that grow, as one change."""
+    with steps("putting the past in short"):
+        shortened = past.next(laid, judged, unchanged)
+        batches = store.batches_below(shortened[CUTS].select("node", "upto")) if shortened else None
+        store.replace_all({**tables, **shortened}, batches)
+
+
+def _size(inputs: Sequence[str]) -> int:
+    """Bytes of local inputs: Spark is sized before it can look anywhere else."""
+    return sum(file.length for one in inputs if is_local(one) for file in find_local(one))
+
+
+# -- exit codes, and the entry for spark-submit ----------------------------------------------------------------------
+
+
+def exit_code(content: Content, strict: bool = False) -> int:
+    """0 held (an open tail of a live system is fine), 1 broken, 2 evidence missing; with `strict` pending is 1 (traces 5)."""
+    words = [row.verdict for row in content.verdicts if not row.property.startswith(EVIDENCE)]
+    if BROKEN in words or (strict and PENDING in (row.verdict for row in content.verdicts)):
+        return BAD
+    missing = (_is_missing(row) for row in content.verdicts if row.property.startswith(EVIDENCE))
+    return UNKNOWN if not words or any(missing) else FINE
+
+
+def _is_missing(row: Verdict) -> bool:
+    """Evidence that is bad, or that somebody has and we have not. That a trace is still open, or its tail torn, is neither."""
+    return row.verdict == BROKEN or (row.verdict == PENDING and row.property in (MEMBERS, DENSITY))
+
+
+def main(argv: list[str]) -> int:
+    """`audit_job.py DIR ... [--store DIR]` under spark-submit: JSON on stdout, an exit code as `transis audit`."""
+    import argparse
+    import sys
+
+    from transis.audit.report.collect import written
+
+    parser = argparse.ArgumentParser(prog="audit_job.py", description="Audit traces of a Transis cluster on Spark.")
+    parser.add_argument("inputs", nargs="+", metavar="DIR", help="directories of traces, local or any Hadoop path")
+    parser.add_argument("--store", metavar="DIR", help="keep tables here, so that nothing is read twice")
+    parser.add_argument("--strict", action="store_true", help="pending counts as broken")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="judge this property; may be repeated")
+    given = parser.parse_args(argv)
+    try:
+        content = audit(Wish(tuple(given.inputs), given.store, only=tuple(given.only)), Steps())
+    except TransisError as error:
+        print(f"audit_job.py: {error}", file=sys.stderr)  # noqa: T201  # it is a program
+        return UNKNOWN
+    print(written(content))  # noqa: T201
+    return exit_code(content, given.strict)

@@ -1,0 +1,226 @@
+"""One time for all nodes of a run, estimated from its messages, as lines a window that later steps look up.
+
+1. A node has two clocks: it records by one (`time_us`), and stamps what it sends by another (`origin_us`), which leaves out its
+   pauses. Its own SENDs show both, so every origin can be told in the recording clock of its sender: the `skews`.
+2. Recording clocks are compared pair by pair (curves.py), and every node gets its way to the reference: the `clocks`.
+3. Windows are counted from 0 of each clock and are equally wide in a run, so that a line is found by two equal keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from transis.audit.measure.curves import Least, Span, Window, curve_of, lines, skew_of, ways
+from transis.audit.measure.schemas import LINES, OFFSETS
+from transis.audit.plans.lay import Tables
+
+WINDOWS_MAX: Final = 64
+WINDOWS_MIN: Final = 4
+RUNS_A_WINDOW: Final = 250
+"""Runs of messages that a node delivers in a window, about: a short trace has few windows, so that many of them stay small."""
+
+Keep = Callable[[str, DataFrame], DataFrame]
+"""Gives the same rows back, kept somewhere, so that what needs them again does not compute them again."""
+
+
+def not_kept(name: str, rows: DataFrame) -> DataFrame:
+    return rows
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """What tells the time: all three are small."""
+
+    spans: DataFrame
+    """run, node, first_us, last_us (of the recording clock), first_origin_us, last_origin_us, width_us."""
+    skews: DataFrame
+    """LINES from the stamping to the recording clock of a node."""
+    clocks: DataFrame
+    """LINES from the recording clock of a node to that of its reference."""
+
+
+def compare_clocks(tables: Tables, keep: Keep = not_kept) -> Clocks:
+    known = keep("spans", spans(tables))
+    skew = keep("skews", skews(tables, known))
+    return Clocks(known, skew, keep("clocks", clocks(tables, known, skew)))
+
+
+# -- spans -----------------------------------------------------------------------------------------------------------
+
+
+def spans(tables: Tables) -> DataFrame:
+    """What each node's clocks showed, and how wide the windows of its run are."""
+    seen = (
+        tables["deliveries"]
+        .groupBy("run", "node", "sender")
+        .agg(F.count("*").alias("rows"), *_first_and_last("time_us", ""), *_first_and_last("origin_us", "_origin"))
+    )
+    confs = tables["confs"].groupBy("run", "node").agg(F.lit(0).alias("rows"), *_first_and_last("time_us", ""))
+    shown = seen.select("run", "node", "rows", "first_us", "last_us").unionByName(confs)
+    recorded = shown.groupBy("run", "node").agg(F.sum("rows").alias("rows"), *_merged(""))
+    stamped = seen.groupBy("run", F.col("sender").alias("node")).agg(*_merged("_origin"))
+    return recorded.join(stamped, ["run", "node"], "full").join(_widths(recorded), "run")
+
+
+def _first_and_last(time: str, of: str) -> Iterable[Column]:
+    return F.min(time).alias(f"first{of}_us"), F.max(time).alias(f"last{of}_us")
+
+
+def _merged(of: str) -> Iterable[Column]:
+    return F.min(f"first{of}_us").alias(f"first{of}_us"), F.max(f"last{of}_us").alias(f"last{of}_us")
+
+
+def _widths(recorded: DataFrame) -> DataFrame:
+    longest = recorded.groupBy("run").agg(F.max(F.expr("last_us - first_us")).alias("span"), F.max("rows").alias("rows"))
+    windows = F.greatest(F.lit(WINDOWS_MIN), F.least(F.lit(WINDOWS_MAX), F.expr(f"rows div {RUNS_A_WINDOW}")))
+    return longest.select("run", (F.floor(F.col("span") / windows) + 1).alias("width_us"))
+
+
+def widths(spans: DataFrame) -> DataFrame:
+    return spans.select("run", "width_us").distinct()
+
+
+# -- the two clocks of a node ----------------------------------------------------------------------------------------
+
+
+def skews(tables: Tables, spans: DataFrame) -> DataFrame:
+    """The first and the last SEND of each window, and the stamps that their messages carry."""
+    sends = tables["sends"].join(F.broadcast(widths(spans)), "run")
+    sample = F.struct("process", "first", "time_us")
+    samples = sends.groupBy("run", "node", _window("time_us").alias("window")).agg(
+        F.array(F.min_by(sample, "lseq"), F.max_by(sample, "lseq")).alias("sent")
+    )
+    samples = samples.withColumn("sent", F.explode(F.array_distinct("sent")))
+    samples = samples.select(
+        "run", F.col("node").alias("sender"), "sent.process", "sent.first", F.col("sent.time_us").alias("sent")
+    )
+    stamped = tables["deliveries"].select("process", "first", "origin_us").join(F.broadcast(samples), ["process", "first"])
+    knots = stamped.groupBy("run", F.col("sender").alias("node"), "sent").agg(F.min("origin_us").alias("origin_us"))
+    facts = spans.select("run", "node", "first_origin_us", "last_origin_us", "width_us")
+    return _by_run(knots.join(F.broadcast(facts), ["run", "node"]), _skew_lines)
+
+
+def _skew_lines(table: pa.Table) -> pa.Table:
+    """The skews of one run."""
+    nodes: dict[int, list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        nodes.setdefault(row["node"], []).append(row)
+    found = []
+    for node, rows in nodes.items():
+        fact = rows[0]
+        curve = skew_of((row["origin_us"], row["sent"] - row["origin_us"]) for row in rows)
+        for line in lines(curve, Span(fact["first_origin_us"], fact["last_origin_us"]), fact["width_us"]):
+            found.append({"run": fact["run"], "node": node, "reference": node, "hops": 0, **line._asdict()})
+    return _lines(found)
+
+
+def with_origins(deliveries: DataFrame, spans: DataFrame, skews: DataFrame) -> DataFrame:
+    """Deliveries with `width_us`, and `origin_us` by the recording clock of the sender, with its uncertainty."""
+    rows = deliveries.join(F.broadcast(widths(spans)), "run")
+    return told_by(rows, skews, "sender", "origin_us", "origin_us").drop("origin_us_reference")
+
+
+# -- pairs of nodes --------------------------------------------------------------------------------------------------
+
+
+def clocks(tables: Tables, spans: DataFrame, skews: DataFrame) -> DataFrame:
+    """Every node's lines to its reference; a node that heard nobody, or whom nobody heard, has none."""
+    left = spans.select("run", F.col("node").alias("left"), *_renamed("left"), "width_us")
+    right = spans.select("run", F.col("node").alias("right"), *_renamed("right"))
+    pairs = least_differences(tables, spans, skews).join(F.broadcast(left), ["run", "left"])
+    return _by_run(pairs.join(F.broadcast(right), ["run", "right"]), _clock_lines)
+
+
+def _renamed(side: str) -> Iterable[Column]:
+    return F.col("first_us").alias(f"{side}_first_us"), F.col("last_us").alias(f"{side}_last_us")
+
+
+def least_differences(tables: Tables, spans: DataFrame, skews: DataFrame) -> DataFrame:
+    """The fastest message of each direction, in windows of the left node's clock; left is the one with the lower key."""
+    columns = tables["deliveries"].where("sender <> node").select("run", "node", "sender", "time_us", "origin_us")
+    there = F.col("sender") < F.col("node")
+    at_least = F.expr("time_us - origin_us + coalesce(origin_us_uncertainty, 0)")
+    rows = (
+        with_origins(columns, spans, skews)
+        .withColumn("at_us", F.when(there, F.col("origin_us")).otherwise(F.col("time_us")))
+        .withColumn("there", F.when(there, at_least))
+        .withColumn("back", F.when(~there, at_least))
+    )
+    pair = (F.least("node", "sender").alias("left"), F.greatest("node", "sender").alias("right"))
+    return rows.groupBy("run", *pair, _window("at_us").alias("window")).agg(
+        F.min("there").alias("there_us"), F.min_by("at_us", "there").alias("there_at_us"),
+        F.min("back").alias("back_us"), F.min_by("at_us", "back").alias("back_at_us"),
+    )  # fmt: skip
+
+
+def _clock_lines(table: pa.Table) -> pa.Table:
+    """The clocks of one run."""
+    windows: dict[tuple[int, int], list[Window]] = {}
+    nodes: dict[int, Span] = {}
+    rows = table.to_pylist()
+    for row in rows:
+        there, back = (_least(row[f"{way}_us"], row[f"{way}_at_us"]) for way in ("there", "back"))
+        windows.setdefault((row["left"], row["right"]), []).append(Window(row["window"], there, back))
+        nodes |= {row[side]: Span(row[f"{side}_first_us"], row[f"{side}_last_us"]) for side in ("left", "right")}
+    curves = {pair: curve_of(found) for pair, found in windows.items()}
+    found = []
+    for node, way in ways({pair: curve for pair, curve in curves.items() if curve is not None}).items():
+        more = {"run": rows[0]["run"], "node": node, "reference": way.reference, "hops": len(way.curves)}
+        found += [more | line._asdict() for line in lines(way, nodes[node], rows[0]["width_us"])]
+    return _lines(found)
+
+
+def _least(difference_us: int | None, at_us: int | None) -> Least | None:
+    return None if difference_us is None or at_us is None else Least(difference_us, at_us)
+
+
+def _by_run(rows: DataFrame, task: Callable[[pa.Table], pa.Table]) -> DataFrame:
+    """LINES by a task in Python for each run, over a few rows of every node."""
+    return rows.groupBy("run").applyInArrow(task, LINES)
+
+
+def _lines(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=to_arrow_schema(LINES, timezone="UTC"))
+
+
+# -- telling the time ------------------------------------------------------------------------------------------------
+
+
+def told_by(rows: DataFrame, lines: DataFrame, node: str, time: str, into: str) -> DataFrame:
+    """Rows, which have their run's `width_us`, with `into`: the time of a node by another clock, whose that is and how uncertain.
+
+    Where there is no line, the time stays as it is, and the other two are null.
+    """
+    line = F.struct("at_us", "shift_us", "slope", "uncertainty_us", "reference").alias("_line")
+    found = lines.select(F.col("node").alias(node), F.col("window").alias("_window"), line)
+    placed = rows.withColumn("_window", _window(time)).join(F.broadcast(found), [node, "_window"], "left")
+    shift = F.col("_line.shift_us") + F.col("_line.slope") * (F.col(time) - F.col("_line.at_us"))
+    told = F.col(time) + F.coalesce(F.round(shift), F.lit(0.0)).cast("long")
+    more = {f"{into}_uncertainty": F.col("_line.uncertainty_us"), f"{into}_reference": F.col("_line.reference")}
+    return placed.withColumns({into: told, **more}).drop("_line", "_window")
+
+
+def told_by_reference(rows: DataFrame, known: Clocks, time: str, into: str) -> DataFrame:
+    """Events of nodes in the time of their run: `into`, and `into`_uncertainty."""
+    told = told_by(rows.join(F.broadcast(widths(known.spans)), "run"), known.clocks, "node", time, into)
+    return told.drop("width_us", f"{into}_reference")
+
+
+def _window(time: str) -> Column:
+    return F.floor(F.col(time) / F.col("width_us")).cast("long")
+
+
+def offsets(known: Clocks, node_names: DataFrame) -> DataFrame:
+    """The estimates as a table to read."""
+    names = node_names.select("node", "node_name")
+    references = names.select(F.col("node").alias("reference"), F.col("node_name").alias("reference_name"))
+    rows = known.clocks.join(names, "node").join(references, "reference")
+    rows = rows.withColumns({"offset_us": -F.col("shift_us"), "drift_ppm": F.col("slope") * -1e6})
+    return rows.select(*OFFSETS.names)

@@ -1,0 +1,248 @@
+"""The store: events of traces and the tables made of them, kept as Parquet that anything can read.
+
+Events are partitioned by batch and kind, never by run, so 100,000 small runs make no more directories than one. A sealed segment
+never changes, so it is decoded once; of open ones only what they were when somebody last looked is here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from tempfile import mkdtemp
+from types import TracebackType
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from transis.audit.plans.ingest import decode_into
+from transis.audit.plans.lake import EVENTS_PART, Dropped, Entry, KeptFile, Ledger, Published, State, Writing
+from transis.audit.plans.tables import EVENTS, INT, KINDS, columns
+from transis.pipeline.ingest import SegmentFile, find_segments, is_local, literally, local_path, seal_of
+from transis.types.errors import PipelineError, TraceError, UsageError
+
+COMPACT_FROM: Final = 16
+"""So many batches are worth being made one: each has some twenty directories."""
+
+PART_BYTES: Final = 128 << 20
+"""Of a file when batches become one."""
+
+KEPT_EVENTS: Final = StructType([*EVENTS.fields, *columns(batch=INT).fields])
+DROPPED: Final = "batch int, dropped_file string, dropped_node long, dropped_segment int"
+OPEN: Final = "open_segments"
+"""The table of events that are not kept."""
+
+
+class Store:
+    """A local directory; with a cluster one that all workers share. Without a path it is temporary and goes when it is closed."""
+
+    def __init__(self, spark: SparkSession, path: str | Path | None = None, compact_from: int = COMPACT_FROM) -> None:
+        if path is not None and not is_local(str(path)):
+            raise PipelineError(f"the store {path}: only a local directory can be a store; traces may come from anywhere")
+        self._spark = spark
+        self._compact_from = compact_from
+        self._temporary = Path(mkdtemp(prefix="transis-store-")) if path is None else None
+        self._ledger = Ledger(Path(local_path(str(path))) if self._temporary is None else self._temporary)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove a temporary store; any other stays."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    @property
+    def path(self) -> Path:
+        return self._ledger.path
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def add(self, inputs: Iterable[str | Path]) -> int:
+        """Take in the sealed segments that are not in it yet, and the open ones as they are now in place of those of the last
+        time; how many sealed ones that were."""
+        found = find_segments(self._spark, inputs)
+        with self._ledger.writing() as writing:
+            state = writing.state
+            new = {file: seal_of(file) for file in found if not _is_kept(file, state)}
+            still_open = [file for file, seal in new.items() if seal is None]
+            sealed = _each_once({file: seal for file, seal in new.items() if seal is not None}, state)
+            if sealed or still_open or OPEN in state.tables:
+                self._take_in(writing, sealed, still_open)
+        if len(self._ledger.state().batches) >= self._compact_from:
+            self.compact()
+        return len(sealed)
+
+    def events(self) -> DataFrame:
+        """All events that are kept, and those of the segments that were open at the last `add`."""
+        return self._all(self._ledger.state()).drop("batch")
+
+    def events_above(self, cuts: DataFrame) -> DataFrame:
+        """Events of segments behind `cuts` (node, upto), and of nodes that are not there; batches without any are not read."""
+        state = self._ledger.state()
+        segments = above(self._all(state).where("kind = 'segments'"), cuts)
+        wanted = {row.batch for row in segments.select("batch").distinct().collect()}
+        return above(self._all(state, wanted).drop("batch"), cuts)
+
+    def batches_below(self, cuts: DataFrame) -> list[int]:
+        """Batches of which all segments lie below `cuts`."""
+        state = self._ledger.state()
+        segments = above(self._kept(state).where("kind = 'segments'"), cuts)
+        return sorted(set(state.batches) - {row.batch for row in segments.select("batch").distinct().collect()})
+
+    def require_readable(self) -> None:
+        """Raises TraceError if not one file could be read, for then there is no run that a verdict could be about."""
+        segments = self._all(self._ledger.state()).where("kind = 'segments'")
+        [(files, unreadable, why)] = segments.selectExpr("count(*)", "count(trouble)", "min(trouble)").collect()
+        if files == unreadable:
+            raise TraceError(f"none of the {files} files of traces can be read; the first one is {why}")
+
+    def inputs(self) -> DataFrame:
+        """Lineage: file, run, node, segment, content_digest, batch; null for the batch of a file that was still open."""
+        segments = self._all(self._ledger.state()).where("kind = 'segments'")
+        return segments.select("file", "run", "node", "segment", "content_digest", "batch")
+
+    def compact(self) -> None:
+        """Make all batches one; those that are past apart from the others, so that they need not be read."""
+        for is_past in (True, False):
+            with self._ledger.writing() as writing:
+                self._merge(writing, [batch for batch in writing.state.batches if (batch in writing.state.past) == is_past])
+
+    def _merge(self, writing: Writing, batches: list[int]) -> None:
+        if len(batches) < 2:
+            return
+        staged, rows = writing.stage(), self._kept(writing.state, set(batches))
+        for kind, part in self._parts(batches).items():
+            rows.where(F.col("kind") == kind).select(*KINDS[kind]).coalesce(part).write.parquet(_uri(staged / f"kind={kind}"))
+        entry = Entry(batch=writing.number, merged=batches)
+        writing.publish({staged: self._ledger.batch_path(writing.number)}, entry)
+
+    def _take_in(self, writing: Writing, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
+        """One change: a segment that was open and is sealed now is seen once, whoever looks."""
+        number, moves = writing.number, dict[Path, Path]()
+        if sealed:
+            moves[self._decoded(writing, list(sealed))] = self._ledger.batch_path(number)
+        if still_open:
+            moves[self._decoded(writing, still_open)] = self._ledger.table_path(OPEN, number)
+        kept = [KeptFile(*file, seal=seal, batch=number) for file, seal in sealed.items()]
+        entry = Entry(
+            batch=number if sealed else None,
+            files=kept,
+            dropped=self._outdated(writing.state, [file.path for file in sealed if file.path in writing.state.files]),
+            tables={OPEN: Published(number, EVENTS.json())} if still_open else {},
+            withdrawn=[] if still_open else [OPEN],
+        )
+        writing.publish(moves, entry)
+
+    def _decoded(self, writing: Writing, files: Sequence[SegmentFile]) -> Path:
+        staged = writing.stage()
+        decode_into(self._spark, files, staged)
+        return staged
+
+    def _parts(self, batches: Sequence[int]) -> dict[str, int]:
+        """How many files each kind shall have that is there."""
+        sizes: dict[str, int] = {}
+        for batch in batches:
+            for path in self._ledger.batch_path(batch).glob("kind=*/*.parquet"):
+                kind = path.parent.name.removeprefix("kind=")
+                sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
+        return {kind: ceil(size / PART_BYTES) for kind, size in sizes.items()}
+
+    def _outdated(self, state: State, paths: list[str]) -> list[Dropped]:
+        """What is kept of files that were read again."""
+        if not paths:
+            return []
+        known = self._kept(state).where("kind = 'segments'").where(F.col("file").isin(paths))
+        return [Dropped(*row) for row in known.select("batch", "file", "node", "segment").collect()]
+
+    def _all(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+        """Of all batches, or of those that are wanted."""
+        if OPEN not in state.tables:
+            return self._kept(state, wanted)
+        return self._kept(state, wanted).unionByName(self.table(OPEN).withColumn("batch", F.lit(None).cast(INT)))
+
+    def _kept(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+        batches = [batch for batch in state.batches if wanted is None or batch in wanted]
+        if not batches:
+            return self._spark.createDataFrame([], KEPT_EVENTS)
+        reader = self._spark.read.schema(KEPT_EVENTS).option("basePath", _uri(self.path / EVENTS_PART))
+        rows = reader.parquet(*(literally(_uri(self._ledger.batch_path(batch))) for batch in batches))
+        rows = rows.select(*KEPT_EVENTS.fieldNames())
+        return _without(rows, self._dropped(state)) if state.dropped else rows
+
+    def _dropped(self, state: State) -> DataFrame:
+        rows = [(one.batch, one.file, one.node, one.segment) for one in state.dropped]
+        return self._spark.createDataFrame(rows, DROPPED)
+
+    # -- tables made of them -----------------------------------------------------------------------------------------
+
+    def replace(self, table: str, rows: DataFrame) -> None:
+        """Publish a table, in place of what it was before."""
+        self.replace_all({table: rows})
+
+    def replace_all(self, tables: dict[str, DataFrame], past: list[int] | None = None) -> None:
+        """Publish several tables as one change: a reader sees all of them, or none. `past` are the batches that are past now."""
+        for name in tables:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == OPEN:
+                raise UsageError(f"a table of a store cannot have the name {name!r}: small letters, digits and _ only")
+        with self._ledger.writing() as writing:
+            staged = {name: writing.stage() for name in tables}
+            for name, rows in tables.items():
+                rows.write.parquet(_uri(staged[name]))
+            moves = {path: self._ledger.table_path(name, writing.number) for name, path in staged.items()}
+            published = {name: Published(writing.number, rows.schema.json()) for name, rows in tables.items()}
+            writing.publish(moves, Entry(tables=published, past=past))
+
+    def tables(self) -> list[str]:
+        """The names of all tables that were published."""
+        return sorted(name for name in self._ledger.state().tables if name != OPEN)
+
+    def table(self, name: str) -> DataFrame:
+        """The latest version of a table."""
+        published = self._ledger.state().tables.get(name)
+        if published is None:
+            raise UsageError(f"the store {self.path} has no table {name!r}")
+        schema = StructType.fromJson(json.loads(published.schema))
+        return self._spark.read.schema(schema).parquet(literally(_uri(self._ledger.table_path(name, published.version))))
+
+
+def _is_kept(file: SegmentFile, state: State) -> bool:
+    kept = state.files.get(file.path)
+    return kept is not None and (kept.length, kept.modified_us) == (file.length, file.modified_us)
+
+
+def _each_once(files: Mapping[SegmentFile, str], state: State) -> dict[SegmentFile, str]:
+    """Without copies: a segment that is there under several paths is the same evidence, not twice as much."""
+    again = {file.path for file in files}
+    known = {kept.seal for kept in state.files.values() if kept.path not in again}
+    found: dict[SegmentFile, str] = {}
+    for file, seal in files.items():
+        if not seal or seal not in known:
+            found[file] = seal
+            known.add(seal)
+    return found
+
+
+def _uri(path: Path) -> str:
+    """As Hadoop wants it: nothing in it is quoted."""
+    return f"file://{path}"
+
+
+def above(rows: DataFrame, cuts: DataFrame) -> DataFrame:
+    """Rows of segments behind the cut (node, upto) of their life, and of lives that have none."""
+    return rows.join(F.broadcast(cuts), "node", "left").where("upto is null or segment > upto").drop("upto")
+
+
+def _without(rows: DataFrame, dropped: DataFrame) -> DataFrame:
+    """Rows of a segment that was read again count only once; names, which have no segment, may stay."""
+    same_segment = "node = dropped_node and segment = dropped_segment"
+    same = F.expr(f"rows.batch = dropped.batch and (({same_segment}) or (kind = 'segments' and file = dropped_file))")
+    return rows.alias("rows").join(F.broadcast(dropped).alias("dropped"), same, "left_anti")

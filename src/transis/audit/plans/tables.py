@@ -1,0 +1,785 @@
+"""
+
+A segment's events as columns: one pass, one Arrow table a kind. The only place where native ids become keys.
+
+Two things are added that only an ordered pass can know: `conf_no`, how many configurations this segment has installed so far,
+and, of a SEND, `before`, how much its node had delivered in that configuration. What reaches back beyond the segment is left open
+for audit/lay.py, which knows all segments.
+
+Deliveries of a trace, thousands at a time: most events are deliveries, so they become columns without an object each.
+
+Ids are looked up by their bytes as they stand in the trace: the same few views and processes come again and again, and a look
+into a dictionary costs a tenth of decoding an id.
+
+Keys: native ids as 64-bit numbers that are the same in every process, so that no table must be read to assign them.
+
+Two ids get one key with a probability of about 2^-64 a pair; the tables of names would show it, for a key then has two names. A
+key has the run in it: nothing of two runs can be joined by mistake.
+
+Arrow batches as Spark wants them: one kind's own columns, and all columns of EVENTS.
+
+Schemas of what the pipeline reads and writes; the only place where columns are declared. docs/pipeline.md explains them.
+
+`EVENTS` is one wide table: a row is an event, or something that a segment names, and `kind` says which columns it has; files
+are partitioned by it, so a reader of one kind never sees the others. All ids are keys (keys.py); names are rows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from hashlib import blake2b
+from itertools import pairwise
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from transis.trace.events import (
+    CheckpointEvent,
+    ClientDelivery,
+    ClientLeft,
+    ClientLife,
+    Conf,
+    Delivery,
+    End,
+    Event,
+    Fault,
+    Gap,
+    GroupConf,
+    NoteEvent,
+    Prefix,
+    Refuse,
+    Sent,
+    Submit,
+)
+from transis.trace.reader import Frames, Segment, read_address
+from transis.trace.segment import NUMBERS, Header, decode_row, encode_rows, split_rows
+from transis.types.errors import TraceCutOff, TraceError
+from transis.types.ids import NodeId, ProcessId, Service, ViewId
+from transis.types.views import GroupId, GroupView, GroupViewId
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+_SIGNED: Final = Struct(">q")
+
+
+def key_of(*parts: object) -> int:
+    """A signed 64-bit number, as Spark's BIGINT."""
+    return int(_SIGNED.unpack(blake2b(msgspec.msgpack.encode(parts), digest_size=8).digest())[0])
+
+
+class Keys:
+    """Keys of one run; each id is hashed once, then remembered."""
+
+    def __init__(self, cluster: str, run: str) -> None:
+        self.run = key_of("run", cluster, run)
+        self.nodes: dict[NodeId, int] = {}
+        self.processes: dict[ProcessId, int] = {}
+        self.views: dict[ViewId, int] = {}
+        self.addresses: dict[bytes, int] = {}
+        self.group_views: dict[tuple[GroupId, GroupViewId], int] = {}
+
+    def node(self, node: NodeId) -> int:
+        found = self.nodes.get(node)
+        if found is None:
+            found = self.nodes[node] = key_of(self.run, "node", node)
+        return found
+
+    def process(self, process: ProcessId) -> int:
+        found = self.processes.get(process)
+        if found is None:
+            self.node(process.node)
+            found = self.processes[process] = key_of(self.run, "process", process)
+        return found
+
+    def view(self, view: ViewId) -> int:
+        found = self.views.get(view)
+        if found is None:
+            self.node(view.rep)
+            found = self.views[view] = key_of(self.run, "view", view)
+        return found
+
+    def address(self, address: bytes) -> int | None:
+        """None for messages that are addressed to nobody in particular: the ring's own."""
+        if not address:
+            return None
+        found = self.addresses.get(address)
+        if found is None:
+            found = self.addresses[address] = key_of(self.run, "address", address)
+        return found
+
+    def group(self, group: GroupId) -> int:
+        """Groups are hashes already; as a signed number."""
+        return group - (1 << 64) if group >= 1 << 63 else int(group)
+
+    def group_view(self, group: GroupId, view: GroupViewId) -> int:
+        named = (group, view)
+        found = self.group_views.get(named)
+        if found is None:
+            self.view(view.configuration)
+            found = self.group_views[named] = key_of(self.run, "group view", group, view)
+        return found
+
+
+# --- deliveries -------------------------------------------------------------------------------------------------------
+
+Array = NDArray[Any]
+
+Raw = msgspec.Raw
+Fields = tuple[int, int, Raw, Raw, Raw, int, int, int, bytes, tuple[int, int], int, int, int, int]
+"""The fields of trace.events.Delivery; ids are left as they are."""
+_DECODER: Final = msgspec.msgpack.Decoder(list[Fields])
+_ARRAY: Final = Struct(">BI")
+_SERVICES: Final = frozenset(int(service) for service in Service)
+
+
+class Deliveries:
+    """The columns of some deliveries, in their order. Bytes that are no deliveries are a TraceError."""
+
+    def __init__(self, rows: Sequence[Raw], lookup: Lookup) -> None:
+        try:
+            decoded = _DECODER.decode(_ARRAY.pack(0xDD, len(rows)) + b"".join(rows))
+            self.columns = lookup.columns(decoded)
+        except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+            raise TraceError(f"no batch of events: {error}") from error
+
+    def extents(self, conf_no: Array) -> Iterable[tuple[int, int, int, int]]:
+        """How far the order reaches in each stretch: its number, first position, end, and how many are in it."""
+        ordered = self.columns["tpos"] >= 0
+        tpos, count, stretch = self.columns["tpos"][ordered], self.columns["count"][ordered], conf_no[ordered]
+        bounds = [*np.flatnonzero(np.diff(stretch, prepend=-1)), len(stretch)]
+        for start, end in pairwise(bounds):
+            last = end - 1
+            yield int(stretch[start]), int(tpos[start]), int(tpos[last] + count[last]), int(count[start:end].sum())
+
+
+class Lookup:
+    """Keys of one segment by the bytes of ids."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._views = _Known(ViewId, keys.view)
+        self._processes = _Known(ProcessId, keys.process)
+        self._senders = _Known(ProcessId, lambda process: keys.node(process.node))
+        self._address = keys.address
+        self._addresses: dict[bytes, int] = {}
+
+    def columns(self, rows: list[Fields]) -> dict[str, Array]:
+        """Named as in KINDS; of addresses 0 is none."""
+        fields = zip(*rows, strict=True) if rows else iter([()] * 14)
+        lseq, time_us, conf, regular, process, first, count, service, address, place, tpos, origin_us, timestamp, size = fields
+        if not _SERVICES.issuperset(service):
+            raise ValueError("a service that there is not")
+        processes = list(map(bytes, process))
+        seq, index = zip(*place, strict=True) if place else ((), ())
+        longs = {
+            "lseq": lseq, "time_us": time_us,
+            "conf": map(self._views.__getitem__, map(bytes, conf)), "regular": map(self._views.__getitem__, map(bytes, regular)),
+            "sender": map(self._senders.__getitem__, processes), "process": map(self._processes.__getitem__, processes),
+            "first": first, "address": map(self._addressed(address).__getitem__, address),
+            "place_seq": seq, "tpos": tpos, "origin_us": origin_us, "timestamp": timestamp, "size": size,
+        }  # fmt: skip
+        found = {name: np.fromiter(values, np.int64, len(rows)) for name, values in longs.items()}
+        small = {"count": np.fromiter(count, np.int32, len(rows)), "place_index": np.fromiter(index, np.int32, len(rows))}
+        return {**found, **small, "service": np.fromiter(service, np.int8, len(rows))}
+
+    def _addressed(self, addresses: Iterable[bytes]) -> dict[bytes, int]:
+        for address in set(addresses).difference(self._addresses):
+            self._addresses[address] = self._address(address) or 0
+        return self._addresses
+
+
+class _Known(dict[bytes, int]):
+    """Keys by encoded ids; one that is new is decoded, with all its types checked."""
+
+    def __init__(self, kind: type[Any], key: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._key = key
+
+    def __missing__(self, encoded: bytes) -> int:
+        found = self[encoded] = self._key(self._decoder.decode(encoded))
+        return found
+
+
+# --- schemas ----------------------------------------------------------------------------------------------------------
+
+LONG: Final = LongType()
+INT: Final = IntegerType()
+BYTE: Final = ByteType()
+TEXT: Final = StringType()
+FLAG: Final = BooleanType()
+LONGS: Final = ArrayType(LONG)
+
+
+def columns(**types: DataType) -> StructType:
+    """A schema; all columns may be null, as the Parquet and Arrow readers want it."""
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+HANDED: Final = ArrayType(columns(groups=LONGS, processes=LONGS, runs=LONGS))
+WAITED: Final = ArrayType(columns(groups=LONGS, processes=LONGS, sender=LONG, first=LONG, count=INT))
+ORIGINS: Final = ArrayType(columns(view=LONG, members=LONGS))
+DETAIL: Final = ArrayType(columns(key=TEXT, value=TEXT))
+
+_OF_EVERY_EVENT: Final = {
+    "run": LONG,
+    "node": LONG,
+    "segment": INT,  # number of the segment in its life
+    "conf_no": INT,  # CONF events of this segment up to here; with `segment` it finds the stay (audit/lay.py)
+    "lseq": LONG,
+    "time_us": LONG,
+}
+
+_OF_RUNS: Final = {
+    "conf": LONG,  # claimed: the configuration in force
+    "regular": LONG,  # claimed: the regular configuration it belongs to
+    "sender": LONG,  # node of the process
+    "process": LONG,
+    "first": LONG,
+    "count": INT,
+    "service": BYTE,  # model.service.Service
+    "address": LONG,
+    "place_seq": LONG,
+    "place_index": INT,
+    "tpos": LONG,  # -1 for basic
+    "before": LONG,  # of a SEND: ordered messages that its node had delivered in this stay; null if the segment does not tell
+    "origin_us": LONG,
+    "timestamp": LONG,
+    "size": LONG,
+    "why": TEXT,
+}
+
+_OF_VIEWS: Final = {
+    "view": LONG,
+    "view_kind": BYTE,  # 0 regular, 1 transitional
+    "view_seq": LONG,
+    "view_rep": LONG,
+    "members": LONGS,
+    "previous": LONGS,  # beside `members`: the regular view each comes from, null for none
+    "is_sorted": FLAG,  # members are in order of their ids, each once
+    "cause": TEXT,
+    "cause_what": TEXT,
+    "accused": LONGS,
+    "digest": LONG,  # of everything that equal views have equal
+}
+
+_OF_GROUPS: Final = {
+    "group": LONG,
+    "group_view": LONG,
+    "cause_index": LONG,  # of its place; wider than that of messages, for a fingerprint stands there after some mergers
+    "name": TEXT,
+    "processes": LONGS,  # of a GVIEW: who was shown it; of an address: whom it names, by private keys
+    "joined": LONGS,
+    "left": LONGS,
+    "origins": ORIGINS,
+    "cause_process": LONG,
+    "cause_conf": TEXT,  # the configuration's cause, in words; null if the cause is not a configuration
+    "primary": FLAG,
+    "handed": HANDED,
+    "waited": WAITED,
+    "refused": FLAG,
+    "connected": FLAG,
+    "groups": LONGS,
+}
+
+_OF_DIGESTS: Final = {
+    "position": LONG,  # ordered messages so far, in the configuration or in the group's view
+    "sum_a": LONG,  # the two sums of trace/tape.py
+    "sum_b": LONG,
+    "last": FLAG,  # there were no more in this configuration
+    "last_process": LONG,  # the message behind which an application told of its state
+    "last_counter": LONG,
+    "state": TEXT,  # its digest, in hexadecimal digits
+}
+
+_OF_OTHERS: Final = {
+    "what": TEXT,
+    "detail": DETAIL,
+    "first_lseq": LONG,
+    "last_lseq": LONG,
+    "first_tpos": LONG,
+    "end_tpos": LONG,
+    "ordered": LONG,
+    "from_us": LONG,  # of a clock that stepped back: from where
+    "first_us": LONG,
+    "last_us": LONG,
+}
+
+_OF_NAMES: Final = {
+    "incarnation": LONG,
+    "boot": TEXT,  # 16 hexadecimal digits
+    "number": LONG,  # of a process in its node
+    "private": LONG,  # the process as addresses name it
+}
+
+_OF_SEGMENTS: Final = {
+    "cluster": TEXT,
+    "run_name": TEXT,
+    "file": TEXT,
+    "bytes": LONG,
+    "torn_bytes": LONG,
+    "events": LONG,
+    "schema": INT,
+    "previous_digest": TEXT,
+    "content_digest": TEXT,
+    "seal_digest": TEXT,  # null while it is open
+    "sealed_events": LONG,
+    "closed": FLAG,
+    "engine": TEXT,
+    "mode": TEXT,
+    "build": TEXT,
+    "trouble": TEXT,  # why nothing could be read of it (it was cut off, if torn_bytes says how much); null if all is well
+}
+
+EVENTS: Final = columns(
+    kind=TEXT,
+    **_OF_EVERY_EVENT,
+    **_OF_RUNS,
+    **_OF_VIEWS,
+    **_OF_GROUPS,
+    **_OF_DIGESTS,
+    **_OF_OTHERS,
+    **_OF_NAMES,
+    **_OF_SEGMENTS,
+)
+
+_RUN: Final = ["process", "first", "count", "service", "address"]
+
+KINDS: Final[dict[str, list[str]]] = {
+    "submits": [*_OF_EVERY_EVENT, *_RUN],
+    "refusals": [*_OF_EVERY_EVENT, "process", "first", "count", "why"],
+    "sends": [*_OF_EVERY_EVENT, "conf", *_RUN, "place_seq", "place_index", "before", "timestamp"],
+    "deliveries": [*_OF_EVERY_EVENT, *(name for name in _OF_RUNS if name not in ("before", "why"))],
+    "confs": [*_OF_EVERY_EVENT, "regular", "timestamp", *_OF_VIEWS],
+    "ends": [*_OF_EVERY_EVENT, "what"],
+    "afterwards": [*_OF_EVERY_EVENT],  # events behind the end of a life
+    "faults": [*_OF_EVERY_EVENT, "what"],
+    "notes": [*_OF_EVERY_EVENT, "what", "detail"],
+    "gaps": [*_OF_EVERY_EVENT, "first_lseq", "last_lseq"],
+    "group_views": [
+        *_OF_EVERY_EVENT,
+        *("group", "group_view", "name", "view", "place_seq", "cause_index", "members", "joined", "left", "origins", "is_sorted"),
+        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes"),
+    ],
+    "client_deliveries": [*_OF_EVERY_EVENT, "handed", "waited"],
+    "client_leaves": [*_OF_EVERY_EVENT, "process", "group", "name", "why", "refused"],
+    "clients": [*_OF_EVERY_EVENT, "process", "connected"],
+    "prefixes": [*_OF_EVERY_EVENT, "conf", "regular", "position", "sum_a", "sum_b", "last"],
+    "checkpoints": [
+        *_OF_EVERY_EVENT,
+        *("process", "group", "group_view", "name", "position", "last_process", "last_counter", "place_seq", "place_index"),
+        "state",
+    ],
+    "clock_steps": [*_OF_EVERY_EVENT, "from_us"],  # events with an earlier time than the event before
+    "extents": ["run", "node", "segment", "conf_no", "first_tpos", "end_tpos", "ordered"],  # of the order, by stretch
+    "addresses": ["run", "address", "groups", "processes"],
+    "nodes": ["run", "node", "name", "incarnation", "boot"],
+    "process_names": ["run", "process", "node", "number", "private"],
+    "view_names": ["run", "view", "view_kind", "view_seq", "view_rep"],
+    "group_view_names": ["run", "group_view", "group", "view", "place_seq", "cause_index"],
+    "segments": ["run", "node", "segment", *_OF_SEGMENTS, "first_lseq", "last_lseq", "first_us", "last_us"],
+}
+"""The columns of each kind. Names (nodes, processes, views, addresses) repeat in every segment that uses them."""
+
+
+LARGE: Final = ("submits", "refusals", "sends", "deliveries", "client_deliveries")
+"""Kinds that grow with every message; the others grow with what happens to nodes and groups."""
+
+
+def schema_of(kind: str) -> StructType:
+    return StructType([EVENTS[name] for name in KINDS[kind]])
+
+
+CHECKED: Final = columns(run=LONG, ring=LONG, property=TEXT, checked=LONG, pending=LONG)
+"""What a property had to look at, summed: several rows a run are added up. `ring` is null where it is not about one."""
+
+MESSAGE: Final = columns(process=LONG, counter=LONG)
+WITNESS: Final = columns(node=LONG, lseq=LONG)
+
+VIOLATIONS: Final = columns(
+    run=LONG,
+    ring=LONG,
+    property=TEXT,
+    explanation=TEXT,
+    nodes=LONGS,
+    views=LONGS,
+    messages=ArrayType(MESSAGE),
+    witness=ArrayType(WITNESS),
+    position=LONG,
+)
+"""One broken promise: in words, with the events that show it."""
+
+
+# --- wide -------------------------------------------------------------------------------------------------------------
+
+ARROW: Final[pa.Schema] = to_arrow_schema(EVENTS, timezone="UTC")
+"""Spark takes exactly this and nothing that is merely like it."""
+
+NARROW: Final = {kind: pa.schema([ARROW.field(name) for name in names]) for kind, names in KINDS.items()}
+
+CHUNK: Final = 16_384
+"""Rows that become Arrow arrays together: enough to make a call cheap, few enough to hold."""
+
+
+def trouble_batch(why: TraceError, file: str, size: int, header: Header | None = None) -> pa.RecordBatch:
+    """The row of a file of which nothing can be read; who wrote it is told where the header is whole."""
+    known: dict[str, Any] = {"file": file, "bytes": size, "trouble": str(why)}
+    if isinstance(why, TraceCutOff):
+        known["torn_bytes"] = size
+    if header is not None:
+        keys = Keys(header.cluster, header.run)
+        known |= {"run": keys.run, "node": keys.node(header.node), "segment": header.number, "cluster": header.cluster}
+        known |= {
+            "run_name": header.run,
+            "schema": header.schema,
+            "engine": header.engine,
+            "mode": header.mode,
+            "build": header.build,
+        }
+    return pa.RecordBatch.from_pylist([known], NARROW["segments"])
+
+
+def wide(kind: str, rows: pa.RecordBatch) -> pa.Table:
+    """Rows of one kind as a table with all columns of EVENTS."""
+    given = {"kind": pa.repeat(pa.scalar(kind, ARROW.field("kind").type), len(rows))}
+    given |= dict(zip(rows.schema.names, rows.columns, strict=True))
+    arrays = [given[field.name] if field.name in given else _nulls(field.type, len(rows)) for field in ARROW]
+    return pa.Table.from_arrays(arrays, schema=ARROW)
+
+
+@cache
+def _many_nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(CHUNK, kind)
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    """Nine of ten columns are null in every row, so these are made once."""
+    return _many_nulls(kind)[:count] if count <= CHUNK else pa.nulls(count, kind)
+
+
+# --- columns ----------------------------------------------------------------------------------------------------------
+
+Values = tuple[Any, ...]
+Row = tuple[int, msgspec.Raw]
+
+
+_CONF, _DELIVERY, _END, _HANDED = (NUMBERS[kind] for kind in (Conf, Delivery, End, ClientDelivery))
+
+
+class Columns:
+    """What a segment holds, as narrow Arrow batches of each kind; rows on their way there are tuples in the order of KINDS."""
+
+    def __init__(self, header: Header) -> None:
+        self.keys = Keys(header.cluster, header.run)
+        self.node = header.node
+        self._node = self.keys.node(header.node)
+        self._lookup = Lookup(self.keys)
+        self.origin: Final = (self.keys.run, self._node, header.number)
+        self._own: dict[int, int] = {}
+        self._conf_no = 0
+        self._position: int | None = None
+        self._ended = False
+        self._extents: dict[int, list[int]] = {}
+        self._expected: int | None = 1 if header.number == 1 else None
+        self.first_lseq: int | None = None
+        self.last_lseq: int | None = None
+        self.first_us: int | None = None
+        self.last_us: int | None = None
+        self.events = 0
+        self.rows: dict[str, list[Values]] = {kind: [] for kind in KINDS}
+        self._batches: dict[str, list[pa.RecordBatch]] = {kind: [] for kind in KINDS}
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """The next events, as rows of trace/segment.py; best a CHUNK of them."""
+        if not rows:
+            return
+        numbers = np.fromiter((number for number, _ in rows), np.int8, len(rows))
+        ends = np.flatnonzero(numbers == _END)
+        live = 0 if self._ended else ends[0] + 1 if len(ends) else len(rows)
+        self._add_living(numbers[:live], rows[:live])
+        self._add_afterwards(rows[live:])
+        self.events += len(rows)
+        for kind, found in self.rows.items():
+            if len(found) >= CHUNK:
+                self._pack(kind)
+
+    def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Every kind that has rows, in batches of bounded size, names at the end: they are complete only when all was read."""
+        self._name_everything()
+        for kind, batches in self._batches.items():
+            self._pack(kind)
+            yield from ((kind, batch) for batch in batches)
+
+    def _add_living(self, numbers: Array, rows: Sequence[Row]) -> None:
+        is_conf, is_delivery = numbers == _CONF, numbers == _DELIVERY
+        conf_no = self._conf_no + np.cumsum(is_conf, dtype=np.int32)
+        run = Deliveries([row for number, row in rows if number == _DELIVERY], self._lookup)
+        others = [(place, decode_row(*rows[place])) for place in np.flatnonzero(~is_delivery).tolist()]
+        lseqs, times = (_beside(is_delivery, run.columns[name], others, name) for name in ("lseq", "time_us"))
+        self._look_for_gaps(lseqs, times, conf_no - is_conf, dict(others))
+        self._look_for_steps(lseqs, times, conf_no, numbers != _HANDED)
+        positions = self._positions(is_delivery, run, others)
+        for place, event in others:
+            self._conf_no, self._position = int(conf_no[place]), positions[place]
+            kind, row = _ROWS[type(event)]
+            self.rows[kind].append((*self.origin, self._conf_no, event.lseq, event.time_us, *row(self, event)))
+        self._add_deliveries(run, conf_no[is_delivery])
+        if len(rows):
+            self._conf_no, self._position = int(conf_no[-1]), positions[len(rows) - 1]
+            self._ended = numbers[-1] == _END
+
+    def _add_deliveries(self, run: Deliveries, conf_no: Array) -> None:
+        if not len(conf_no):
+            return
+        for stretch, first, end, ordered in run.extents(conf_no):
+            known = self._extents.setdefault(stretch, [first, end, 0])
+            known[1] = end
+            known[2] += ordered
+        given = dict(zip(("run", "node", "segment"), self.origin, strict=True))
+        arrays = {name: pa.repeat(pa.scalar(value, ARROW.field(name).type), len(conf_no)) for name, value in given.items()}
+        arrays |= {name: pa.array(column) for name, column in run.columns.items()} | {"conf_no": pa.array(conf_no)}
+        arrays["address"] = pa.array(run.columns["address"], mask=run.columns["address"] == 0)
+        self._batches["deliveries"].append(
+            pa.record_batch([arrays[field.name] for field in NARROW["deliveries"]], NARROW["deliveries"])
+        )
+
+    def _add_afterwards(self, rows: Sequence[Row]) -> None:
+        """Events behind the end of a life: none should be there, so they are counted and nothing else is read of them."""
+        events = [decode_row(*row) for row in rows]
+        lseqs, times = (np.array([getattr(event, name) for event in events], np.int64) for name in ("lseq", "time_us"))
+        self._look_for_gaps(lseqs, times, np.full(len(rows), self._conf_no), dict(enumerate(events)))
+        self.rows["afterwards"] += [(*self.origin, self._conf_no, event.lseq, event.time_us) for event in events]
+
+    def _positions(self, is_delivery: Array, run: Deliveries, others: Sequence[tuple[int, Event]]) -> dict[int, int | None]:
+        """How many ordered messages this stay had delivered up to each event that is no delivery, and up to the last event."""
+        known = np.full(len(is_delivery), -1, np.int64)
+        known[is_delivery] = np.where(run.columns["tpos"] >= 0, run.columns["tpos"] + run.columns["count"], -1)
+        known[[place for place, event in others if isinstance(event, Conf) and event.view.id.is_regular]] = 0
+        latest = np.maximum.accumulate(np.where(known >= 0, np.arange(len(known)), -1))
+        asked = [*(place for place, _ in others), len(known) - 1] if len(known) else []
+        return {place: int(known[latest[place]]) if latest[place] >= 0 else self._position for place in asked}
+
+    def _look_for_gaps(self, lseqs: Array, times: Array, conf_no: Array, events: Mapping[int, Event]) -> None:
+        """Events are missing between two of one segment: a Gap that nobody recorded. Between segments lay.py looks."""
+        if not len(lseqs):
+            return
+        if self.first_lseq is None:
+            self.first_lseq = int(lseqs[0])
+        expected = np.concatenate([[lseqs[0] if self._expected is None else self._expected], lseqs[:-1] + 1])
+        for place in np.flatnonzero(lseqs != expected).tolist():
+            wanted, found, event = int(expected[place]), int(lseqs[place]), events.get(place)
+            if not (isinstance(event, Gap) and (event.first_lseq, event.last_lseq) == (wanted, found - 1)):
+                last = max(wanted, found - 1)
+                self.rows["gaps"].append((*self.origin, int(conf_no[place]), wanted, int(times[place]), wanted, last))
+        self.last_lseq = int(lseqs[-1])
+        self._expected = self.last_lseq + 1
+
+    def _look_for_steps(self, lseqs: Array, times: Array, conf_no: Array, timely: Array) -> None:
+        """Where the clock went back. What clients were handed is told late, with the time of the handing, and does not count."""
+        lseqs, times, conf_no = lseqs[timely], times[timely], conf_no[timely]
+        if not len(times):
+            return
+        if self.first_us is None:
+            self.first_us = self.last_us = int(times[0])
+        before = np.concatenate([[self.last_us], times[:-1]])
+        for place in np.flatnonzero(times < before).tolist():
+            stepped = (int(conf_no[place]), int(lseqs[place]), int(times[place]), int(before[place]))
+            self.rows["clock_steps"].append((*self.origin, *stepped))
+        self.last_us = int(times[-1])
+
+    def _pack(self, kind: str) -> None:
+        rows = self.rows[kind]
+        if rows:
+            columns = [pa.array(values, field.type) for field, values in zip(NARROW[kind], zip(*rows, strict=True), strict=True)]
+            self._batches[kind].append(pa.record_batch(columns, NARROW[kind]))
+            rows.clear()
+
+    def _own_process(self, number: int) -> int:
+        found = self._own.get(number)
+        if found is None:
+            found = self._own[number] = self.keys.process(ProcessId(self.node, number))
+        return found
+
+    # -- rows of events ------------------------------------------------------------------------------------------
+
+    def _sent(self, event: Sent) -> Values:
+        run = (self._own_process(event.process), event.first, event.count, event.service.value, self.keys.address(event.address))
+        placed = (event.place.seq, event.place.index, self._position, event.timestamp)
+        return (self.keys.view(event.conf), *run, *placed)
+
+    def _submit(self, event: Submit) -> Values:
+        address = self.keys.address(event.address)
+        return (self._own_process(event.process), event.first, event.count, event.service.value, address)
+
+    def _refuse(self, event: Refuse) -> Values:
+        return (self._own_process(event.process), event.first, event.count, event.why)
+
+    def _conf(self, event: Conf) -> Values:
+        view, keys = event.view, self.keys
+        if view.id.is_regular:
+            self._position = 0
+        members = [keys.node(member.node) for member in view.members]
+        previous = [None if member.previous is None else keys.view(member.previous) for member in view.members]
+        named = (keys.view(view.id), int(view.id.kind), view.id.seq, keys.node(view.id.rep))
+        cause = (str(view.cause), view.cause.what, [keys.node(node) for node in view.cause.accused])
+        equal_everywhere = key_of(view.members, view.regular, view.cause)
+        is_sorted = list(view.nodes) == sorted(set(view.nodes))
+        regular = keys.view(view.regular)
+        return (regular, view.timestamp, *named, members, previous, is_sorted, *cause, equal_everywhere)
+
+    def _end(self, event: End) -> Values:
+        return (event.how,)
+
+    def _fault(self, event: Fault) -> Values:
+        return (event.what,)
+
+    def _note(self, event: NoteEvent) -> Values:
+        return (event.what, [{"key": key, "value": str(value)} for key, value in event.detail])
+
+    def _gap(self, event: Gap) -> Values:
+        return (event.first_lseq, event.last_lseq)
+
+    def _group_conf(self, event: GroupConf) -> Values:
+        view, keys = event.view, self.keys
+        configuration, place = view.id
+        group = keys.group(view.group)
+        named = (group, keys.group_view(view.group, view.id), view.name, keys.view(configuration), place.seq, place.index)
+        process = keys.process
+        origins = [
+            {"view": keys.group_view(view.group, origin.view), "members": [process(member) for member in origin.members]}
+            for origin in view.merged_from
+        ]
+        cause = view.cause
+        why = None if cause.configuration is None else str(cause.configuration)
+        caused = (str(cause), cause.what, None if cause.process is None else process(cause.process), why)
+        who = ([process(member) for member in members] for members in (view.members, view.joined, view.left))
+        shown = [self._own_process(number) for number in event.processes]
+        return (*named, *who, origins, _in_order(view), *caused, view.primary, shown)
+
+    def _client_delivery(self, event: ClientDelivery) -> Values:
+        handed = [
+            {
+                "groups": [self.keys.group(group) for group in groups],
+                "processes": [self._own_process(number) for number in processes],
+                "runs": list(runs),
+            }
+            for groups, processes, runs in event.handed
+        ]
+        waited = [
+            {
+                "groups": [self.keys.group(group) for group in one.groups],
+                "processes": [self._own_process(number) for number in one.processes],
+                "sender": self.keys.process(one.sender),
+                "first": one.first,
+                "count": one.count,
+            }
+            for one in event.waited
+        ]
+        return (handed, waited)
+
+    def _client_left(self, event: ClientLeft) -> Values:
+        return (self._own_process(event.process), self.keys.group(event.group), event.name, event.why, event.refused)
+
+    def _client_life(self, event: ClientLife) -> Values:
+        return (self._own_process(event.process), event.connected)
+
+    def _prefix(self, event: Prefix) -> Values:
+        return (self.keys.view(event.conf), self.keys.view(event.regular), event.count, event.a, event.b, event.last)
+
+    def _checkpoint(self, event: CheckpointEvent) -> Values:
+        where = (self.keys.group(event.group), self.keys.group_view(event.group, event.view), event.name, event.count)
+        behind = (None if event.sender is None else self.keys.process(event.sender), event.counter, *event.place)
+        return (self._own_process(event.process), *where, *behind, event.digest.hex())
+
+    # -- the segment itself, and names --------------------------------------------------------------------------------
+
+    def finish(self, segment: Segment | Frames, file: str, size: int) -> None:
+        """The row of the segment itself, when all its events were added."""
+        header, footer = segment.header, segment.footer
+        read = (file, size, segment.torn_bytes, self.events, header.schema, header.previous, segment.digest)
+        seal = (None, None, False) if footer is None else (footer.digest, footer.events, footer.closed)
+        made = (header.engine, header.mode, header.build, None, self.first_lseq, self.last_lseq, self.first_us, self.last_us)
+        self.rows["segments"].append((*self.origin, header.cluster, header.run, *read, *seal, *made))
+
+    def _name_everything(self) -> None:
+        keys, run = self.keys, self.keys.run
+        self.rows["extents"] += [(*self.origin, conf_no, *extent) for conf_no, extent in self._extents.items()]
+        for address, key in keys.addresses.items():
+            to = read_address(address)
+            processes = [_private(run, boot, number) for boot, number in to.processes]
+            self.rows["addresses"].append((run, key, [keys.group(group) for group in to.groups], processes))
+        for (group, view), key in keys.group_views.items():
+            place = (view.place.seq, view.place.index)
+            self.rows["group_view_names"].append((run, key, keys.group(group), keys.view(view.configuration), *place))
+        for named, key in keys.views.items():
+            self.rows["view_names"].append((run, key, int(named.kind), named.seq, keys.node(named.rep)))
+        for process, key in keys.processes.items():
+            private = _private(run, process.node.boot, process.number)
+            self.rows["process_names"].append((run, key, keys.node(process.node), process.number, private))
+        self.rows["nodes"] += [(run, key, *_node_columns(node)) for node, key in keys.nodes.items()]
+
+
+def tables_of(segment: Segment, file: str, size: int) -> Iterator[tuple[str, pa.Table]]:
+    """All tables of one segment that is in memory, its own row among them."""
+    columns = Columns(segment.header)
+    for start in range(0, len(segment.events), CHUNK):
+        columns.add(split_rows(encode_rows(segment.events[start : start + CHUNK])))
+    columns.finish(segment, file, size)
+    return ((kind, wide(kind, batch)) for kind, batch in columns.batches())
+
+
+def _beside(is_delivery: Array, delivered: Array, others: Sequence[tuple[int, Event]], name: str) -> Array:
+    """One field of all events in their order, of deliveries and of others."""
+    values = np.empty(len(is_delivery), np.int64)
+    values[is_delivery] = delivered
+    values[~is_delivery] = [getattr(event, name) for _, event in others]
+    return values
+
+
+def _private(run: int, boot: int, number: int) -> int:
+    """The key of a process as addresses name it."""
+    return key_of(run, "private", boot, number)
+
+
+def _node_columns(node: NodeId) -> Values:
+    return (node.name, node.incarnation, f"{node.boot:016x}")
+
+
+def _in_order(view: GroupView) -> bool:
+    """Are members, joined, left and origins sorted, each once? Keys have no order, so it is told here."""
+    lists: list[list[Any]] = [list(view.members), list(view.joined), list(view.left), [one.view for one in view.merged_from]]
+    return all(found == sorted(set(found)) for found in lists)
+
+
+_ROWS: Final[dict[type[Any], tuple[str, Callable[[Columns, Any], Values]]]] = {
+    Submit: ("submits", Columns._submit),
+    Refuse: ("refusals", Columns._refuse),
+    Sent: ("sends", Columns._sent),
+    Conf: ("confs", Columns._conf),
+    End: ("ends", Columns._end),
+    Fault: ("faults", Columns._fault),
+    NoteEvent: ("notes", Columns._note),
+    Gap: ("gaps", Columns._gap),
+    GroupConf: ("group_views", Columns._group_conf),
+    ClientDelivery: ("client_deliveries", Columns._client_delivery),
+    ClientLeft: ("client_leaves", Columns._client_left),
+    ClientLife: ("clients", Columns._client_life),
+    Prefix: ("prefixes", Columns._prefix),
+    CheckpointEvent: ("checkpoints", Columns._checkpoint),
+}

@@ -1,0 +1,92 @@
+"""Every property of the audit by the name it has in reports, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from transis.audit.guarantees.property import EVIDENCE_MEANINGS
+from transis.audit.plans import evidence as quality
+from transis.audit.plans.clients import Clients
+from transis.audit.plans.judge import Found
+from transis.audit.plans.lay import Laid
+from transis.audit.plans.spine import OrderedHistory
+from transis.audit.properties import (
+    agreement_on_views,
+    basic,
+    causal,
+    configuration,
+    counters,
+    end_together,
+    failure_atomicity,
+    group_agreement,
+    group_changes,
+    group_differences,
+    group_duplicates,
+    group_ghosts,
+    group_members,
+    group_order,
+    group_primary,
+    group_synchrony,
+    incarnations,
+    no_creation,
+    no_holes,
+    one_sequence,
+    order,
+    places,
+    replicas,
+    safe_delivered,
+    safe_installed,
+    self_delivery,
+    sent_once,
+    structure,
+    submits,
+)
+
+OF_EVIDENCE: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {tuple(EVIDENCE_MEANINGS): quality.check}
+"""Judged first: where the evidence is bad, a recorder's bug would look like a protocol's (traces 5)."""
+
+OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {
+    (submits.NAME,): submits.check,
+    (sent_once.NAME,): sent_once.check,
+    (configuration.NAME,): configuration.check,
+    (structure.NAME,): structure.check,
+    (agreement_on_views.NAME,): agreement_on_views.check,
+    (end_together.NAME,): end_together.check,
+    (safe_installed.NAME,): safe_installed.check,
+    (incarnations.NAME,): incarnations.check,
+    (basic.NAME,): basic.check,
+}
+
+OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {
+    (no_creation.CREATION,): no_creation.check,
+    (no_creation.WHERE_SENT,): no_creation.check_where_sent,
+    (counters.DUPLICATES,): counters.check_duplicates,
+    (counters.FIFO,): counters.check_fifo,
+    (self_delivery.NAME,): self_delivery.check,
+    (failure_atomicity.NAME,): failure_atomicity.check,
+    (causal.NAME,): causal.check,
+    (order.PARTIAL, order.TOTAL): order.check,
+    (places.NAME,): places.check,
+    (no_holes.NAME,): no_holes.check,
+    (one_sequence.NAME,): one_sequence.check,
+    (safe_delivered.NAME,): safe_delivered.check,
+}
+
+OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
+    (group_order.NAME,): group_order.check,
+    (group_agreement.NAME,): group_agreement.check,
+    (group_synchrony.NAME,): group_synchrony.check,
+    ("group_members_only",): group_members.check,
+    (group_changes.NAME,): group_changes.check,
+    (group_ghosts.NAME,): group_ghosts.check,
+    (group_differences.NAME,): group_differences.check,
+    (group_duplicates.NAME,): group_duplicates.check,
+    (group_primary.NAME,): group_primary.check,
+    (replicas.NAME,): replicas.check,
+}
+"""What groups promise their members, judged where a run has client processes."""
+
+
+def names(properties: dict[tuple[str, ...], object]) -> list[str]:
+    return [name for several in properties for name in several]

@@ -1,0 +1,269 @@
+"""What was found and measured, as rows of a report and as JSON.
+
+What was found, as the rows of a report: plain, and few whatever the size of the trace.
+
+The result of `transis audit` for a machine: one JSON object, keys documented here by their names and kept stable.
+
+`runs`, `properties`, `not_exercised`, `not_promised` and `failing` are as `transis simulate --json` has them; `violations` are
+told one by one, `violations_total` counts also those that are not. `evidence` says why evidence is missing or still to come.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from hashlib import sha256
+from typing import Any, Final
+
+import pyspark
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from transis import __version__
+from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED, NOT_PROMISED
+from transis.audit.measure.measures import compare, measures, of_build
+from transis.audit.plans import evidence as quality
+from transis.audit.plans.lay import Laid
+from transis.audit.plans.store import Store
+from transis.audit.report.around import RUNS_TOLD, Names, around, violation_row
+from transis.audit.report.content import Computed, Content, Violation, content_of
+from transis.audit.report.runs import measured
+from transis.audit.report.verdicts import (
+    Sum,
+    around_by_violation,
+    reasons_in_order,
+    sums_of,
+    verdicts_by_run,
+    violations_in_order,
+    witness_events,
+)
+from transis.pipeline.audit.settling import settled
+from transis.pipeline.steps import Steps
+
+# --- telling ----------------------------------------------------------------------------------------------------------
+
+ROWS_DRAWN: Final = 200_000
+"""Rows of one measure that a report shows at most; the tables in the store have all."""
+
+REASONS_TOLD: Final = 100
+"""Sentences about evidence that is missing or still to come; how many there are is in the verdicts."""
+
+RUNS_DRAWN: Final = 100
+"""Runs of which timelines and measures are drawn, those that failed first."""
+
+
+def tell(
+    laid: Laid, verdicts: list[Row], violations: list[Row], steps: Steps, kept: Store | None = None, measure: bool = False
+) -> Content:
+    """The content of a report. `laid` is of all raw rows; with `measure` measures and timelines too, which `kept` keeps whole."""
+    spark = laid.tables.events.sparkSession
+    segments = _segments(laid)
+    runs = _run_rows(segments, laid)
+    rows: dict[str, Any] = {
+        "runs": list(runs.values()),
+        "verdicts": _verdict_rows(verdicts, runs, segments),
+    }
+    worst = _worst_runs(verdicts)
+    told = worst[:RUNS_TOLD]
+    names = Names(laid, told)
+    by_run = {key: row["name"] for key, row in runs.items()}
+    totals = {(row.run, row.property): row.violations for row in verdicts}
+    few = set(told)
+    shown = [row for row in violations if row.run in few]
+    rows["violations"] = [violation_row(row, by_run[row.run], names, totals[row.run, row.property]) for row in shown]
+    rows["reasons"] = _reasons(laid, verdicts, told, by_run)
+    with steps("looking around what is broken"):
+        rows["around"] = around(spark, laid.tables, shown, names, by_run)
+    if measure:
+        with steps("measuring"):
+            rows |= _drawn(laid, worst[:RUNS_DRAWN], by_run, kept)
+    return replace(content_of(rows), computed=_computed(spark, segments, steps))
+
+
+def _segments(laid: Laid) -> list[Row]:
+    """One row a run: its files."""
+    segments = laid.tables["segments"].where("run is not null")
+    return segments.groupBy("run", "cluster", "run_name").agg(
+        F.count("*").alias("files"), F.sum("bytes").alias("bytes"), F.coalesce(F.sum("events"), F.lit(0)).alias("events"),
+        F.countDistinct("node").alias("nodes"), F.sort_array(F.collect_set("build")).alias("builds"),
+        F.max("mode").alias("mode"), F.max("engine").alias("engine"),
+        F.sha2(F.concat_ws(",", F.sort_array(F.collect_set("content_digest"))), 256).alias("inputs"),
+    ).collect()  # fmt: skip
+
+
+def _run_rows(segments: Sequence[Row], laid: Laid) -> dict[int, dict[str, Any]]:
+    closed = {row.run: row.closed for row in laid.runs.collect()}
+    several = len({row.cluster for row in segments}) > 1
+    return {
+        row.run: {
+            "name": f"{row.cluster}: {row.run_name}" if several else row.run_name,
+            "cluster": row.cluster,
+            "closed": closed.get(row.run, False),
+            "mode": row.mode,
+            "engine": row.engine,
+            "builds": row.builds,
+            "seed": row.run_name.removeprefix("seed ") if row.run_name.startswith("seed ") else "",
+            "nodes": row.nodes,
+            "files": row.files,
+            "bytes": row.bytes,
+            "events": row.events,
+        }
+        for row in sorted(segments, key=lambda row: (row.cluster, row.run_name))
+    }
+
+
+def _verdict_rows(verdicts: Sequence[Row], runs: dict[int, dict[str, Any]], segments: Sequence[Row]) -> list[dict[str, Any]]:
+    inputs = {one.run: one.inputs[:16] for one in segments}
+    return [row.asDict() | {"run": runs[row.run]["name"], "inputs": inputs[row.run]} for row in verdicts]
+
+
+def _reasons(laid: Laid, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
+    """Why evidence is missing or still to come; a trace that is whole costs nothing."""
+    names = {row.property for row in verdicts if row.property in quality.PARTS and row.pending}
+    if not names:
+        return []
+    found = quality.reasons(laid, names).where(F.col("run").isin(runs)).select("run", "property", "explanation")
+    return [row.asDict() | {"run": by_run[row.run]} for row in found.orderBy(*found.columns).limit(REASONS_TOLD).collect()]
+
+
+def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
+    """Runs, those with most broken first."""
+    bad: dict[int, int] = {}
+    for row in verdicts:
+        bad[row.run] = bad.get(row.run, 0) + (row.verdict == BROKEN)
+    return sorted(bad, key=lambda run: -bad[run])
+
+
+def _drawn(laid: Laid, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
+    """Measures and timelines of some runs; of all runs they are kept in the store."""
+    made = measures(laid, lambda _, table: settled(table))
+    if kept is not None:
+        kept.replace_all(made)
+        made = {name: kept.table(name) for name in made}
+    few = {name: _few(table, runs) for name, table in made.items() if name not in ("densities", "latency_summary")}
+    builds = sorted({row["build"] for row in few["figures"] if row["build"]})
+    if len(builds) > 1:
+        before, after = of_build(made, builds[0]), of_build(made, builds[-1])
+        few["compared"] = _few(compare(before, after), runs)
+    return measured(few, by_run) | _timeline(laid, runs, by_run)
+
+
+def _few(table: DataFrame, runs: list[int]) -> list[dict[str, Any]]:
+    wanted = table.where(F.col("run").isin(runs)) if "run" in table.columns else table
+    return [row.asDict(recursive=True) for row in wanted.limit(ROWS_DRAWN).collect()]
+
+
+def _timeline(laid: Laid, runs: list[int], by_run: dict[int, str]) -> dict[str, Any]:
+    """Stays in views, faults and ends."""
+    names = Names(laid, runs)
+    confs = laid.confs.where(F.col("run").isin(runs)).select(
+        "run", "node", "lseq", "time_us", "view", "view_kind", "members", "cause"
+    )
+    installed = sorted(confs.limit(ROWS_DRAWN).collect(), key=lambda row: (row.node, row.lseq))
+    ends = {row.node: row for row in laid.lives.where(F.col("run").isin(runs)).collect()}
+    last_us = {row.run: row.last_us for row in _last_times(laid, runs)}
+    stays = []
+    for row, after in zip(installed, [*installed[1:], None], strict=True):
+        life = ends[row.node]
+        end_us = after.time_us if after is not None and after.node == row.node else life.end_us or last_us[row.run]
+        stays.append(
+            {
+                "run": by_run[row.run],
+                "node": names.node(row.node),
+                "start_us": row.time_us,
+                "end_us": max(end_us, row.time_us),
+                "view": names.view(row.view),
+                "kind": "transitional" if row.view_kind else "regular",
+                "members": [names.node(member) for member in row.members],
+                "cause": row.cause,
+            }
+        )
+    over = [row for row in ends.values() if row.ended]
+    faults = laid.tables["faults"].where(F.col("run").isin(runs)).limit(ROWS_DRAWN).collect()
+    return {
+        "stays": stays,
+        "ends": [{"run": by_run[row.run], "node": row.node_name, "time_us": row.end_us, "how": row.ended} for row in over],
+        "faults": [
+            {"run": by_run[row.run], "node": names.node(row.node), "time_us": row.time_us, "what": row.what} for row in faults
+        ],
+    }
+
+
+def _last_times(laid: Laid, runs: list[int]) -> list[Row]:
+    events = laid.tables.events.where(F.col("run").isin(runs) & F.col("time_us").isNotNull())
+    return events.groupBy("run").agg(F.max("time_us").alias("last_us")).collect()
+
+
+def _computed(spark: SparkSession, segments: Sequence[Row], steps: Steps) -> Computed:
+    digest = sha256(",".join(sorted(row.inputs for row in segments)).encode()).hexdigest()
+    return Computed(
+        transis=__version__,
+        python=platform.python_version(),
+        pyspark=pyspark.__version__,
+        java=_java_version(spark),
+        master=spark.conf.get("spark.master") or "",
+        files=sum(row.files for row in segments),
+        bytes=sum(row.bytes for row in segments),
+        digest=digest,
+        steps=tuple((step.words, round(step.seconds, 1)) for step in steps.taken),
+    )
+
+
+def _java_version(spark: SparkSession) -> str:
+    """Asked of Spark itself, for it may run elsewhere."""
+    return str(spark.sql("select java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0])
+
+
+# --- as json ----------------------------------------------------------------------------------------------------------
+
+
+def written(content: Content) -> str:
+    return json.dumps(as_dict(content), indent=2, ensure_ascii=False)
+
+
+def as_dict(content: Content) -> dict[str, Any]:
+    sums = sums_of(content)
+    around = around_by_violation(content)
+    return {
+        "runs": len(content.runs),
+        "inputs": {"files": content.computed.files, "bytes": content.computed.bytes, "digest": content.computed.digest},
+        "properties": {name: _property(one) for name, one in sums.items() if one.is_judged},
+        "not_exercised": [name for name, one in sums.items() if one.verdict == NOT_EXERCISED],
+        "not_promised": [name for name, one in sums.items() if one.verdict == NOT_PROMISED],
+        "pending": {name: one.pending for name, one in sums.items() if one.pending},
+        "evidence": [asdict(one) for one in reasons_in_order(content)],
+        "failing": _failing(content),
+        "steps": [{"step": what, "seconds": round(seconds, 1)} for what, seconds in content.computed.steps],
+        "violations_total": sum(one.violations for one in sums.values()),
+        "violations": [
+            _violation(one, around.get((one.run, one.property, one.rank), [])) for one in violations_in_order(content)
+        ],
+    }
+
+
+def _property(found: Sum) -> dict[str, Any]:
+    return {"verdict": found.verdict, "checked": found.checked, "violations": found.violations}
+
+
+def _failing(content: Content) -> list[dict[str, Any]]:
+    broken = ((run, [name for name, word in found.items() if word == BROKEN]) for run, found in verdicts_by_run(content).items())
+    return [{"run": run, "properties": names} for run, names in broken if names]
+
+
+def _violation(violation: Violation, around: list[Any]) -> dict[str, Any]:
+    return {
+        "run": violation.run,
+        "property": violation.property,
+        "explanation": violation.explanation,
+        "rank": violation.rank,
+        "total": violation.total,
+        "nodes": list(violation.nodes),
+        "messages": list(violation.messages),
+        "views": list(violation.views),
+        "witness": [
+            {"node": node, "lseq": lseq, **({} if event is None else {"time_us": event.time_us, "event": event.label})}
+            for node, lseq, event in witness_events(violation, around)
+        ],
+    }

@@ -1,1 +1,0 @@
-"""The audit: every guarantee held against the tables, in Spark SQL."""
