@@ -25,8 +25,8 @@ from bench.audit import generated, workplace
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
 from transis.audit.plans.store import Store
-from transis.pipeline.audit.settling import settled
-from transis.pipeline.session import spark_session
+from transis.spark.inputs import settled
+from transis.spark.session import spark_session
 
 KINDS: Final = ("confs", "deliveries", "extents", "segments", "sends")
 

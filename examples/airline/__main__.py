@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from examples.airline.office import GROUP
 from examples.airline.story import StoryError, tell_story
-from transis.pipeline.failures import require_spark
+from transis.spark.progress import require_spark
 from transis.types.errors import TransisError, UsageError
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def _new(directory: Path) -> Path:
 
 def _run(directory: Path, is_kept: bool) -> None:
     from examples.airline.job import flights_table, oversold, proposals, sales, sold_apart, sold_together
-    from transis.pipeline.archive.job import write_tables
-    from transis.pipeline.audit.settling import kept_together
-    from transis.pipeline.session import spark_session
+    from transis.spark.inputs import kept_together
+    from transis.spark.reconcile import write_tables
+    from transis.spark.session import spark_session
 
     told = tell_story(directory, lambda words: print(words, flush=True))
     with spark_session("local[1]") as spark:

@@ -13,12 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from examples.airline.script import FLIGHTS, Flight
-from transis.pipeline.archive.columns import MESSAGE_ID, SIDE
-from transis.pipeline.archive.lineage import Lineage, Policy
-from transis.pipeline.archive.once import configurations, messages
-from transis.pipeline.archive.reading import read_stream, spans
-from transis.pipeline.archive.reconciling import merged, with_keys
-from transis.pipeline.archive.sides import lineage_of, only_one_side
+from transis.spark.archive import MESSAGE_ID, SIDE, read_stream, spans
+from transis.spark.lineage import Lineage, Policy
+from transis.spark.once import configurations, messages
+from transis.spark.sides import lineage_of, merged, only_one_side, with_keys
 
 KEYS: Final = {name: f"$.{name}" for name in ("request", "flight", "passenger", "fare", "office")}
 TOGETHER: Final = "together"

@@ -33,10 +33,10 @@ from transis.audit.measure.schemas import (
 from transis.audit.plans.incremental import JUDGED, PAST_CUTS, PAST_RINGS
 from transis.audit.plans.tables import CHECKED, EVENTS, KINDS, VIOLATIONS, schema_of
 from transis.audit.report.content import Content
-from transis.pipeline.archive.columns import MESSAGES, VIEWS
-from transis.pipeline.archive.columns import STREAM as ARCHIVE_READ
 from transis.sim.run import simulate
 from transis.sim.spark_sweep import OUTCOMES
+from transis.spark.archive import MESSAGES, VIEWS
+from transis.spark.archive import STREAM as ARCHIVE_READ
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,

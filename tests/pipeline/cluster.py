@@ -13,8 +13,8 @@ from threading import Thread
 import pyspark
 
 from tests.daemon.running import PATIENCE_S, Lines
-from transis.pipeline.java import ensure_java
-from transis.pipeline.sizing import COMPILED_QUICKLY
+from transis.spark.cluster import COMPILED_QUICKLY
+from transis.spark.java import ensure_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.cluster import running_cluster
 from tests.pipeline.together import audited_together
 from transis.audit.plans.judge import Found
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.console.running import environment
-from transis.pipeline.java import ensure_java
-from transis.pipeline.quickstart import archive_of
+from transis.spark.java import ensure_java
+from transis.spark.quickstart import archive_of
 
 PATIENCE_S = 240
 

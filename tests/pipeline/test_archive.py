@@ -18,14 +18,24 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.pipeline.archived import Archived, Told, archive_simulated
 from transis.archive import rows as schema
-from transis.pipeline.archive.columns import FORMAT, MESSAGES, SIDE, STREAM, history_order
-from transis.pipeline.archive.in_force import in_views
-from transis.pipeline.archive.lineage import Lineage, Parting, Side
-from transis.pipeline.archive.once import configurations, conflicting_keys, delivered_in, messages, views
-from transis.pipeline.archive.reading import ABSENT, BEFORE, OPEN, UNSEEN, gaps, read_stream, spans
-from transis.pipeline.archive.reconciling import BLOCK, conflicts, in_blocks, merged, numbered, with_keys
-from transis.pipeline.archive.sides import lineage_of, only_one_side, side_by_side
-from transis.pipeline.audit.settling import kept_together
+from transis.spark.archive import (
+    ABSENT,
+    BEFORE,
+    FORMAT,
+    MESSAGES,
+    OPEN,
+    SIDE,
+    STREAM,
+    UNSEEN,
+    gaps,
+    history_order,
+    read_stream,
+    spans,
+)
+from transis.spark.inputs import kept_together
+from transis.spark.lineage import Lineage, Parting, Side
+from transis.spark.once import configurations, conflicting_keys, delivered_in, in_views, messages, views
+from transis.spark.sides import BLOCK, conflicts, in_blocks, lineage_of, merged, numbered, only_one_side, side_by_side, with_keys
 
 RUNS = (("totem", 1), ("totem", 2), ("totem", 3), ("lansis", 4), ("lansis", 5))
 

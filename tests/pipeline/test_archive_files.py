@@ -14,10 +14,10 @@ from tests.archive.events import NODES, PROCESSES, START, configuration, group_v
 from tests.archive.written import tables
 from transis.archive.rows import Rows
 from transis.client.events import View
-from transis.pipeline.archive import in_force
-from transis.pipeline.archive.once import messages
-from transis.pipeline.archive.reading import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
-from transis.pipeline.archive.telling import gap_sentence
+from transis.spark import once as in_force
+from transis.spark.archive import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
+from transis.spark.once import messages
+from transis.spark.reconcile import gap_sentence
 from transis.trace.reader import group_view_name, view_name
 from transis.types import ids
 from transis.types.ids import ViewId, ViewKind

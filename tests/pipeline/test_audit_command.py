@@ -29,7 +29,7 @@ from transis.audit.report.content import Content
 from transis.audit.report.verdicts import verdicts_by_run
 from transis.audit.words import tell_audit
 from transis.cli.main import app
-from transis.pipeline.steps import Steps
+from transis.spark.progress import Steps
 from transis.trace.segment import SCHEMA
 
 CREATION = "no_creation"

@@ -16,7 +16,7 @@ from bench.traces import write_trace
 from transis.audit.guarantees.property import BROKEN, HELD
 from transis.audit.plans.lay import Tables, lay
 from transis.audit.plans.store import Store
-from transis.pipeline.audit.settling import settled
+from transis.spark.inputs import settled
 
 SMALL = Shape(6_000, nodes=4, views=5, run_length=2)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from transis.pipeline.failures import told_plainly
-from transis.pipeline.session import spark_session, ui_address
+from transis.spark.progress import told_plainly
+from transis.spark.session import spark_session, ui_address
 from transis.types.errors import PipelineError, UsageError
 
 

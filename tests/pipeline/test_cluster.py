@@ -19,7 +19,7 @@ from tests.pipeline.programs import left_behind, program_environment, run_progra
 from tests.pipeline.written import write_traces
 from transis.audit.guarantees import check
 from transis.audit.job import BAD
-from transis.pipeline.packaging import write_job
+from transis.spark.packaging import write_job
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ JOB = """
 import os
 import pyarrow as pa
 from pyspark.sql import functions as F
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 
 def places(batches):
     import transis.trace.reader as reader

@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.archived import SimulatedArchiver
 from transis.client.group import Group
-from transis.pipeline.archive.in_force import in_views
-from transis.pipeline.archive.once import configurations, messages
-from transis.pipeline.archive.reading import read_stream, spans
-from transis.pipeline.archive.rings import life_of
-from transis.pipeline.archive.sides import lineage_of
+from transis.spark.archive import read_stream, spans
+from transis.spark.lineage import life_of
+from transis.spark.once import configurations, in_views, messages
+from transis.spark.sides import lineage_of
 from transis.testing.cluster import Cluster, Clusters
 
 GROUP = "seats"

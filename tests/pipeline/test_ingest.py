@@ -17,7 +17,7 @@ from tests.guarantees.oracle import good_history
 from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.audit.plans.lay import Tables
 from transis.audit.plans.tables import EVENTS, tables_of
-from transis.pipeline.ingest import decode, file_batches, find_local, find_segments, seal_of, task_count
+from transis.spark.inputs import decode, file_batches, find_local, find_segments, seal_of, task_count
 from transis.trace.events import Event, History
 from transis.trace.reader import read_segment
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame

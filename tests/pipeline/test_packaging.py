@@ -14,10 +14,10 @@ from tests.house.sources import PACKAGE, python_files
 from tests.pipeline.cluster import spark_environment, spark_submit
 from tests.pipeline.programs import PATIENCE_S
 from transis.cli.main import app
-from transis.pipeline.packaging import ENTRY, write_archive, write_job
+from transis.spark.packaging import ENTRY, write_archive, write_job
 
 SUBMITTED = """
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 
 with spark_session() as session:
     print(session.conf.get("spark.master"), session.conf.get("spark.sql.session.timeZone"), session.range(1000).count())

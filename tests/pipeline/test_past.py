@@ -31,9 +31,9 @@ from transis.audit.plans.lay import Tables, lay
 from transis.audit.plans.store import Store
 from transis.audit.plans.tables import LARGE
 from transis.audit.report.content import Content
-from transis.pipeline.audit.settling import settled
-from transis.pipeline.steps import Steps
 from transis.sim.run import simulate
+from transis.spark.inputs import settled
+from transis.spark.progress import Steps
 from transis.trace.events import History
 from transis.trace.reader import read_segment
 from transis.trace.segment import SegmentWriter

@@ -21,14 +21,11 @@ from typer.testing import CliRunner, Result
 from tests.pipeline.archived import archive_simulated
 from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
-from transis.console.reconcile import tell
-from transis.pipeline.archive.columns import PLACE, RING
-from transis.pipeline.archive.job import TOLD_MAX, Reconciled, Told, Wish, exit_code, told_of
-from transis.pipeline.archive.lineage import Lineage
-from transis.pipeline.archive.reading import MISSING
-from transis.pipeline.archive.reconciling import conflicts, read_keys, with_keys
-from transis.pipeline.archive.rings import Configuration, Ring
-from transis.pipeline.archive.telling import as_dict
+from transis.spark.archive import MISSING, PLACE, RING
+from transis.spark.cli import tell
+from transis.spark.lineage import Configuration, Lineage, Ring
+from transis.spark.reconcile import TOLD_MAX, Reconciled, Told, Wish, as_dict, exit_code, told_of
+from transis.spark.sides import conflicts, read_keys, with_keys
 from transis.types.errors import UsageError
 from transis.types.views import group_id
 

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.programs import left_behind, program_environment, run_program, start_program
-from transis.pipeline.failures import sentence_for
-from transis.pipeline.masters import read_master
-from transis.pipeline.sizing import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, settings_for, shuffle_partitions
-from transis.pipeline.steps import Steps
+from transis.spark.cluster import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, read_master, settings_for, shuffle_partitions
+from transis.spark.progress import Steps, sentence_for
 from transis.types.errors import ConfigError, PipelineError
 
 # -- sessions that are ours --------------------------------------------------------------------------------------------
@@ -22,7 +20,7 @@ from transis.types.errors import ConfigError, PipelineError
 TWO_SESSIONS = """
 import os, signal, socket, sys
 before = dict(os.environ), list(sys.path), signal.getsignal(signal.SIGINT)
-from transis.pipeline.session import spark_session, ui_address
+from transis.spark.session import spark_session, ui_address
 from urllib.request import urlopen
 
 def reached(address):
@@ -52,8 +50,8 @@ def test_sessions_one_after_the_other_are_sized_anew_and_leave_the_process_as_it
 
 
 WITH_AN_ARCHIVE = """
-from transis.pipeline.quickstart import make_archive
-from transis.pipeline.session import spark_session
+from transis.spark.quickstart import make_archive
+from transis.spark.session import spark_session
 archive = make_archive()
 with spark_session("local[1]") as session:
     given = list(session._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments())
@@ -70,7 +68,7 @@ def test_an_archive_is_used_once_it_is_there(tmp_path: Path) -> None:
 
 
 INTERRUPTED = """
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 with spark_session("local[2]") as session:
     print(session.range(10).count(), flush=True)
     session.range(10**13).selectExpr("sum(id % 7)").collect()
@@ -90,7 +88,7 @@ def test_ctrl_c_ends_a_long_query_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 STARTING = """
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 with spark_session("local[1]") as session:
     print("started")
 """
@@ -122,7 +120,7 @@ def launched_by(process: int) -> int:
 FAILING = """
 import os, signal, sys
 from transis.types.errors import TransisError
-from transis.pipeline.session import spark_session
+from transis.spark.session import spark_session
 try:
     with spark_session("local[1]") as session:
         if sys.argv[1:] == ["dies"]:

@@ -18,8 +18,8 @@ from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.audit.plans.ingest import require_shared
 from transis.audit.plans.lake import Dropped, Entry, KeptFile, Ledger, Published
 from transis.audit.plans.store import Store
-from transis.pipeline.ingest import decode, find_segments
 from transis.sim.run import simulate
+from transis.spark.inputs import decode, find_segments
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError
 

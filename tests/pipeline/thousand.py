@@ -26,10 +26,10 @@ from tests.pipeline.frames import tables_of_histories
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import lay
 from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names
-from transis.pipeline.audit.settling import settled
-from transis.pipeline.session import spark_session
-from transis.pipeline.steps import Steps
 from transis.sim.run import simulate
+from transis.spark.inputs import settled
+from transis.spark.progress import Steps
+from transis.spark.session import spark_session
 from transis.trace.events import History
 
 MUTANTS_OF_A_RUN = 4

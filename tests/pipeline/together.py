@@ -14,8 +14,8 @@ from tests.pipeline import histories_of_causal, histories_of_groups, histories_o
 from tests.pipeline.frames import tables_of_histories, write_histories
 from transis.audit.plans.judge import Found, audited
 from transis.audit.plans.lay import Tables, lay
-from transis.pipeline.audit.settling import kept_together
-from transis.pipeline.steps import Steps
+from transis.spark.inputs import kept_together
+from transis.spark.progress import Steps
 from transis.trace.events import History
 
 DRAWN: Final[dict[str, Callable[[], Iterator[tuple[str, History]]]]] = {

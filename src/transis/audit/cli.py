@@ -28,7 +28,7 @@ from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN
 from transis.audit.words import COLOURS
 from transis.cli.admin import unable
 from transis.cli.options import local_directory, plain_table, printable, say, stdout, wrong
-from transis.console.reconcile import MasterOption, UiOption
+from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import PipelineError, TransisError
 
 if TYPE_CHECKING:
@@ -129,13 +129,13 @@ def judged(
 ) -> Content:
     """The audit, with measures and the page if a report is wanted; what goes wrong is one sentence, and exit code 2."""
     try:
-        from transis.pipeline.failures import require_spark
+        from transis.spark.progress import require_spark
 
         require_spark()
         from transis.audit.job import Wish
         from transis.audit.job import audit as audited
         from transis.audit.report.page import write_report
-        from transis.pipeline.steps import Steps
+        from transis.spark.progress import Steps
 
         content = audited(Wish(inputs, store, master, ui, measure=report is not None, only=only), Steps())
         if report is not None:
@@ -171,7 +171,7 @@ def followed(
     endpoint = _endpoint(metrics) if metrics is not None else None
     told = _Telling(as_json)
     try:
-        from transis.pipeline.failures import require_spark
+        from transis.spark.progress import require_spark
 
         require_spark()
         from transis.audit.follow.follower import FollowWish
@@ -352,7 +352,7 @@ def package_job(
 
     The Python of every machine of the cluster needs msgspec, numpy and pyarrow (docs/pipeline.md).
     """
-    from transis.pipeline.packaging import write_job
+    from transis.spark.packaging import write_job
 
     try:
         archive, entry = write_job(out)

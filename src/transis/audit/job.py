@@ -21,11 +21,10 @@ from transis.audit.plans.lay import Laid, Settle, Tables, lay
 from transis.audit.plans.store import Store
 from transis.audit.report.collect import tell
 from transis.audit.report.content import Content, Verdict
-from transis.pipeline.audit.settling import kept_together, settled
-from transis.pipeline.ingest import find_local, is_local
-from transis.pipeline.session import spark_session, ui_address
-from transis.pipeline.sizing import TINY
-from transis.pipeline.steps import Steps
+from transis.spark.cluster import TINY
+from transis.spark.inputs import find_local, is_local, kept_together, settled
+from transis.spark.progress import Steps
+from transis.spark.session import spark_session, ui_address
 from transis.types.errors import TransisError
 
 FINE: Final = 0

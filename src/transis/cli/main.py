@@ -34,7 +34,7 @@ PANELS: Final = {
         "leave": "transis.cli.admin",
     },
     "Use it": {"send": "transis.cli.messages", "recv": "transis.cli.messages"},
-    "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.console.reconcile"},
+    "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.spark.cli"},
     "Look at it": {
         "status": "transis.cli.admin",
         "monitor": "transis.cli.monitor",

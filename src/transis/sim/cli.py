@@ -31,7 +31,6 @@ from transis.cli.options import (
     trace_directory,
     wrong,
 )
-from transis.console.reconcile import MasterOption, UiOption
 from transis.sim.build import build_id
 from transis.sim.defects import GROUP_DEFECTS
 from transis.sim.options import (
@@ -54,6 +53,7 @@ from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, Job, SeedRow, result_from
 from transis.sim.words import witness_lines, written
+from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
 
 if TYPE_CHECKING:
@@ -416,13 +416,13 @@ def _carry_out_sweep(wish: Wish, limits: Limits, directory: Path, master: str | 
 
 
 def _run(wish: Wish, limits: Limits, table: SweepTable, pending: list[int], master: str | None, ui: bool, swept: Swept) -> None:
-    from transis.pipeline.failures import require_spark
+    from transis.spark.progress import require_spark
 
     require_spark()
-    from transis.pipeline.session import spark_session, ui_address
-    from transis.pipeline.spread import Executors
     from transis.sim.spark_sweep import Order as TaskOrder
     from transis.sim.spark_sweep import run_pending
+    from transis.spark.packaging import Executors
+    from transis.spark.session import spark_session, ui_address
 
     job = Job(0, wish.nodes, wish.broken, digests=True, groups=wish.groups, tried=wish.tried)
     order = TaskOrder(table.configuration, job, limits.timeout_s)

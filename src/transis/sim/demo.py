@@ -303,7 +303,7 @@ def report_file(picture: Path) -> Path:
 def _audited(console: Console, traces: Path, file: Path) -> bool:
     """The same traces judged a second time, by the pipeline on Spark; True if it says that a guarantee was broken."""
     try:
-        from transis.pipeline.failures import require_spark
+        from transis.spark.progress import require_spark
 
         require_spark()
     except MissingExtra as error:

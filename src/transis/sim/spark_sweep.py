@@ -47,11 +47,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.pipeline.spread import Executors
 from transis.sim.build import build_id
 from transis.sim.run import Outcome
 from transis.sim.runs import order_of, write_trace
 from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, RanRow, SeedRow, ran_row, run_whole
+from transis.spark.packaging import Executors
 from transis.trace.files import sync
 from transis.types.errors import PipelineError
 

@@ -26,7 +26,7 @@ import msgspec
 
 from transis.audit.follow.divergence import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.audit.job import Wish, audit
-from transis.pipeline.steps import Steps
+from transis.spark.progress import Steps
 from transis.trace.export import WHY, Wanted, develop
 from transis.trace.files import replace_durably
 from transis.types.errors import TransisError

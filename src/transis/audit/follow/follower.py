@@ -32,8 +32,8 @@ from transis.audit.follow.evidence import Evidence
 from transis.audit.follow.ledger import FollowLedger, discard_if_damaged, id_of, opened
 from transis.audit.follow.source import read_back, row_of, sealed, unlisted
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED, NOT_PROMISED
-from transis.pipeline.ingest import is_local, local_path
-from transis.pipeline.session import spark_session
+from transis.spark.inputs import is_local, local_path
+from transis.spark.session import spark_session
 from transis.types.errors import ConfigError, MissingExtra, PipelineError, TransisError
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stay
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
 from transis.audit.plans.tables import EVENTS, HANDED, INT, KINDS, LARGE, LONG, TEXT, WAITED, columns
-from transis.pipeline.audit.settling import settled
+from transis.spark.inputs import settled
 
 # --- handings ---------------------------------------------------------------------------------------------------------
 

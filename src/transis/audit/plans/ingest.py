@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from transis.audit.plans.tables import NARROW
-from transis.pipeline.ingest import SegmentFile, batches_of_files, sources
+from transis.spark.inputs import SegmentFile, batches_of_files, sources
 from transis.types.errors import PipelineError
 
 ROWS_TOGETHER: Final = 1 << 18

@@ -20,7 +20,7 @@ from transis.audit.plans.judge import Found, checked, found
 from transis.audit.plans.spine import OrderedHistory, ordered_total, reliable_total
 from transis.audit.plans.tables import VIOLATIONS
 from transis.audit.properties.places import claimed
-from transis.pipeline.audit.settling import settled
+from transis.spark.inputs import settled
 
 TOTAL: Final = "total_order_6_1"
 PARTIAL: Final = "partial_order_1_1"

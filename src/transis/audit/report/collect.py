@@ -39,8 +39,8 @@ from transis.audit.report.verdicts import (
     violations_in_order,
     witness_events,
 )
-from transis.pipeline.audit.settling import settled
-from transis.pipeline.steps import Steps
+from transis.spark.inputs import settled
+from transis.spark.progress import Steps
 
 # --- telling ----------------------------------------------------------------------------------------------------------
 

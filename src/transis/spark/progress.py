@@ -1,19 +1,27 @@
-"""Spark's failures as one sentence each: what happened, and what to do.
+"""What it is doing now; its failures as one sentence each.
+
+Spark's failures as one sentence each: what happened, and what to do.
 
 A failure that a user can cause has a sentence of its own; any other one is told by its first line. Either way the whole story
 goes to Spark's log, and the sentence says where that is: nobody who gave a wrong path shall read a stack of Java.
+
+What the pipeline is doing right now, for a person who waits: one line on a terminal, nothing in a log file.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TextIO
 
 from transis.types.errors import MissingExtra, PipelineError
+
+# --- failures ---------------------------------------------------------------------------------------------------------
 
 WHAT_TO_DO: Final[tuple[tuple[str, str], ...]] = (
     (r"No space left on device", "the disk is full where Spark keeps its working files ({temporary}): make room, or set TMPDIR"),
@@ -118,3 +126,42 @@ def _java_text(error: Exception) -> str:
 def _causes(error: Any) -> str:
     """Of a failed query Spark tells the outermost exception; which file it was is often said only further inside."""
     return str(getattr(error, "_stackTrace", ""))
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    words: str
+    seconds: float
+
+
+class Steps:
+    """`with steps("reading 12 segments"): ...` shows the words and the time so far, and keeps how long it took."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.taken: list[Step] = []
+        self._stream = sys.stderr if stream is None else stream
+
+    @contextmanager
+    def __call__(self, words: str) -> Iterator[None]:
+        started = time.monotonic()
+        with self._line(words):
+            yield
+        self.taken.append(Step(words, time.monotonic() - started))
+
+    def say(self, words: str) -> None:
+        """A line that stays."""
+        self._stream.write(f"{words}\n")
+        self._stream.flush()
+
+    def _line(self, words: str) -> AbstractContextManager[object]:
+        if not self._stream.isatty():
+            return nullcontext()
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        progress = Progress(*columns, console=Console(file=self._stream), transient=True)
+        progress.add_task(words, total=None)
+        return progress

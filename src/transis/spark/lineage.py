@@ -1,4 +1,6 @@
-"""Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
+"""Configurations as a graph.
+
+Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
 
 1. A ring follows those that its members come from. Sequences of rings grow along these edges, so there is no circle; an edge that
    says otherwise comes of a damaged file and is left out.
@@ -6,17 +8,151 @@
    before all did are one side to the others, and their own parting is told apart, as one more of the same ring.
 3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these.
 4. It is a group's history: where nodes were apart that had no member of it, nothing of it was.
+
+Rings and configurations as plain values, and what of them is a group's: which nodes had members, or brought some.
+
+How the rings that follow one went apart: which of them each later ring descends from, until all met or only one is left.
+
+1. Rings are gone through in the order of their sequences, so each comes behind those that it follows.
+2. What a follower saw is carried by the lives of nodes that were in rings that descend from it. A later incarnation of a name
+   shows that the life before it is over. A follower of which no life is left, and from which nothing ahead descends, never comes
+   back: from there on nobody is apart from it.
+3. A life of which nothing is heard any more, and no later one of its name either, may come back: it is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from transis.pipeline.archive.rings import Configuration, Ring
-from transis.pipeline.archive.walking import Walk, met_before_all, walk
 from transis.types.errors import UsageError
+
+# --- rings ------------------------------------------------------------------------------------------------------------
+
+
+class Ring(NamedTuple):
+    """A regular configuration: its sequence, and its representative as a word."""
+
+    seq: int
+    rep: str
+
+    def __str__(self) -> str:
+        return f"R{self.seq}@{self.rep}"
+
+
+def ring_of(configuration: str) -> Ring:
+    """Of the word for a regular configuration."""
+    seq, _, rep = configuration.removeprefix("R").partition("@")
+    return Ring(int(seq), rep)
+
+
+class Configuration(NamedTuple):
+    """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
+
+    ring: Ring
+    nodes: tuple[str, ...]
+    previous: tuple[Ring | None, ...]
+    primary: bool | None = None
+    seen_us: int = 0
+    """When an archiver first saw it, by its own clock."""
+    hosts: frozenset[str] | None = None
+    """Nodes that had a member of the group while somebody archived; None if nobody knows."""
+    brought: frozenset[str] = frozenset()
+    """Nodes whose members came to it out of a group view, when several came together."""
+
+    def brings(self, node: str, before: Configuration | None) -> bool:
+        """Whether that node had a member of the group before, as far as is known; `before` is where it was seen last."""
+        return before is None or before.hosts is None or node in before.hosts or node in self.brought
+
+
+class Life(NamedTuple):
+    """Of a node: a later incarnation of one name shows that the earlier one is over."""
+
+    name: str
+    incarnation: int
+
+
+def life_of(node: str) -> Life:
+    """Of the word for a node, `n1/3/00ab...`. Boot ids tell lives apart and not which is later."""
+    name, incarnation, _ = node.rsplit("/", 2)
+    return Life(name, int(incarnation))
+
+
+# --- walking ----------------------------------------------------------------------------------------------------------
+
+Followers = frozenset[Ring]
+
+
+class Walk(NamedTuple):
+    """Rings with the followers that they descend from. `merged` is the first that descends from all; `rest` the first that
+    descends from all that are left, if some are not."""
+
+    between: list[tuple[Ring, Followers]]
+    merged: Ring | None
+    rest: Ring | None
+
+
+def walk(followers: Sequence[Ring], children: Mapping[Ring, Sequence[Ring]], nodes: Mapping[Ring, Sequence[str]]) -> Walk:
+    """All rings that descend from some of the followers and not from all that are left, in the order of their sequences. It goes
+    on until only descendants of all that are left are ahead."""
+    everybody = left = frozenset(followers)
+    reached = {ring: frozenset({ring}) for ring in followers}
+    waiting, between, met = sorted(followers), list[tuple[Ring, Followers]](), list[Ring]()
+    carried = _Carried()
+    while any(not reached[ring] >= left for ring in waiting):
+        ring = heappop(waiting)
+        by = reached[ring]
+        for child in children[ring]:
+            if child not in reached:
+                heappush(waiting, child)
+            reached[child] = reached.get(child, frozenset()) | by
+        if carried.replaces(nodes[ring], by) or not children[ring]:
+            left = carried.followers.union(by, *(reached[one] for one in waiting))
+        if by >= left:
+            met.append(ring)
+        else:
+            between.append((ring, by))
+    ahead = sorted([*met, *waiting])
+    merged = next((ring for ring in ahead if reached[ring] == everybody), None)
+    return Walk(between, merged, next(iter(ahead), None) if merged is None else None)
+
+
+class _Carried:
+    """By the name of a node: its last incarnation, and the followers that it descends from."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[int, Followers]] = {}
+
+    def replaces(self, nodes: Sequence[str], by: Followers) -> bool:
+        """These carry it from now on; whether one of them takes the place of an earlier life."""
+        is_replaced = False
+        for name, incarnation in map(life_of, nodes):
+            last, before = self._by_name.get(name, (incarnation, by))
+            if incarnation >= last:
+                self._by_name[name] = (incarnation, by if incarnation > last else before | by)
+            is_replaced |= incarnation > last
+        return is_replaced
+
+    @property
+    def followers(self) -> Followers:
+        return frozenset().union(*(by for _, by in self._by_name.values()))
+
+
+def met_before_all(followers: Sequence[Ring], walked: Walk) -> list[list[Ring]]:
+    """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
+    side_of = {ring: ring for ring in followers}
+    for _, together in walked.between:
+        merged = {side_of[ring] for ring in together}
+        side_of = {ring: min(merged) if side in merged else side for ring, side in side_of.items()}
+    sides: dict[Ring, list[Ring]] = {}
+    for ring, side in side_of.items():
+        sides.setdefault(side, []).append(ring)
+    return list(sides.values()) if len(sides) > 1 else [[ring] for ring in followers]
+
+
+# --- lineage ----------------------------------------------------------------------------------------------------------
 
 Policy = Literal["primary", "larger", "earlier"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)

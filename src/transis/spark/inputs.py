@@ -1,10 +1,17 @@
-"""Reading traces: which files there are below some directories, and their events as one table.
+"""Which files there are below some directories, local or Hadoop.
+
+Reading traces: which files there are below some directories, and their events as one table.
 
 1. Paths without a scheme are local; a local file is opened by the task that decodes it, so that a node's name may be anything
    (Spark passes over names that begin with `_` or `.`). Everything else comes through Spark's reader of whole files.
 2. A file that cannot be read is a row of kind `segments` that says why, never a failed job. It is all or nothing: a file with a
    damaged batch gives no events.
 3. One file is decoded by one task, which holds its bytes and its columns: about three times the size of a segment.
+
+Settling what is used again and again: the small tables, the spine, the tail.
+
+A settled table is kept by the executors and its plan is forgotten: thirty properties are planned over a few leaves, not each over
+everything that led to them.
 """
 
 from __future__ import annotations
@@ -28,10 +35,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from transis.audit.plans.tables import CHUNK, EVENTS, Columns, Row, trouble_batch, wide
-from transis.pipeline.failures import told_plainly
+from transis.spark.progress import told_plainly
 from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
 from transis.trace.segment import SUFFIX, Header, split_rows
 from transis.types.errors import PipelineError, TraceError
+
+# --- ingest -----------------------------------------------------------------------------------------------------------
 
 TASK_BYTES: Final = 64 << 20
 """What one task decodes when there is much: tasks of a few seconds, and few files in the store."""
@@ -238,3 +247,18 @@ def task_count(files: Sequence[SegmentFile]) -> int:
     total = sum(file.length for file in files)
     several = min(ceil(total / SMALL_TASK_BYTES), SMALL_TASKS)
     return max(1, min(len(files), max(several, ceil(total / TASK_BYTES))))
+
+
+# --- settling ---------------------------------------------------------------------------------------------------------
+
+
+def settled(table: DataFrame) -> DataFrame:
+    """Its columns are new ones to Spark, which otherwise takes them for those of the table that they come from, and gives up on
+    some joins of the two."""
+    kept = table.localCheckpoint()
+    return kept.toDF(*kept.columns)
+
+
+def kept_together(table: DataFrame) -> DataFrame:
+    """For little data: in one piece, since every piece is a task of every job."""
+    return settled(table.coalesce(1))

@@ -11,11 +11,11 @@ from rich.table import Table
 
 from transis.cli.admin import unable
 from transis.cli.options import plain_table, printable, say, stdout
-from transis.pipeline.archive.lineage import POLICIES, policy_of
+from transis.spark.lineage import POLICIES, policy_of
 from transis.types.errors import TransisError, UsageError
 
 if TYPE_CHECKING:
-    from transis.pipeline.archive.job import Reconciled, Told
+    from transis.spark.reconcile import Reconciled, Told
 
 RECONCILE_EXAMPLES = """Examples:
 
@@ -57,10 +57,10 @@ def reconcile(
     Exit code 0, 1 if something is missing or collides, 2 if it could not run.
     """
     found = _found(archive, group, key or [], policy, out, master, ui)
-    from transis.pipeline.archive.job import exit_code
+    from transis.spark.reconcile import exit_code
 
     if as_json:
-        from transis.pipeline.archive.telling import written
+        from transis.spark.reconcile import written
 
         print(written(found))
     else:
@@ -75,13 +75,13 @@ def _found(
         chosen = POLICIES[0] if policy is None else policy_of(policy)
         if policy is not None and out is None:
             raise UsageError(f"--policy {policy}: it orders the table `merged`, so say with --out where tables are to be written")
-        from transis.pipeline.failures import require_spark
+        from transis.spark.progress import require_spark
 
         require_spark()
-        from transis.pipeline.archive.job import Wish
-        from transis.pipeline.archive.job import reconcile as reconciled
-        from transis.pipeline.archive.reconciling import read_keys
-        from transis.pipeline.steps import Steps
+        from transis.spark.progress import Steps
+        from transis.spark.reconcile import Wish
+        from transis.spark.reconcile import reconcile as reconciled
+        from transis.spark.sides import read_keys
 
         return reconciled(Wish(archive, group, read_keys(key), chosen, out, master, ui), Steps())
     except TransisError as error:
@@ -100,7 +100,7 @@ def tell(console: Console, found: Reconciled) -> None:
 
 
 def _lines(found: Reconciled) -> Iterator[str]:
-    from transis.pipeline.archive.telling import apart_sentence, gap_sentence, labels_of, parting_sentence, waiting_sentence
+    from transis.spark.reconcile import apart_sentence, gap_sentence, labels_of, parting_sentence, waiting_sentence
 
     by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
     yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
