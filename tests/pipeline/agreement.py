@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.audit.plans.tables import Keys
 from transis.trace.events import History
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.cluster import running_cluster
 from tests.pipeline.together import audited_together
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.spark.session import spark_session
 
 

@@ -9,7 +9,7 @@ from tests.pipeline.agreement import disagreements, run_key
 from tests.pipeline.together import histories_for
 from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.audit.properties import (
     group_agreement,
     group_changes,

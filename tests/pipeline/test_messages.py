@@ -7,7 +7,7 @@ import pytest
 from tests.pipeline.agreement import disagreements_by_property, run_key
 from tests.pipeline.together import histories_for
 from transis.audit.guarantees import check
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.audit.properties.properties import OF_ORDER, names
 
 pytestmark = pytest.mark.slow

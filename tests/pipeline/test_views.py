@@ -11,7 +11,7 @@ from tests.pipeline.agreement import ALL, disagreements, run_key
 from tests.pipeline.together import histories_for
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.audit.properties import (
     agreement_on_views,
     basic,

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline import histories_of_causal, histories_of_groups, histories_of_messages, histories_of_views
 from tests.pipeline.frames import tables_of_histories, write_histories
-from transis.audit.plans.judge import Found, audited
+from transis.audit.plans.finding import Found
+from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import Tables, lay
 from transis.spark.inputs import kept_together
 from transis.spark.progress import Steps

@@ -18,6 +18,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from transis.testing import cluster, loop
-    from transis.testing import cluster as clusters
 
-    return next(getattr(module, name) for module in (cluster, clusters, loop) if hasattr(module, name))
+    return next(getattr(module, name) for module in (cluster, loop) if hasattr(module, name))

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import Final
+
 from transis.client.link import OnFrames, OnLost
 from transis.node.node import GroupedNode, GroupedOutput
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
@@ -30,11 +32,17 @@ from transis.testing.loop import VirtualLoop
 from transis.types.config import Config
 from transis.types.errors import UsageError
 from transis.types.ids import Service
-from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Refused, Room, Stopped
-from typing import Final, TYPE_CHECKING
-
-if TYPE_CHECKING:
-
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    Refused,
+    Room,
+    Stopped,
+)
 
 # --- node -------------------------------------------------------------------------------------------------------------
 
@@ -205,6 +213,7 @@ class SessionNode(GroupedNode):
 
 # --- link -------------------------------------------------------------------------------------------------------------
 
+
 class SimulatedLink:
     """`process` is the number that the node gave it."""
 
@@ -262,4 +271,3 @@ class SimulatedLink:
         if self._on_lost is not None and not self._is_over:
             self._is_over = True
             self._loop.call_soon(self._on_lost, why)
-

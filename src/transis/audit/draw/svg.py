@@ -96,14 +96,14 @@ def words(name: str, text: object, **attributes: object) -> str:
     return tag(name, escaped(text), **attributes)
 
 
-def row(cells: Iterable[str]) -> str:
+def table_row(cells: Iterable[str]) -> str:
     return tag("tr", *cells)
 
 
 def table(headings: Iterable[str], rows: Iterable[str], **attributes: object) -> str:
     """A table with a heading row; `rows` are markup, `headings` words. One that begins with `#` is above numbers."""
     heads = [words("th", name.removeprefix("#"), scope="col", class_="n" if name.startswith("#") else None) for name in headings]
-    return tag("div", tag("table", tag("thead", row(heads)), tag("tbody", *rows), **attributes), class_="scroll")
+    return tag("div", tag("table", tag("thead", table_row(heads)), tag("tbody", *rows), **attributes), class_="scroll")
 
 
 def folded(summary: str, *content: str, is_open: bool = False, **attributes: object) -> str:

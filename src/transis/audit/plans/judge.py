@@ -20,7 +20,7 @@ Verdicts out of what the properties found: broken before pending before held; no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -28,145 +28,17 @@ from difflib import get_close_matches
 from functools import reduce
 from typing import Final, TypeVar
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, UNPROMISED
+from transis.audit.guarantees.property import UNPROMISED
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
+from transis.audit.plans.finding import Found, found, kept, verdicts
 from transis.audit.plans.lay import Laid, Settle
-from transis.audit.plans.spine import sequence
-from transis.audit.plans.tables import CHECKED, LONG, VIOLATIONS
+from transis.audit.plans.tail import sequence
 from transis.audit.properties.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.types.errors import UsageError
-
-# --- finding ----------------------------------------------------------------------------------------------------------
-
-Pair = tuple[str | Column, str | Column]
-
-
-@dataclass(frozen=True)
-class Found:
-    """`checked` has the columns of CHECKED, several rows a run are added up; `broken` those of VIOLATIONS, a row each."""
-
-    checked: DataFrame
-    broken: DataFrame
-
-
-def found(checked: Sequence[DataFrame], broken: Sequence[DataFrame]) -> Found:
-    """Parts of one property put together."""
-    return Found(reduce(_added, checked), reduce(_added, broken))
-
-
-def _added(left: DataFrame, right: DataFrame) -> DataFrame:
-    return left.unionByName(right, allowMissingColumns=True)
-
-
-def checked(rows: DataFrame, name: str, count: str | Column = "1", pending: str | Column = "0") -> DataFrame:
-    """How much there was to check, and how much cannot be judged yet: sums of two expressions over the rows of a run."""
-    sums = {"checked": _summed(count), "pending": _summed(pending)}
-    totals = rows.groupBy("run", _ring(rows)).agg(*(total.alias(column) for column, total in sums.items()))
-    return totals.select("run", "ring", F.lit(name).alias("property"), "checked", "pending").to(CHECKED)
-
-
-def broken(
-    rows: DataFrame,
-    name: str,
-    explanation: Column,
-    witness: Sequence[Pair] | Column = (),
-    messages: Sequence[Pair] | Column = (),
-    nodes: Sequence[str | Column] | Column = (),
-    views: Sequence[str | Column] = (),
-    position: str | Column | None = None,
-) -> DataFrame:
-    """A violation a row. Witnesses are (node, lseq), messages (process, counter), or one array of such structs, nodes columns or
-    one array; those with a null in them are left out."""
-    return rows.select(
-        "run",
-        _ring(rows),
-        F.lit(name).alias("property"),
-        explanation.alias("explanation"),
-        (nodes if isinstance(nodes, Column) else _keys(nodes)).alias("nodes"),
-        _keys(views).alias("views"),
-        (messages if isinstance(messages, Column) else _pairs(messages, ("process", "counter"))).alias("messages"),
-        (witness if isinstance(witness, Column) else _pairs(witness, ("node", "lseq"))).alias("witness"),
-        (F.lit(None) if position is None else F.col(position) if isinstance(position, str) else position)
-        .cast("long")
-        .alias("position"),
-    ).to(VIOLATIONS)
-
-
-def words(*parts: str | Column) -> Column:
-    """A sentence: text and columns, one after the other; `{name}` in a text stands for the column of that name."""
-    pieces: list[Column] = []
-    for part in parts:
-        pieces += _pieces(part) if isinstance(part, str) else [part.cast("string")]
-    return F.concat(*(F.coalesce(piece, F.lit("nothing")) for piece in pieces))
-
-
-def _pieces(text: str) -> list[Column]:
-    literal, brace, rest = text.partition("{")
-    found = [F.lit(literal)] if literal else []
-    if not brace:
-        return found
-    column, _, rest = rest.partition("}")
-    return [*found, F.col(column).cast("string"), *_pieces(rest)]
-
-
-def _ring(rows: DataFrame) -> Column:
-    """The configuration that rows are about, so that what was found in one can be kept while it does not change."""
-    about_one = "ring" in rows.columns and rows.schema["ring"].dataType == LONG
-    return (F.col("ring") if about_one else F.lit(None).cast("long")).alias("ring")
-
-
-def _summed(value: str | Column) -> Column:
-    column = F.expr(value) if isinstance(value, str) else value
-    return F.coalesce(F.sum(column.cast("long")), F.lit(0).cast("long"))
-
-
-def _column(value: str | Column) -> Column:
-    return F.col(value) if isinstance(value, str) else value
-
-
-def _keys(columns: Sequence[str | Column]) -> Column:
-    if not columns:
-        return F.array().cast("array<bigint>")
-    return F.array_compact(F.array(*(_column(column) for column in columns)))
-
-
-def _pairs(pairs: Sequence[Pair], names: tuple[str, str]) -> Column:
-    kind = f"array<struct<{names[0]}: bigint, {names[1]}: bigint>>"
-    if not pairs:
-        return F.array().cast(kind)
-    structs = [F.struct(_column(left).alias(names[0]), _column(right).alias(names[1])) for left, right in pairs]
-    whole = [F.when(struct[names[0]].isNotNull() & struct[names[1]].isNotNull(), struct) for struct in structs]
-    return F.array_compact(F.array(*whole)).cast(kind)
-
-
-# --- verdicts ---------------------------------------------------------------------------------------------------------
-
-KEPT: Final = 10
-"""Violations kept per run and property, the shortest first: the first few explain, the rest only count."""
-
-
-def verdicts(expected: DataFrame, checked: DataFrame, broken: DataFrame) -> DataFrame:
-    """One row per expected (run, property, promised): the verdict, how much was checked, how much is broken or pending."""
-    key = ["run", "property"]
-    sums = checked.groupBy(*key).agg(F.sum("checked").alias("checked"), F.sum("pending").alias("pending"))
-    counts = broken.groupBy(*key).agg(F.count("*").alias("violations"))
-    all_of_them = expected.join(sums, key, "left").join(counts, key, "left").fillna(0, ["checked", "pending", "violations"])
-    word = F.expr(f"""case when not promised then '{NOT_PROMISED}' when violations > 0 then '{BROKEN}'
-        when pending > 0 then '{PENDING}' when checked > 0 then '{HELD}' else '{NOT_EXERCISED}' end""")
-    return all_of_them.select("run", "property", word.alias("verdict"), "checked", "violations", "pending")
-
-
-def kept(broken: DataFrame, keep: int = KEPT) -> DataFrame:
-    """The shortest few violations of each property of a run."""
-    shortest = Window.partitionBy("run", "property").orderBy(F.size("witness"), F.size("messages"), "position", "explanation")
-    return broken.withColumn("rank", F.row_number().over(shortest)).where(F.col("rank") <= keep)
-
-
-# --- judging ----------------------------------------------------------------------------------------------------------
 
 Told = Callable[[str], AbstractContextManager[None]]
 Laying = TypeVar("Laying")
@@ -262,61 +134,3 @@ def _unread(laid: Laid) -> DataFrame:
     """Runs of which not one file can be read: that is their verdict, and without it nobody would hear of them."""
     named = laid.tables["segments"].where("run is not null").groupBy("run").agg(F.max("mode").alias("mode"))
     return named.join(laid.runs, "run", "left_anti").select("run", "mode", F.lit(quality.READABLE).alias("property"))
-
-
-# --- naming -----------------------------------------------------------------------------------------------------------
-
-NAMED_MAX: Final = 5
-"""Things named one by one in a sentence; the rest are counted."""
-
-
-def several(names: Column) -> Column:
-    """`x`, or `x, y and 3 more`, of an array of names."""
-    few = F.array_join(F.slice(names, 1, NAMED_MAX), ", ", "unknown")
-    rest = F.size(names) - NAMED_MAX
-    return F.when(F.size(names) == 0, "nothing").when(rest <= 0, few).otherwise(words(few, " and ", rest, " more"))
-
-
-def name_views(rows: DataFrame, view_names: DataFrame, *columns: str) -> DataFrame:
-    """`x_name` beside each column `x` of views; null stays null."""
-    for column in columns:
-        names = view_names.select(F.col("view").alias(column), F.col("view_name").alias(f"{column}_name"))
-        rows = rows.join(names, column, "left")
-    return rows
-
-
-def name_nodes(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFrame:
-    """`x_name` beside each column `x` of nodes."""
-    for column in columns:
-        names = node_names.select(F.col("node").alias(column), F.col("node_name").alias(f"{column}_name"))
-        rows = rows.join(names, column, "left")
-    return rows
-
-
-def name_members(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFrame:
-    """`x_names` beside each column `x` that is an array of nodes, in the same order."""
-    of_run = node_names.groupBy("run").agg(F.map_from_entries(F.collect_list(F.struct("node", "node_name"))).alias("by_node"))
-    named = {f"{column}_names": F.transform(column, lambda node: F.try_element_at("by_node", node)) for column in columns}
-    return rows.join(of_run, "run", "left").withColumns(named).drop("by_node")
-
-
-def name_processes(rows: DataFrame, process_names: DataFrame) -> DataFrame:
-    """`process_name` beside `process`."""
-    return rows.join(process_names.select("process", "process_name"), "process", "left")
-
-
-# --- rules ------------------------------------------------------------------------------------------------------------
-
-Rules = Sequence[tuple[Column, Column]]
-"""What must not be, and the sentence about it."""
-
-
-def breaking(rows: DataFrame, rules: Rules) -> DataFrame:
-    """The rows that break a rule, with the number of the first of them as `rule`."""
-    first = F.coalesce(*(F.when(condition, F.lit(number)) for number, (condition, _) in enumerate(rules)))
-    return rows.withColumn("rule", first).where("rule is not null")
-
-
-def sentence(rules: Rules) -> Column:
-    """What to say of a row of `breaking`."""
-    return F.coalesce(*(F.when(F.col("rule") == number, told) for number, (_, told) in enumerate(rules)))

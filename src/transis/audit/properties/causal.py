@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.causal_apart import Apart
-from transis.audit.plans.judge import Found, broken, checked, found, name_nodes, name_processes, words
-from transis.audit.plans.spine import OrderedHistory, reliable_total, told
+from transis.audit.plans.finding import Found, broken, checked, found, name_nodes, name_processes, words
+from transis.audit.plans.tail import OrderedHistory, reliable_total, told
 
 NAME: Final = "causal_5"
 

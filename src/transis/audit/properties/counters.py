@@ -11,8 +11,9 @@ from typing import Final
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, found, words
-from transis.audit.plans.spine import OrderedHistory, covering, reliable, reliable_total, told
+from transis.audit.plans.finding import Found, broken, found, words
+from transis.audit.plans.spine import reliable
+from transis.audit.plans.tail import OrderedHistory, covering, reliable_total, told
 
 FIFO: Final = "fifo"
 DUPLICATES: Final = "no_duplicates"

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, name_nodes, name_views, words
+from transis.audit.plans.finding import Found, broken, checked, found, name_nodes, name_views, words
 from transis.audit.plans.lay import Laid
 
 NAME: Final = "end_together_2_1"

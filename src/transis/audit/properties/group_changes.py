@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.clients import Clients, name_crowds, or_never
-from transis.audit.plans.judge import Found, Rules, breaking, broken, checked, found, sentence, several, words
+from transis.audit.plans.finding import Found, Rules, breaking, broken, checked, found, sentence, several, words
 from transis.audit.plans.lay import latest
 
 NAME: Final = "group_one_view_per_change"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.clients import Clients, name_crowds
-from transis.audit.plans.judge import Found, Rules, breaking, broken, checked, found, sentence, several, words
+from transis.audit.plans.finding import Found, Rules, breaking, broken, checked, found, sentence, several, words
 
 NAME: Final = "group_no_ghosts"
 

@@ -23,7 +23,7 @@ from transis.audit.plans.clients import (
     numbered_events,
     recipients,
 )
-from transis.audit.plans.judge import Found, Pair, broken, checked, found, words
+from transis.audit.plans.finding import Found, Pair, broken, checked, found, words
 from transis.audit.plans.lay import latest
 
 NAME: Final = "group_members_only"

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from transis.audit.plans.clients import Clients, before_gaps, heard_of, name_crowds, or_never
-from transis.audit.plans.judge import Found, broken, checked, found, several, words
+from transis.audit.plans.finding import Found, broken, checked, found, several, words
 from transis.audit.plans.lay import latest
 from transis.audit.properties import group_handing
 from transis.audit.properties.group_handing import NAME

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.clients import Clients
-from transis.audit.plans.judge import Found, broken, checked, found, words
+from transis.audit.plans.finding import Found, broken, checked, found, words
 from transis.audit.plans.lay import latest
 
 NAME: Final = "group_virtual_synchrony"

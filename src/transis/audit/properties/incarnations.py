@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, words
+from transis.audit.plans.finding import Found, broken, checked, found, words
 from transis.audit.plans.lay import Laid
 
 NAME: Final = "incarnations_never_overlap"

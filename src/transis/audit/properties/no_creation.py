@@ -10,9 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, words
+from transis.audit.plans.finding import Found, broken, checked, found, words
 from transis.audit.plans.lay import Laid
-from transis.audit.plans.spine import OrderedHistory, reliable_total, told
+from transis.audit.plans.tail import OrderedHistory, reliable_total, told
 
 CREATION: Final = "no_creation"
 WHERE_SENT: Final = "delivered_where_sent_1_3"

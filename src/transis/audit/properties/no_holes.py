@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, words
-from transis.audit.plans.spine import OrderedHistory, ordered_total, told
+from transis.audit.plans.finding import Found, broken, checked, found, words
+from transis.audit.plans.tail import OrderedHistory, ordered_total, told
 from transis.audit.properties.causal import NEVER
 
 NAME: Final = "no_holes_6_3"

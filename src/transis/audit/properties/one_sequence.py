@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, found, several, words
-from transis.audit.plans.spine import OrderedHistory, ordered_total
+from transis.audit.plans.finding import Found, broken, found, several, words
+from transis.audit.plans.tail import OrderedHistory, ordered_total
 
 NAME: Final = "one_sequence"
 RING: Final = ["run", "ring", "ring_name", "differs"]

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from transis.audit.guarantees.certificates import Vertex, graph_of, joined
-from transis.audit.plans.judge import Found, checked, found
-from transis.audit.plans.spine import OrderedHistory, ordered_total, reliable_total
+from transis.audit.plans.finding import Found, checked, found
 from transis.audit.plans.tables import VIOLATIONS
+from transis.audit.plans.tail import OrderedHistory, ordered_total, reliable_total
 from transis.audit.properties.places import claimed
 from transis.spark.inputs import settled
 

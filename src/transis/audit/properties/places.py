@@ -10,8 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, found, words
-from transis.audit.plans.spine import INDEX_BITS, OrderedHistory, ordered_total, ranked_sends, told
+from transis.audit.plans.finding import Found, broken, found, words
+from transis.audit.plans.spine import INDEX_BITS, ranked_sends
+from transis.audit.plans.tail import OrderedHistory, ordered_total, told
 
 NAME: Final = "places"
 

@@ -8,9 +8,9 @@ from typing import Final
 from transis.audit.guarantees.property import EVIDENCE_MEANINGS
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import Clients
-from transis.audit.plans.judge import Found
+from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Laid
-from transis.audit.plans.spine import OrderedHistory
+from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
     agreement_on_views,
     basic,

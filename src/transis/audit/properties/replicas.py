@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from transis.audit.plans.clients import Clients
-from transis.audit.plans.judge import Found, broken, checked, found, several, words
+from transis.audit.plans.finding import Found, broken, checked, found, several, words
 
 NAME: Final = "replicas_agree"
 VIEW: Final = ["run", "group", "group_view", "name"]

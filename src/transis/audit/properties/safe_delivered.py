@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, words
-from transis.audit.plans.spine import OrderedHistory, named, told
+from transis.audit.plans.finding import Found, broken, checked, found, words
+from transis.audit.plans.tail import OrderedHistory, named, told
 from transis.types.ids import Service
 
 NAME: Final = "safe_7_1"

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, name_nodes, name_processes, words
+from transis.audit.plans.finding import Found, broken, checked, found, name_nodes, name_processes, words
 from transis.audit.plans.lay import Laid, absent_members
 from transis.types.ids import Service
 

@@ -7,8 +7,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import Found, broken, checked, found, words
-from transis.audit.plans.spine import OrderedHistory, reliable
+from transis.audit.plans.finding import Found, broken, checked, found, words
+from transis.audit.plans.spine import reliable
+from transis.audit.plans.tail import OrderedHistory
 
 NAME: Final = "self_delivery_3"
 

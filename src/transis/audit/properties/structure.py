@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.judge import (
+from transis.audit.plans.finding import (
     Found,
     Pair,
     Rules,

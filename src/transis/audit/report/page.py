@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, row, style, table, tag, words
+from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, table_row, style, table, tag, words
 from transis.audit.report.charts import Chart, embedded, figures_charts, hatching
 from transis.audit.report.content import Change, Computed, Content, Run
 from transis.audit.report.runs import RUNS_DRAWN, Of, chart_markup, run_section, runs_told_of
@@ -73,13 +73,13 @@ def size(count: int) -> str:
 def _steps(computed: Computed) -> str:
     if not computed.steps:
         return ""
-    rows = (row([words("td", what), words("td", f"{seconds:.1f} s", class_="n")]) for what, seconds in computed.steps)
+    rows = (table_row([words("td", what), words("td", f"{seconds:.1f} s", class_="n")]) for what, seconds in computed.steps)
     return table(["step", "#took"], rows)
 
 
 def _runs(content: Content) -> str:
     rows = [
-        row(
+        table_row(
             [
                 words("th", run.name, scope="row"),
                 *(words("td", value) for value in (run.cluster, run.engine, run.mode, run.seed, ", ".join(run.builds))),
@@ -101,7 +101,7 @@ def _inputs(content: Content) -> str:
     digests = sorted({(one.run, one.inputs) for one in content.verdicts if one.inputs})
     if not digests:
         return ""
-    rows = (row([words("th", run, scope="row"), tag("td", words("code", digest))]) for run, digest in digests[:RUNS_LISTED])
+    rows = (table_row([words("th", run, scope="row"), tag("td", words("code", digest))]) for run, digest in digests[:RUNS_LISTED])
     return folded(
         escaped(f"Digests of the inputs of the verdicts ({len(digests):,})"), table(["run", "digest"], rows), class_="apart"
     )
@@ -328,7 +328,7 @@ def _measures_section(content: Content, figures: dict[str, Chart]) -> str:
 def _change(one: Change) -> str:
     share = f"{(one.after - one.before) / one.before:+.1%}" if one.before and one.after is not None else ""
     before, after = ("" if value is None else f"{value:,.6g} {one.unit}" for value in (one.before, one.after))
-    return row(
+    return table_row(
         [
             words("th", one.what, scope="row"),
             words("td", one.before_build),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from transis.audit.draw.svg import clock, escaped, folded, row, table, tag, words
+from transis.audit.draw.svg import clock, escaped, folded, table_row, table, tag, words
 from transis.audit.report.charts import (
     LANES_MAX,
     Blow,
@@ -156,7 +156,9 @@ def _views(found: Of) -> Iterator[str]:
 
 def _fault_list(blows: Sequence[Blow], start_us: int) -> str:
     rows = (
-        row([words("td", clock(blow.time_us - start_us), class_="n"), words("td", blow.what), words("td", ", ".join(blow.nodes))])
+        table_row(
+            [words("td", clock(blow.time_us - start_us), class_="n"), words("td", blow.what), words("td", ", ".join(blow.nodes))]
+        )
         for blow in blows[:FAULTS_LISTED]
     )
     more = len(blows) - FAULTS_LISTED
@@ -176,7 +178,7 @@ def _latency_table(rows: Sequence[Latency]) -> str:
         doubts = [one.uncertainty_us for one in bars if one.uncertainty_us is not None]
         doubt = f"± {_time(max(doubts))}" if doubts else "not known"
         numbers = (f"{sum(one.count for one in bars):,}", *times, doubt)
-        lines.append(row([words("th", service, scope="row"), *(words("td", value, class_="n") for value in numbers)]))
+        lines.append(table_row([words("th", service, scope="row"), *(words("td", value, class_="n") for value in numbers)]))
     headings = ["service", "#deliveries", *(f"#p{share * 100:g}" for share in SHARES), "#at most", "#clocks"]
     return table(headings, lines)
 
@@ -185,7 +187,7 @@ def _clock_table(clocks: Sequence[Clock]) -> str:
     """Latencies between nodes are as good as this estimate; of each node the last one."""
     last = {one.node: one for one in clocks}
     rows = (
-        row(
+        table_row(
             [
                 words("th", one.node, scope="row"),
                 words("td", f"{one.offset_us / 1000:+,.3f} ms", class_="n"),
@@ -215,7 +217,7 @@ def _incidents(incidents: Sequence[Incident], start_us: int) -> str:
 
 def _incident(one: Incident, start_us: int) -> str:
     groups = ", ".join(f"{group} {_time(blackout_us)}" for group, blackout_us in one.groups)
-    return row(
+    return table_row(
         [
             words("td", clock(one.start_us - start_us), class_="n"),
             words("td", one.cause),

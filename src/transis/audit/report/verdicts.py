@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from transis.audit.draw.svg import clock, escaped, folded, row, table, tag, words
+from transis.audit.draw.svg import clock, escaped, folded, table_row, table, tag, words
 from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN, EVIDENCE, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
 from transis.audit.report.around import draw_around
 from transis.audit.report.content import Around, Content, Reason, Violation
@@ -204,7 +204,7 @@ def _row(one: Sum, many: bool) -> str:
         *(words("td", f"{count:,}" if count else "", class_="n") for count in (one.checked, one.violations, one.pending)),
     ]
     runs = [words("td", _counted(one.runs), class_="runs")] if many else []
-    return row([*cells, *runs, words("td", one.meaning, class_="meaning")])
+    return table_row([*cells, *runs, words("td", one.meaning, class_="meaning")])
 
 
 def _counted(runs: Counter[str]) -> str:
@@ -250,10 +250,10 @@ def _matrix(content: Content, judged: Sequence[Sum]) -> str:
         return words("p", rest)
     hidden = len(troubled) - MATRIX_RUNS
     more = words("p", f"{hidden:,} more runs in trouble are not shown here.") if hidden > 0 else ""
-    heads = row(
+    heads = table_row(
         [words("th", "run", scope="col"), *(tag("th", words("span", name), scope="col", class_="turned") for name in names)]
     )
-    body = (row(_cells(name, runs[name], names)) for name in troubled[:MATRIX_RUNS])
+    body = (table_row(_cells(name, runs[name], names)) for name in troubled[:MATRIX_RUNS])
     drawn = tag("table", tag("thead", heads), tag("tbody", *body), class_="matrix")
     return words("h3", "Runs in trouble") + tag("div", drawn, class_="scroll") + more + words("p", rest)
 
