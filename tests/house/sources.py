@@ -16,7 +16,22 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "transis"
 
 # Rooms that two machines must agree on: no clock, no randomness of their own, no sockets, no threads.
-ROOMS_WITHOUT_IO = ("model", "wire", "totem", "lansis", "groups", "domains", "prsl", "stack", "trace", "sim", "drawing")
+ROOMS_WITHOUT_IO = (
+    "types",
+    "wire",
+    "engine",
+    "totem",
+    "lansis",
+    "groups",
+    "node",
+    "sessions",
+    "domains",
+    "prsl",
+    "trace",
+    "sim",
+    "audit/guarantees",
+    "audit/draw",
+)
 
 
 class Import(NamedTuple):

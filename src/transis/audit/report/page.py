@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, table_row, style, table, tag, words
+from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, style, table, table_row, tag, words
 from transis.audit.report.charts import Chart, embedded, figures_charts, hatching
 from transis.audit.report.content import Change, Computed, Content, Run
 from transis.audit.report.runs import RUNS_DRAWN, Of, chart_markup, run_section, runs_told_of

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from transis.audit.draw.svg import clock, escaped, folded, table_row, table, tag, words
+from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
 from transis.audit.report.charts import (
     LANES_MAX,
     Blow,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from transis.audit.draw.svg import clock, escaped, folded, table_row, table, tag, words
+from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
 from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN, EVIDENCE, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
 from transis.audit.report.around import draw_around
 from transis.audit.report.content import Around, Content, Reason, Violation
