@@ -47,7 +47,7 @@ class Scale:
     ) -> None:
         """`busy` are the instants at which something is drawn; `rooms` and `changes` are among them."""
         self._times = sorted({0, *busy, *rooms, *changes})
-        self._rooms = {time_us: room_px if time_us in rooms else CHANGE_PX for time_us in {*rooms, *changes}}
+        self._rooms = {time_us: room_px if time_us in rooms else CHANGE_PX for time_us in sorted({*rooms, *changes})}
         gaps = [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
         self._stretch = _stretch(gaps, max(width, 1.0))
         self._x = [0.0]
