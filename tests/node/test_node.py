@@ -1,243 +1,233 @@
-"""A node embedded in a program, in a thread and in a process: the same sessions, the same ends, the same errors."""
+"""A whole node: its name before its voice (C4), its doors, and what a caller is told."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import signal
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
-import transis
-from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
-from transis.net.state import StateDirectory
-from transis.trace.events import End
-from transis.trace.files import beside
-from transis.trace.reader import read_history
-from transis.types.errors import ConfigError, IdentityError, NodeLost, SessionLost, UsageError
+from transis.node.node import IDENTITY_TICKET, Node
+from transis.types.config import Config, Window
+from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
+from transis.types.ids import NodeId, Service
+from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
+from transis.types.outputs import (
+    NEVER,
+    Accepted,
+    Audience,
+    Configure,
+    Lane,
+    NodeOutput,
+    Note,
+    Persist,
+    Port,
+    Room,
+    Stopped,
+    Transmit,
+)
+from transis.wire.envelope import Segments
 
 
-@pytest.fixture(params=("thread", "process"))
-def run(request: pytest.FixtureRequest) -> str:
-    """Where the node runs; tests that ask for it are run with both."""
-    return str(request.param)
+def node(stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None) -> Node:
+    return Node(Config(name="ann", address=f"ann:{boot}", window=window or Window(), plaintext=True), stored or {}, boot)
 
 
-EARLIER: set[int] = set()
-"""Processes that other tests started before, Spark for one: they are not ours."""
+def transmits(outputs: list[NodeOutput]) -> list[Transmit]:
+    return [output for output in outputs if isinstance(output, Transmit)]
 
 
-@pytest.fixture(autouse=True)
-def told_apart() -> None:
-    EARLIER.clear()
-    EARLIER.update(own_children())
+def wake_until_running(one: Node, now: int = 0) -> tuple[int, list[NodeOutput]]:
+    """From a durable incarnation to the first view."""
+    outputs = one.outputs()
+    while one.state == "Starting":
+        now = one.deadline()
+        one.wake(now)
+        outputs += one.outputs()
+    return now, outputs
 
 
-def own_children() -> list[int]:
-    """The processes that this test started, in whichever thread; one that ends just now has none any more."""
-    children: list[int] = []
-    for task in Path(f"/proc/{os.getpid()}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            children += map(int, (task / "children").read_text().split())
-    return [pid for pid in children if pid not in EARLIER]
+def run(one: Node) -> int:
+    """Start a node that nobody answers; the time at which it runs."""
+    one.start(0)
+    one.persisted(0, IDENTITY_TICKET)
+    now, _ = wake_until_running(one)
+    return now
 
 
-def test_two_nodes_talk_and_a_leave_is_graceful(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        async with cluster.node("ann", run=run) as ann:
-            async with cluster.node("bob", run=run) as bob:
-                await together(ann, bob)
-                async with ann.connect(label="a") as here, bob.connect() as there:
-                    assert (here.process.node, there.process.node) == (ann.id, bob.id)
-                    await asyncio.gather(echo(here), echo(there))
-                    assert (await ann.statistics())["state"] == "Operational"
-                    assert (await here.statistics())["session"]["label"] == "a"
-            await until(lambda: names_of(ann) == ["ann"])
-            assert ann.view is not None
-            assert "leave" in str(ann.view.cause)
-
-    asyncio.run(story())
+def run_alone(stored: dict[str, int] | None = None, boot: int = 500) -> tuple[int, Node]:
+    one = node(stored, boot)
+    return run(one), one
 
 
-def test_the_same_messages_in_the_same_order_on_both(tmp_path: Path, run: str, engine: str) -> None:
-    async def told(session: transis.Session[bytes], count: int) -> list[tuple[str, int]]:
-        async with session.join("order") as group:
-            async for event in group:
-                if isinstance(event, transis.View) and len(event.members) == 2:
-                    break
-            await group.send_many([bytes(100)] * count, transis.Service.SAFE)
-            found: list[tuple[str, int]] = []
-            async for event in group:
-                if isinstance(event, transis.Message):
-                    found.append((event.sender.node.name, event.counter))
-                    if len(found) == 2 * count:
-                        return found
-        raise AssertionError("the stream ended too early")
-
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        async with cluster.node("ann", run=run) as ann, cluster.node("bob", run=run) as bob:
-            await together(ann, bob)
-            async with asyncio.timeout(PATIENCE_S), ann.connect() as here, bob.connect() as there:
-                one, other = await asyncio.gather(told(here, 3000), told(there, 3000))
-                assert one == other
-
-    asyncio.run(story())
+def test_the_incarnation_is_durable_before_anything_is_transmitted() -> None:
+    one = node({"incarnation": 6})
+    one.start(0)
+    first, *others = one.outputs()
+    assert first == Persist(IDENTITY_TICKET, "incarnation", 7)
+    assert all(isinstance(output, Persist) for output in others)
+    assert one.id == NodeId("ann", 7, 500)
+    for now in (1, 100_000, 10_000_000):
+        one.wake(now)
+        one.receive(now, Port.CONTROL, [b"?", b""])
+        assert one.submit(now, Service.AGREED, [b"early"]) == 0
+        assert all(isinstance(output, Note) for output in one.outputs())
+    one.persisted(10_000_001, IDENTITY_TICKET)
+    one.wake(10_000_001)
+    (probe,) = transmits(one.outputs())
+    assert (probe.to, probe.port) == (Audience.WORLD, Port.CONTROL)
 
 
-def test_leaving_under_a_session_is_a_lost_session(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
-            await ann.leave()
-            with pytest.raises(SessionLost, match="stopped"):
-                async with asyncio.timeout(PATIENCE_S):
-                    async for _ in group:
-                        pass
-            with pytest.raises(NodeLost):
-                await ann.connect().open()
-            assert "left" in await ann.ended()
-
-    asyncio.run(story())
+def test_a_node_without_a_key_must_be_told_so() -> None:
+    with pytest.raises(ConfigError, match="give a key of 32 bytes, or set plaintext"):
+        Node(Config(name="ann"), {}, boot=1)
+    with pytest.raises(ConfigError, match="32 bytes"):
+        Node(Config(name="ann"), {}, boot=1, key=b"short")
 
 
-def test_what_the_program_raises_comes_out_of_the_context(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        with pytest.raises(ZeroDivisionError):
-            async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect():
-                raise ZeroDivisionError
-
-    asyncio.run(story())
-    assert own_children() == []
-
-
-def test_a_node_is_one_life(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        ann = Cluster(tmp_path, engine).node("ann", run=run)
-        with pytest.raises(UsageError, match="not running"):
-            await ann.statistics()
-        async with ann:
-            with pytest.raises(UsageError, match="one life"):
-                await ann.open()
-        await ann.leave()
-
-    asyncio.run(story())
+def test_a_node_runs_after_its_probes_and_takes_messages_then() -> None:
+    one = node()
+    one.start(0)
+    one.persisted(0, IDENTITY_TICKET)
+    now, outputs = wake_until_running(one)
+    assert now == Config(name="ann").timing.gather_min_us
+    kinds = [type(output) for output in outputs]
+    assert kinds.index(Configure) > kinds.index(Transmit)
+    assert one.submit(now, Service.SAFE, [b"1", b"2"]) == 2
+    (accepted,) = [output for output in one.outputs() if isinstance(output, Accepted)]
+    assert (accepted.ids.first_counter, accepted.ids.count) == (1, 2)
 
 
-def test_a_state_directory_has_one_owner_and_a_second_life_is_another(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        async with cluster.node("ann", run=run) as ann:
-            with pytest.raises(IdentityError, match="another process uses"):
-                await cluster.node("ann", run=run).open()
-        async with cluster.node("ann", run=run) as again:
-            assert again.id.incarnation > ann.id.incarnation
-
-    asyncio.run(story())
-    assert own_children() == []
+def test_each_process_counts_its_own_messages() -> None:
+    now, one = run_alone()
+    one.outputs()
+    for process, first in ((1, 1), (2, 1), (1, 2)):
+        one.submit(now, Service.AGREED, [b"x"], process=process)
+        (accepted,) = [output for output in one.outputs() if isinstance(output, Accepted)]
+        assert (accepted.ids.process, accepted.ids.first_counter) == (process, first)
 
 
-def test_a_state_directory_may_change_its_engine_between_two_lives(tmp_path: Path, run: str) -> None:
-    async def story() -> None:
-        for life, engine in enumerate(("totem", "lansis", "totem"), 1):
-            async with Cluster(tmp_path, engine).node("ann", run=run) as ann, ann.connect() as session:
-                await echo(session)
-                assert ann.view is not None
-                assert ann.view.nodes[0].incarnation == life
-
-    asyncio.run(story())
+def talk(speaker: Node, listener: Node, now: int) -> None:
+    """What the speaker multicasts reaches the listener."""
+    for transmit in transmits(speaker.outputs()):
+        listener.receive(now, transmit.port, transmit.datagrams)
 
 
-def test_what_cannot_be_opened_is_told_on_entering(tmp_path: Path, run: str, engine: str) -> None:
-    (tmp_path / "ann").write_text("a file")
-
-    async def story() -> None:
-        with pytest.raises(ConfigError, match="cannot be used") as refused:
-            await Cluster(tmp_path, engine).node("ann", run=run).open()
-        assert refused.value.field == "state directory"
-
-    asyncio.run(story())
-    assert own_children() == []
-
-
-def test_a_name_that_is_taken_does_not_come_up(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        async with cluster.node("ann", run=run) as ann:
-            twin = cluster.node("ann", run=run, state=tmp_path / "elsewhere")
-            with pytest.raises((IdentityError, NodeLost)):
-                async with asyncio.timeout(PATIENCE_S), twin:
-                    await twin.ended()
-                    raise NodeLost("the twin was the one to go")
-            async with ann.connect() as session:
-                await echo(session)
-
-    asyncio.run(story())
+def test_a_second_node_of_a_live_name_is_stopped_with_the_remedy() -> None:
+    now, holder = run_alone({"incarnation": 2})
+    holder.outputs()
+    second = node({"incarnation": 8}, boot=501)
+    second.start(now)
+    second.persisted(now, IDENTITY_TICKET)
+    second.outputs()
+    second.wake(now)
+    talk(second, holder, now)
+    talk(holder, second, now)
+    (stopped,) = [output for output in second.outputs() if isinstance(output, Stopped)]
+    assert "choose another name" in stopped.why
+    assert (second.state, holder.state) == ("Stopped", "Operational")
+    assert second.deadline() == NEVER
 
 
-def test_a_cancelled_opening_leaves_nothing_behind(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        opening = asyncio.ensure_future(cluster.node("ann", run=run).open())
-        await asyncio.wait({opening}, timeout=0.01)
-        opening.cancel()
-        await asyncio.wait({opening})
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    async with cluster.node("ann", run=run) as ann:
-                        assert names_of(ann) == ["ann"]
-                    return
-                except IdentityError:
-                    continue  # The thread that nobody wants is on its way out.
-
-    asyncio.run(story())
-    assert own_children() == []
+def test_a_running_node_that_hears_a_later_life_of_its_name_stops() -> None:
+    now, old = run_alone({"incarnation": 2})
+    _, new = run_alone({"incarnation": 3}, boot=501)
+    old.outputs()
+    talk(new, old, now)
+    new.wake(new.deadline())
+    talk(new, old, now)
+    (stopped,) = [output for output in old.outputs() if isinstance(output, Stopped)]
+    assert "superseded by ann/4" in stopped.why
+    assert old.submit(now, Service.AGREED, [b"too late"]) == 0
+    assert old.state == "Stopped"
 
 
-def test_a_trace_is_recorded_and_sealed(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        async with Cluster(tmp_path, engine).node("ann", run=run, trace=tmp_path / "traces") as ann, ann.connect() as session:
-            await echo(session)
-
-    asyncio.run(story())
-    history = read_history(tmp_path / "traces")
-    (node,) = history.nodes
-    assert isinstance(node.events[-1], End)
+@pytest.mark.parametrize("key", ["incarnation", "ring_seq"])
+@pytest.mark.parametrize("value", [-1, 1 << 62, 1 << 80])
+def test_stored_nonsense_is_refused_with_the_remedy(key: str, value: int) -> None:
+    """Trap 29: a damaged file is an answer, not an assertion."""
+    with pytest.raises(IdentityError, match=f"{key} = {value}.*restore it or start with a new name"):
+        node({key: value})
 
 
-async def lose(run: str, cluster: Cluster) -> None:
-    """Kill the child; a thread fails by its disk: a stranger makes it write, and a directory lies where its file should go."""
-    if run == "process":
-        (child,) = own_children()
-        os.kill(child, signal.SIGKILL)
-        return
-    beside(cluster.directory / "ann" / "ring_seq").mkdir()
-    far_ahead = StateDirectory(cluster.directory / "bob", "bob")
-    far_ahead.write("ring_seq", 1_000_000)
-    far_ahead.close()
-    async with cluster.node("bob") as bob:
-        await until(lambda: names_of(bob) == ["bob"])
+def test_an_empty_directory_is_a_first_life() -> None:
+    assert node().id.incarnation == 1
 
 
-# Lansis writes nothing while it runs, so that no disk can fail it in a thread; what ends a thread is the same for both.
-@pytest.mark.parametrize(("run", "engine"), [("thread", "totem"), ("process", "totem"), ("process", "lansis")])
-def test_a_node_that_fails_surfaces_in_its_sessions_and_in_its_context(tmp_path: Path, run: str, engine: str) -> None:
-    async def story() -> None:
-        cluster = Cluster(tmp_path, engine)
-        async with cluster.node("ann", run=run) as ann, ann.connect() as session, session.join("x") as group:
-            receipt = await group.send(b"in time")
-            await receipt
-            await lose(run, cluster)
-            with pytest.raises(SessionLost):
-                async with asyncio.timeout(PATIENCE_S):
-                    async for _ in group:
-                        pass
-            with pytest.raises(SessionLost):
-                await group.send(b"too late")
+def test_submission_errors_name_the_limit() -> None:
+    now, one = run_alone()
+    with pytest.raises(MessageTooLarge, match=f"{MESSAGE_MAX + 1} bytes, at most {MESSAGE_MAX} "):
+        one.submit(now, Service.AGREED, [bytes(MESSAGE_MAX + 1)])
+    with pytest.raises(UsageError, match=f"{ADDRESS_MAX + 1} bytes, at most {ADDRESS_MAX} "):
+        one.submit(now, Service.AGREED, [b""], address=bytes(ADDRESS_MAX + 1))
+    with pytest.raises(UsageError, match=f"{RUN_MESSAGES_MAX + 1} messages in one call, at most {RUN_MESSAGES_MAX} "):
+        one.submit(now, Service.AGREED, [b""] * (RUN_MESSAGES_MAX + 1))
+    assert one.submit(now, Service.AGREED, []) == 0
 
-    with pytest.raises(NodeLost if run == "process" else IsADirectoryError):  # A timeout would be an OSError, too.
-        asyncio.run(story())
-    assert own_children() == []
+
+def test_what_is_refused_by_a_limit_uses_no_counter() -> None:
+    now, one = run_alone()
+    one.outputs()
+    with pytest.raises(UsageError):
+        one.submit(now, Service.AGREED, [b""] * (RUN_MESSAGES_MAX + 1))
+    one.submit(now, Service.AGREED, [b"first"])
+    (accepted,) = [output for output in one.outputs() if isinstance(output, Accepted)]
+    assert accepted.ids.first_counter == 1
+
+
+def test_junk_is_counted_and_changes_nothing() -> None:
+    now, one = run_alone()
+    one.outputs()
+    deadline = one.deadline()
+    junk = [b"", b"\x00", b"Ts" + bytes(40), bytes(range(256)), b"\xff" * 1400]
+    for port in Port:
+        one.receive(now, port, junk)
+    outputs = one.outputs()
+    assert all(isinstance(output, Note) and output.what == "rejected" for output in outputs)
+    assert len(outputs) == len(one.rejections), "an operator is told once of each kind of junk"
+    assert (one.state, one.deadline()) == ("Operational", deadline)
+    assert sum(one.rejections.values()) == len(junk) * len(Port)
+    one.receive(now, Port.DATA, [Segments(bytes(100), 30), b"", Segments(b"Ts" * 50, 99)])
+    assert sum(one.rejections.values()) == len(junk) * len(Port) + 7
+
+
+def test_a_graceful_leave_of_a_running_node_stops_it() -> None:
+    now, one = run_alone()
+    one.submit(now, Service.SAFE, [b"last"])
+    one.leave(now)
+    outputs = one.outputs()
+    while one.state != "Stopped":
+        now = one.deadline()
+        one.wake(now)
+        outputs += one.outputs()
+    assert outputs[-1] == Stopped("left")
+    assert one.deadline() == NEVER
+
+
+def test_leaving_before_running_stops_at_once() -> None:
+    one = node()
+    one.start(0)
+    one.outputs()
+    one.leave(1)
+    assert one.outputs() == [Stopped("left")]
+    assert one.state == "Stopped"
+
+
+def test_nothing_is_transmitted_after_stopped() -> None:
+    one = node()
+    one.start(0)
+    one.persisted(0, IDENTITY_TICKET)
+    one.leave(1)
+    one.outputs()
+    assert one.deadline() == NEVER
+    one.wake(10_000_000)
+    assert one.outputs() == []
+
+
+def test_a_submit_that_was_cut_short_is_followed_by_room() -> None:
+    one = node(window=Window(outbox_bytes=1024))
+    now = run(one)
+    assert one.submit(now, Service.AGREED, [bytes(400)] * 4) < 4
+    outputs = one.outputs()
+    for _ in range(50):
+        now = one.deadline()
+        one.wake(now)
+        outputs += one.outputs()
+    assert Room(Lane.APPLICATION) in outputs
