@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from transis.types.config import ENGINES
 
+pytest_plugins = ["tests.spark.fixtures"]
+
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -19,23 +19,38 @@ AUDITS: Final = "another session of Spark"
 CLUSTER: Final = "one cluster of Spark"
 
 TOGETHER: Final = {
-    "tests/pipeline/test_cluster.py": CLUSTER,
-    "tests/pipeline/test_packaging.py": CLUSTER,
-    "tests/pipeline/test_audit_command.py": AUDITS,
-    "tests/pipeline/test_past.py": AUDITS,
-    "tests/console/test_demo.py::test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_too": AUDITS,
-    "tests/pipeline/test_session.py": "",
-    "tests/pipeline/test_java.py": "",
-    "tests/pipeline/": SPARK,
+    "tests/spark/test_cluster.py": CLUSTER,
+    "tests/spark/test_packaging.py": CLUSTER,
+    "tests/sim/test_spark_sweep_cluster.py": CLUSTER,
+    "tests/audit/test_cli.py": AUDITS,
+    "tests/audit/test_incremental.py": AUDITS,
+    "tests/sim/test_demo.py::test_real_daemons_play_every_scene_and_every_guarantee_holds_says_the_audit_too": AUDITS,
+    "tests/spark/test_session.py": "",
+    "tests/spark/test_java.py": "",
+    "tests/spark/": SPARK,
+    "tests/audit/": SPARK,
+    "tests/sim/test_spark_sweep.py": SPARK,
+    "tests/bench/test_audit.py": SPARK,
+    "tests/bench/test_generator.py": SPARK,
     "tests/real/": "",
     "tests/sim/": "",
-    "tests/node/": "",
-    "tests/console/test_demo.py": "",
-    "tests/console/test_bench": "",
+    "tests/embed/": "",
+    "tests/bench/": "",
 }
 """Units by the beginning of a test's name, the first that fits counts; with no name every test is its own."""
 
-FIRST: Final = ("tests/pipeline/", "tests/console/", "tests/daemon/", "tests/node/", "tests/real/", "tests/net/")
+FIRST: Final = (
+    "tests/spark/",
+    "tests/audit/",
+    "tests/sim/test_spark",
+    "tests/sim/test_demo.py",
+    "tests/bench/",
+    "tests/cli/",
+    "tests/daemon/",
+    "tests/embed/",
+    "tests/real/",
+    "tests/net/",
+)
 """What begins early: Spark, and what waits."""
 
 

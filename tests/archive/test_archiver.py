@@ -16,7 +16,7 @@ import pytest
 
 from tests.archive.simulated import LIMITS, Row, Running, handed, member_of, rows_of, token_of, without_basic
 from tests.archive.written import files_of_at_most
-from tests.console.running import environment
+from tests.cli.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
 from transis.archive.directory import Place

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from tests.console.running import environment
+from tests.audit.contents import wounded
+from tests.audit.written import longest
+from tests.cli.running import environment
 from tests.daemon.running import Lines
 from tests.guarantees.oracle import good_history
-from tests.pipeline.contents import wounded
-from tests.pipeline.written import longest
 from transis.sim.run import simulate
 from transis.sim.runs import write_trace
 from transis.trace.events import History, NodeTrace

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from tests.checkers.toy import Toy
 from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS
 from tests.guarantees.oracle import good_history
 from tests.guarantees.oracle_apart import apart_history
+from tests.guarantees.toy import Toy
 from transis.trace.events import History
 
 TWO_CAUSES = """

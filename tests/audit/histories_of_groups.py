@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from random import Random
 
-from tests.checkers.wounds import wounded
 from tests.guarantees.mutants import GROUP_MUTANTS
+from tests.guarantees.wounds import wounded
 from transis.sim.run import simulate
 from transis.trace.events import (
     CheckpointEvent,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tests.pipeline import damage
+from tests.audit import damage
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.job import Wish, audit, exit_code

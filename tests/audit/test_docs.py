@@ -11,8 +11,8 @@ from dataclasses import fields
 import pytest
 from pyspark.sql.types import StructType
 
+from tests.audit.contents import content_of_seed
 from tests.house.sources import PACKAGE, ROOT
-from tests.pipeline.contents import content_of_seed
 from transis.audit.guarantees.property import EVIDENCE_MEANINGS
 from transis.audit.measure import schemas
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE

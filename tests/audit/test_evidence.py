@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.audit.agreement import said_by_audit
+from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
-from tests.pipeline.agreement import said_by_audit
-from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from tests.audit.digests import CLUSTER, digests_of, prefix, told, told_by, told_of
 from tests.guarantees.mutants import MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
-from tests.pipeline.digests import CLUSTER, digests_of, prefix, told, told_by, told_of
 from tests.trace.taped import taped_run
 from transis.audit.follow.divergence import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
 from transis.audit.follow.fold import Fold

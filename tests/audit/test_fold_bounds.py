@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.digests import CLUSTER, prefix, told
-from tests.pipeline.test_fold import RING, A, B, C, at, prefixes, sums, verdict, view
+from tests.audit.digests import CLUSTER, prefix, told
+from tests.audit.test_fold import RING, A, B, C, at, prefixes, sums, verdict, view
 from transis.audit.follow.configurations import POSITIONS_MAX, SETTLED_MAX
 from transis.audit.follow.divergence import ONE_SEQUENCE, Told
 from transis.audit.follow.fold import CONFIGURATIONS_MAX, GONE_US, LIVES_MAX, SILENT_US, Fold

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
-from tests.pipeline.digests import seal
-from tests.pipeline.test_fold import A, B, C, at
+from tests.audit.digests import seal
+from tests.audit.test_fold import A, B, C, at
 from transis.audit.follow.divergence import ONE_SEQUENCE, FollowVerdict
 from transis.audit.follow.follower import Figures, FollowMetrics
 from transis.audit.follow.source import sealed

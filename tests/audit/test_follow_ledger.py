@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.archive.written import files_of_at_most
-from tests.pipeline.test_fold import A, B, at
+from tests.audit.test_fold import A, B, at
 from transis.audit.follow.divergence import ONE_SEQUENCE, Told, Trouble
 from transis.audit.follow.ledger import OWED_MAX, FollowLedger, opened
 from transis.audit.guarantees.property import BROKEN, HELD

@@ -14,12 +14,12 @@ from urllib.request import urlopen
 import pytest
 
 import transis
-from tests.console.running import Command
+from tests.audit.digests import seal, told_of
+from tests.cli.running import Command
 from tests.daemon.running import DAEMON, Site, opened_site
 from tests.guarantees.oracle import good_history
 from tests.house.sources import ROOT
-from tests.pipeline.digests import seal, told_of
-from tests.pipeline.programs import PATIENCE_S, program_environment
+from tests.spark.programs import PATIENCE_S, program_environment
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN
 from transis.trace.reader import read_history

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.pipeline.digests import CLUSTER, told
-from tests.pipeline.test_fold import A, B, C, verdict
+from tests.audit.digests import CLUSTER, told
+from tests.audit.test_fold import A, B, C, verdict
 from transis.audit.follow.configurations import ALL_COUNTS_MAX, COUNTS_MAX
 from transis.audit.follow.divergence import REPLICAS, Told
 from transis.audit.follow.fold import Fold

@@ -13,8 +13,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.pipeline.digests import seal
-from tests.pipeline.test_fold import A, B, at
+from tests.audit.digests import seal
+from tests.audit.test_fold import A, B, at
 from transis.audit.follow.divergence import ONE_SEQUENCE
 from transis.audit.follow.evidence import Evidence
 from transis.audit.follow.follower import Batch, Follower, FollowWish, directories_of, figures_of, follow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from tests.pipeline.agreement import disagreements, run_key
-from tests.pipeline.together import histories_for
+from tests.audit.agreement import disagreements, run_key
+from tests.audit.together import histories_for
 from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.plans.finding import Found

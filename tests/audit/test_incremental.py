@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit.agreement import ALL
+from tests.audit.growing import Growing, one_long_view
 from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS
 from tests.guarantees.oracle import good_history
 from tests.guarantees.surgery import Draft
-from tests.pipeline.agreement import ALL
-from tests.pipeline.growing import Growing, one_long_view
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
 from transis.audit.job import Wish, audit, keep_all

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit.written import open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
-from tests.pipeline.written import open_trace, record, write_traces
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.tables import Keys

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from tests.daemon.running import opened_site
-from tests.node.party import Cluster, echo
+from tests.embed.party import Cluster, echo
 from transis.spark.inputs import file_batches, find_local, seal_of
 from transis.trace.segment import LIVE_RUN
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tests.pipeline.frames import tables_of_histories
-from tests.pipeline.plainly import Flow, delivered, flows, incidents, visits
+from tests.audit.frames import tables_of_histories
+from tests.audit.plainly import Flow, delivered, flows, incidents, visits
 from transis.audit.measure import incidents as incident_rows
 from transis.audit.measure import schemas
 from transis.audit.measure.clocks import compare_clocks

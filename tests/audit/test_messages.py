@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pipeline.agreement import disagreements_by_property, run_key
-from tests.pipeline.together import histories_for
+from tests.audit.agreement import disagreements_by_property, run_key
+from tests.audit.together import histories_for
 from transis.audit.guarantees import check
 from transis.audit.plans.finding import Found
 from transis.audit.properties.properties import OF_ORDER, names

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from tests.pipeline.contents import content_of_seed, many_runs, two_runs
+from tests.audit.contents import content_of_seed, many_runs, two_runs
 from transis.audit.report.around import EVENTS_OF_A_NODE, draw_around
 from transis.audit.report.charts import embedded, latency_chart
 from transis.audit.report.content import Around, Content, Latency, Verdict, Violation, from_json, to_json

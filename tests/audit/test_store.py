@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
-from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.audit.plans.ingest import require_shared
 from transis.audit.plans.lake import Dropped, Entry, KeptFile, Ledger, Published
 from transis.audit.plans.store import Store

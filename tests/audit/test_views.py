@@ -7,8 +7,8 @@ from types import ModuleType
 import pytest
 from pyspark.sql import functions as F
 
-from tests.pipeline.agreement import ALL, disagreements, run_key
-from tests.pipeline.together import histories_for
+from tests.audit.agreement import ALL, disagreements, run_key
+from tests.audit.together import histories_for
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.audit.plans.finding import Found

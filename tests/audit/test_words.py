@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from tests.pipeline.contents import content_of_seed, many_runs
+from tests.audit.contents import content_of_seed, many_runs
 from transis.audit.report.content import Content, Reason, Verdict, Violation
 from transis.audit.words import REASONS_TOLD, VIOLATIONS_TOLD, tell_audit
 

@@ -1,6 +1,6 @@
 """A thousand runs in one Spark job: does the audit say of each property what the checkers say?
 
-    python -m tests.pipeline.thousand --runs 1000
+    python -m tests.audit.thousand --runs 1000
 
 Good and wounded ones in equal parts: drawn histories, simulated runs, simulated runs with groups, and mutants of every kind of
 all of them. Prints every disagreement; exit code 1 if there is one.
@@ -19,10 +19,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
+from tests.audit.agreement import disagreements
+from tests.audit.frames import tables_of_histories
 from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
-from tests.pipeline.agreement import disagreements
-from tests.pipeline.frames import tables_of_histories
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import lay
 from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names

@@ -10,8 +10,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline import histories_of_causal, histories_of_groups, histories_of_messages, histories_of_views
-from tests.pipeline.frames import tables_of_histories, write_histories
+from tests.audit import histories_of_causal, histories_of_groups, histories_of_messages, histories_of_views
+from tests.audit.frames import tables_of_histories, write_histories
 from transis.audit.plans.finding import Found
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import Tables, lay

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import Up, brought_up
+from tests.cli.running import Up, brought_up
 from transis.cli.archive import words
 from transis.cli.main import app
 

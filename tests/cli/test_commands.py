@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import environment
+from tests.cli.running import environment
 from transis.cli.main import PANEL_OF, PANELS, app
 from transis.cli.options import counted
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.console.running import Up, brought_up
+from tests.cli.running import Up, brought_up
 from tests.daemon.running import opened_site
 from transis.cli.admin import complete_service
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import Command, Up, brought_up
+from tests.cli.running import Command, Up, brought_up
 from tests.house.sources import ROOT
 from transis.cli.main import app
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import brought_up
+from tests.cli.running import brought_up
 from transis.cli.admin import AdminConnection
 from transis.cli.local_cluster import ClusterError, LocalCluster, Workplace, default_place
 from transis.cli.main import app

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from tests.stack.hosting import Alone
+from tests.sessions.hosting import Alone
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
 from transis.client.link import Link, OnFrames, OnLost

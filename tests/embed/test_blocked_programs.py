@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
+from tests.embed.party import PATIENCE_S, Cluster, echo, names_of, together, until
 from transis import Node
 from transis.types.config import LOCAL, MS
 

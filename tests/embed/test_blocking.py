@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import transis
-from tests.node.party import PATIENCE_S, Cluster
+from tests.embed.party import PATIENCE_S, Cluster
 from transis.types.errors import IdentityError, SessionLost, UsageError
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import transis
-from tests.node.party import PATIENCE_S, Cluster, together
+from tests.embed.party import PATIENCE_S, Cluster, together
 from transis.audit.guarantees import check, check_groups
 from transis.audit.guarantees.property import HELD
 from transis.net.evidence import FLIGHT

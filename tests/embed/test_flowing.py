@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import transis
-from tests.node.party import PATIENCE_S, Cluster, together
+from tests.embed.party import PATIENCE_S, Cluster, together
 from transis.audit.guarantees import check
 from transis.trace.reader import read_history
 

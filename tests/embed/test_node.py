@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import transis
-from tests.node.party import PATIENCE_S, Cluster, echo, names_of, together, until
+from tests.embed.party import PATIENCE_S, Cluster, echo, names_of, together, until
 from transis.net.state import StateDirectory
 from transis.trace.events import End
 from transis.trace.files import beside

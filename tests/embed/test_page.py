@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.embed.party import PATIENCE_S
 from tests.house.sources import ROOT
-from tests.node.party import PATIENCE_S
 from transis import Node
 from transis.settings.schema import NodeArguments
 

@@ -8,7 +8,7 @@ import threading
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.node.party import PATIENCE_S
+from tests.embed.party import PATIENCE_S
 from transis.embed.thread import Passage
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tests.ordering.hand import node_id
+from tests.engine.hand import node_id
 from transis.engine.core import BaseCore, Stamp, multicast, originate
 from transis.types.config import Config
 from transis.types.ids import DatagramClass, RingTag, Service, ViewId, ViewKind

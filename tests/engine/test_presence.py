@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ordering.hand import node_id
+from tests.engine.hand import node_id
 from transis.engine.presence import Mercy, Quarantine
 from transis.types.config import LAN
 

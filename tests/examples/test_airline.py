@@ -13,7 +13,7 @@ import pytest
 
 from examples.airline.__main__ import main
 from examples.airline.script import AGAIN, APART, FLIGHTS, TOGETHER, Request
-from tests.console.running import environment
+from tests.cli.running import environment
 from tests.house.sources import ROOT
 
 README = (ROOT / "examples" / "airline" / "README.md").read_text(encoding="utf-8")

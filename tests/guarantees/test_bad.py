@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.checkers.toy import report
+from tests.guarantees.toy import report
 
 
 class Bad(NamedTuple):

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checkers.naive import Naive
-from tests.checkers.test_naive import AMBIGUOUS, TWINS
-from tests.checkers.toy import Toy
-from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from tests.guarantees.mutants import CAUSAL_MUTANTS, MUTANTS, Mutant
+from tests.guarantees.naive import Naive
 from tests.guarantees.oracle import Actor
 from tests.guarantees.oracle_apart import ApartWorld, apart_history
+from tests.guarantees.test_naive import AMBIGUOUS, TWINS
+from tests.guarantees.toy import Toy
+from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.certificates import certified
 from transis.audit.guarantees.history import Index

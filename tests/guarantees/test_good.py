@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.checkers.toy import broken, report, word
 from tests.guarantees.oracle import good_history
+from tests.guarantees.toy import broken, report, word
 from transis.audit.guarantees import PROPERTIES, check
 
 GOOD = {

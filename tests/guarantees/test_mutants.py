@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from tests.guarantees.mutants import MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
+from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.audit.guarantees import PROPERTIES
 from transis.trace.events import History
 

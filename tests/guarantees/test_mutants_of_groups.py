@@ -4,8 +4,8 @@ from functools import cache
 
 import pytest
 
-from tests.checkers.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from tests.guarantees.mutants import GROUP_MUTANTS, Mutant
+from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.audit.guarantees import GROUP_PROPERTIES, check
 from transis.sim.run import simulate
 from transis.trace.events import History

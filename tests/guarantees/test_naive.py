@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checkers.naive import Naive
 from tests.guarantees.mutants import MUTANTS
+from tests.guarantees.naive import Naive
 from tests.guarantees.oracle import good_history
 from transis.audit.guarantees import check
 from transis.trace.events import History

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.checkers.toy import history, report, word
+from tests.guarantees.toy import history, report, word
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import VIOLATIONS_MAX
 from transis.types.errors import UsageError

@@ -1,4 +1,4 @@
-"""Engines of Lansis driven by hand (tests/ordering/hand.py), and the ways into each of its states."""
+"""Engines of Lansis driven by hand (tests/engine/hand.py), and the ways into each of its states."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from tests.ordering.hand import (
+from tests.engine.hand import (
     HandTable,
     Journey,
 )

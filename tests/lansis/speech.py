@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.engine.hand import node_id
 from tests.lansis.hand import config
-from tests.ordering.hand import node_id
 from transis.lansis.packets import Faults, Flushed, Joining, Statement
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.lansis.test_acks import nacks
 from tests.wire.samples import boots, counters, mutated
-from tests.wire.test_acks import nacks
 from transis.lansis.packets import NACK_RANGES_MAX, Alive, Nack, decode_alive, encode_alive
 from transis.types.errors import Rejection
 from transis.types.ids import RingTag

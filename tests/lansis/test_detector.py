@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.engine.hand import Journey, both, is_data, one_way
 from tests.lansis.hand import PULSE, Table, is_alive
-from tests.ordering.hand import Journey, both, is_data, one_way
 from transis.lansis.detector import BROKEN, LAGS, QUESTIONS, SILENT
 from transis.lansis.packets import Query
 from transis.types.ids import DatagramClass, Service

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.hand import node_id
 from tests.lansis.hand import PULSE, Table, brought_to, config
-from tests.ordering.hand import node_id
 from transis.engine.base import Engine as EngineProtocol
 from transis.lansis.engine import Engine
 from transis.lansis.states import State

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.engine.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from tests.lansis.hand import PULSE, Table, config, is_flushed
-from tests.ordering.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from transis.lansis.engine import Engine
 from transis.lansis.packets import Joining, Statement, encode_acks
 from transis.lansis.sending import Mark, mark_of, round_of

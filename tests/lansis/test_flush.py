@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.engine.hand import Journey, Verdict, both, is_data, node_id, one_way
 from tests.lansis.hand import PULSE, Table, heard_by_one, is_flushed, is_statement
 from tests.lansis.speech import flushed, said
-from tests.ordering.hand import Journey, Verdict, both, is_data, node_id, one_way
 from transis.lansis.membership import Barrier
 from transis.lansis.packets import Alive, Faults, Joining, Statement
 from transis.lansis.statements import Proposal, propose

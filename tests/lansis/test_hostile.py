@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.hand import both, node_id
 from tests.lansis.hand import Table, brought_to
 from tests.lansis.speech import said
-from tests.ordering.hand import both, node_id
 from transis.engine.base import Packet
 from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.dag import TIMESTAMP_ROOM

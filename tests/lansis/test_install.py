@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.engine.hand import both, cut_off, is_data, node_id, one_way
 from tests.lansis.hand import PULSE, Table
-from tests.ordering.hand import both, cut_off, is_data, node_id, one_way
 from transis.lansis import dag as keys
 from transis.lansis.states import State, Trap
 from transis.types.config import Window

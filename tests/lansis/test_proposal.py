@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.engine.hand import node_id
 from tests.lansis.speech import VIEW, nodes, said
-from tests.ordering.hand import node_id
 from transis.lansis.packets import Joining, Statement
 from transis.lansis.statements import part, propose
 from transis.types.ids import RingId, ViewId, ViewKind

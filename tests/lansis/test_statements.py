@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.engine.hand import node_id
 from tests.lansis.speech import nodes, said
-from tests.ordering.hand import node_id
 from transis.lansis.packets import Faults, Joining, Statement
 from transis.lansis.statements import Change, Verdict
 from transis.types.ids import NodeId

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.engine.hand import node_id
 from tests.lansis.hand import Table, brought_to, config, heard_by_one, is_statement
 from tests.lansis.speech import said
-from tests.ordering.hand import node_id
 from transis.engine.base import IGNORED
 from transis.lansis.alive import Heartbeat
 from transis.lansis.detector import Detector

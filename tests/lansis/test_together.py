@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from tests.engine.hand import HOP_US, Seat, Verdict, both, cut_off, first, is_data, one_way
 from tests.lansis.hand import PULSE, TIMING, Table, is_beacon, is_flushed, is_statement
-from tests.ordering.hand import HOP_US, Seat, Verdict, both, cut_off, first, is_data, one_way
 from transis.lansis.packets import Attempt, Faults, Joining, Statement
 from transis.lansis.states import State, Trap
 from transis.types.ids import Service, ViewId

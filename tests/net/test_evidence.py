@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from tests.node.party import until
+from tests.embed.party import until
 from transis.net.evidence import FlightKeeper, FlightPlan, open_flight
 from transis.net.runtime import boottime_us
 from transis.trace.events import Conf, End

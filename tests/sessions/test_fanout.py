@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 import pytest
 
-from tests.stack.hosting import Alone
+from tests.sessions.hosting import Alone
 from transis.sessions.fanout import OpenFrame, portions
 from transis.sessions.frames import BATCH_BYTES, Stream, payload_cost
 from transis.sessions.session import SessionPolicy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.stack.hosting import PLENTY, Alone
+from tests.sessions.hosting import PLENTY, Alone
 from transis import __version__
 from transis.sessions.frames import Answer, Ask, Changed, Checkpoint, Configured, Credit, Follow, Join, Stream, decode_value
 from transis.sessions.host import SessionPolicy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stack.hosting import Alone, send_to
+from tests.sessions.hosting import Alone, send_to
 from transis.sessions.frames import (
     BATCH_BYTES,
     SESSION_VERSION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.stack.test_node import run_alone, transmits
+from tests.node.test_node import run_alone, transmits
 from transis.types.ids import NodeId
 from transis.types.outputs import Port
 from transis.wire.control import Probe, encode_control

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stack.hosting import Alone, send_to
+from tests.sessions.hosting import Alone, send_to
 from transis.sessions.frames import Bye, Changed, Credit, Done, Goodbye, Join, Joined, NodeFrame, Stream, cost, payload_cost
 from transis.sessions.host import TOO_SLOW, SessionPolicy
 from transis.types.outputs import NEVER

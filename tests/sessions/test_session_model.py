@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.stack.hosting import Alone, send_to
+from tests.sessions.hosting import Alone, send_to
 from transis.sessions.frames import SESSION_VERSION, Credit, Done, Goodbye, Hello, Send, Stream, Welcome, cost, payload_cost
 from transis.sessions.host import SessionPolicy
 from transis.sessions.session import Unsent

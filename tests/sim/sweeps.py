@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from tests.pipeline.programs import PATIENCE_S, program_environment
+from tests.spark.programs import PATIENCE_S, program_environment
 from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
 from transis.sim.plan import Tried

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import Command, environment
+from tests.cli.running import Command, environment
 from transis.cli.main import app
 from transis.sim.demo import STEPS
 from transis.sim.real_demo import SCENES

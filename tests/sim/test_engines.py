@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from tests.checkers.toy import history
+from tests.guarantees.toy import history
 from tests.wire.samples import ANN, DATA_HEADER, RING
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import NOT_PROMISED

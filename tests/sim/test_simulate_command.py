@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.running import environment
-from tests.console.test_panels import printed
+from tests.cli.running import environment
+from tests.cli.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
 from transis.audit.guarantees.property import MEANINGS

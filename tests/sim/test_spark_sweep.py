@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from tests.pipeline.sweeps import NODES, in_one_process, in_the_table, kept, kill_after_the_first_wave, started
+from tests.sim.sweeps import NODES, in_one_process, in_the_table, kept, kill_after_the_first_wave, started
 from transis.cli.main import app
 from transis.sim.plan import Tried
 from transis.sim.spark_sweep import in_pieces, wave_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.programs import PATIENCE_S
-from tests.pipeline.sweeps import in_one_process, in_the_table, kept, kill_after_the_first_wave, started
+from tests.sim.sweeps import in_one_process, in_the_table, kept, kill_after_the_first_wave, started
+from tests.spark.programs import PATIENCE_S
 from transis.sim.plan import TOTEM
 
 pytestmark = pytest.mark.long

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from tests.console.sweeping import ORDER, run
+from tests.sim.sweeping import ORDER, run
 from transis.cli.main import app
 from transis.sim.build import build_id
 from transis.sim.spark_sweep import Order, SweepTable

@@ -8,8 +8,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from tests.console.sweeping import BUILD, RING, written_down
-from tests.console.test_sweep_task import files_of_at_most
+from tests.sim.sweeping import BUILD, RING, written_down
+from tests.sim.test_sweep_task import files_of_at_most
 from transis.sim.spark_sweep import OUTCOMES, UNFINISHED, SweepTable
 from transis.sim.sweep import CRASHED, TIMED_OUT, RanRow, SeedRow
 from transis.types.errors import PipelineError

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.archive.written import files_of_at_most
-from tests.console.sweeping import ORDER, run
+from tests.sim.sweeping import ORDER, run
 from transis.sim.build import build_id
 from transis.sim.spark_sweep import decoded, run_apart, run_seeds
 from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, SeedRow, ran_row, run_job

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.console.running import environment
+from tests.cli.running import environment
 from transis.spark.java import ensure_java
 from transis.spark.quickstart import archive_of
 

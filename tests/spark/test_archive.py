@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.pipeline.archived import Archived, Told, archive_simulated
+from tests.spark.archived import Archived, Told, archive_simulated
 from transis.archive import rows as schema
 from transis.spark.archive import (
     ABSENT,

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.audit.contents import wounded
+from tests.audit.written import write_traces
 from tests.guarantees.oracle import good_history
-from tests.pipeline.cluster import spark_environment, spark_submit
-from tests.pipeline.contents import wounded
-from tests.pipeline.programs import left_behind, program_environment, run_program
-from tests.pipeline.written import write_traces
+from tests.spark.cluster import spark_environment, spark_submit
+from tests.spark.programs import left_behind, program_environment, run_program
 from transis.audit.guarantees import check
 from transis.audit.job import BAD
 from transis.spark.packaging import write_job

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
-from tests.pipeline.written import longest, open_trace, record, write_traces
 from transis.audit.plans.lay import Tables
 from transis.audit.plans.tables import EVENTS, tables_of
 from transis.spark.inputs import decode, file_batches, find_local, find_segments, seal_of, task_count

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.programs import left_behind, program_environment, run_program
+from tests.spark.programs import left_behind, program_environment, run_program
 from transis.spark.java import OLDEST, cache_directory, ensure_java
 
 TOO_OLD = """#!/bin/sh

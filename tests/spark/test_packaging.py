@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.house.sources import PACKAGE, python_files
-from tests.pipeline.cluster import spark_environment, spark_submit
-from tests.pipeline.programs import PATIENCE_S
+from tests.spark.cluster import spark_environment, spark_submit
+from tests.spark.programs import PATIENCE_S
 from transis.cli.main import app
 from transis.spark.packaging import ENTRY, write_archive, write_job
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from tests.pipeline.archived import archive_simulated
+from tests.spark.archived import archive_simulated
 from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING

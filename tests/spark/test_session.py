@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.programs import left_behind, program_environment, run_program, start_program
+from tests.spark.programs import left_behind, program_environment, run_program, start_program
 from transis.spark.cluster import GIB, HEAP_MAX, HEAP_MIN, MIB, SMALL, TINY, heap, read_master, settings_for, shuffle_partitions
 from transis.spark.progress import Steps, sentence_for
 from transis.types.errors import ConfigError, PipelineError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.pipeline.archived import SimulatedArchiver
+from tests.spark.archived import SimulatedArchiver
 from transis.client.group import Group
 from transis.spark.archive import read_stream, spans
 from transis.spark.lineage import life_of

@@ -1,10 +1,10 @@
-"""Engines of the ring driven by hand (tests/ordering/hand.py), with a disk that may be slow or never done."""
+"""Engines of the ring driven by hand (tests/engine/hand.py), with a disk that may be slow or never done."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.ordering.hand import (
+from tests.engine.hand import (
     HandTable,
     Journey,
     Seat,

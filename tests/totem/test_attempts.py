@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ordering.hand import node_id
+from tests.engine.hand import node_id
 from transis.totem.commit import _ring_order
 from transis.totem.gather import ATTEMPTS_BEFORE_BLAME, Attempts
 from transis.totem.packets import Join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ordering.hand import HOP_US, Heard, cut_off, first, node_id
+from tests.engine.hand import HOP_US, Heard, cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, is_token, is_wake
 from transis.totem.packets import Wake
 from transis.totem.states import State

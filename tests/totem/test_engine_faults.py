@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ordering.hand import cut_off, first, node_id
+from tests.engine.hand import cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, is_token
 from transis.totem.states import State
 from transis.types.ids import Service

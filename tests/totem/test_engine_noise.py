@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.ordering.hand import cut_off, node_id
+from tests.engine.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit, is_commit, is_token
 from transis.engine.base import Packet
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Join, Token, Wake

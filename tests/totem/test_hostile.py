@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ordering.hand import cut_off, node_id
+from tests.engine.hand import cut_off, node_id
 from tests.totem.hand import Table, config, in_commit
 from transis.engine.base import Packet
 from transis.node.node import Node

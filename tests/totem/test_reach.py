@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ordering.hand import node_id
+from tests.engine.hand import node_id
 from transis.totem.packets import Row
 from transis.totem.reach import Reachability, clique_of
 from transis.types.ids import NodeId

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ordering.hand import Heard, Journey, cut_off, first
+from tests.engine.hand import Heard, Journey, cut_off, first
 from tests.totem.hand import Table, in_commit, is_token
 from transis.totem.states import State
 from transis.types.ids import RingId, Service

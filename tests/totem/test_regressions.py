@@ -11,7 +11,7 @@ from string import ascii_lowercase
 
 import pytest
 
-from tests.ordering.hand import Journey, Seat, cut_off, first, node_id
+from tests.engine.hand import Journey, Seat, cut_off, first, node_id
 from tests.totem.hand import TIMING, Table, config, is_commit, is_token
 from transis.totem.packets import KIND_JOIN, Token
 from transis.totem.states import State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ordering.hand import node_id
+from tests.engine.hand import node_id
 from tests.totem.hand import config
 from transis.engine.base import IGNORED
 from transis.totem.commit import Forming

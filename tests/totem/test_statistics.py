@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.ordering.hand import cut_off, first
+from tests.engine.hand import cut_off, first
 from tests.totem.hand import Table, is_token
 from transis.types.ids import Service
 from transis.types.outputs import Port

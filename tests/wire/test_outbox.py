@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.wire.naive_stream import feed, flattened, whole_bursts
+from tests.wire.naive_reassembly import feed, flattened, whole_bursts
 from tests.wire.samples import BOB, VIEW
 from transis.types.errors import MessageTooLarge, UsageError
 from transis.types.ids import DatagramClass, Service

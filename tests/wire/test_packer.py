@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.naive_stream import by_datagram
+from tests.wire.naive_reassembly import by_datagram
 from tests.wire.samples import ANN, VIEW
 from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass, RingTag, Service

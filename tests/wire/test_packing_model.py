@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wire.naive_stream import Message, NaiveReader, Placed, copied, feed, flattened, ids_of, stamped
+from tests.wire.naive_reassembly import Message, NaiveReader, Placed, copied, feed, flattened, ids_of, stamped
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Delivered, Lane, OutboundRun
 from transis.wire.burst import Burst, read_bursts

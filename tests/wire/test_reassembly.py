@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.naive_stream import RING, copied, feed, flattened, whole_bursts
+from tests.wire.naive_reassembly import RING, copied, feed, flattened, whole_bursts
 from tests.wire.samples import ANN, BOB, VIEW, mutated
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Lane, OutboundRun, Phase
