@@ -14,7 +14,7 @@ from typing import Final
 
 from transis import __version__
 
-ROOMS: Final = ("groups", "lansis", "model", "ordering", "sim", "stack", "totem", "trace", "wire")
+ROOMS: Final = ("types", "wire", "engine", "totem", "lansis", "groups", "node", "sessions", "trace", "sim", "audit/guarantees")
 DIGITS: Final = 12
 
 

@@ -52,15 +52,15 @@ class Defect(NamedTuple):
 LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "fa_echo_unconditional": Defect(
         "every statement is answered by one of one's own, whether it says anything new or not (F11)",
-        (Change("lansis.agreeing", "        if verdict in GROWN:\n", "        if verdict is not Verdict.DROPPED:\n"),),
+        (Change("lansis.membership", "        if verdict in GROWN:\n", "        if verdict is not Verdict.DROPPED:\n"),),
     ),
     "no_limbo": Defect(
         "who installs delivers all that it holds of the old view, instead of what the statements name",
-        (Change("lansis.install", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.graph.inserted)"),),
+        (Change("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.graph.inserted)"),),
     ),
     "late_fa": Defect(
         "a statement about a view that was left already counts in the view after it (F12)",
-        (Change("lansis.agreeing", "            core.trap(Trap.LATE_FA)\n", "            return True\n"),),
+        (Change("lansis.membership", "            core.trap(Trap.LATE_FA)\n", "            return True\n"),),
     ),
     "views_from_assent": Defect(
         "a view is installed as soon as all have stated the same sets, as the paper has it, without a flush (W18)",
@@ -118,12 +118,12 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         "who hears of a view installs it if it ever flushed it, whatever it flushed since (M7)",
         (
             Change(
-                "lansis.barrier",
+                "lansis.membership",
                 "        self.flushed = self.assented\n",
                 '        self.flushed = self.assented\n        self.__dict__.setdefault("all", []).append(self.flushed)\n',
             ),
             Change(
-                "lansis.barrier",
+                "lansis.membership",
                 "return self.flushed if self.flushed is not None and tag == self.flushed.tag else None",
                 'return next((one for one in self.__dict__.get("all", ()) if one.tag == tag), None)',
             ),
@@ -133,7 +133,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         "a causal message leaves as soon as it is in the DAG, whatever ordered ones its sender had delivered (W5)",
         (
             Change(
-                "lansis.rules.causal",
+                "lansis.orders",
                 "        if not by_dep or by_dep[0][0] > frontier:\n            return []\n        ready = []\n"
                 "        while by_dep and by_dep[0][0] <= frontier:\n",
                 "        ready = []\n        while by_dep:\n",
@@ -144,7 +144,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         "who installs delivers in the regular view what it had delivered itself, not what others had",
         (
             Change(
-                "lansis.install",
+                "lansis.flush",
                 "finish(pre, parting.delivered, Phase.REGULAR)",
                 "finish(pre, old.order.frontier, Phase.REGULAR)",
             ),
@@ -152,7 +152,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "promise_without_holding": Defect(
         "the clock of an ALIVE counts before all that its sender had sent is here",
-        (Change("lansis.rules.allack", "        if self._held[member] >= claim[0]:\n", "        if True:\n"),),
+        (Change("lansis.orders", "        if self._held[member] >= claim[0]:\n", "        if True:\n"),),
     ),
     "outsider_fails_us": Defect(
         "strangers make a machine accuse members of its own view (trap 18)",
@@ -160,13 +160,13 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "toto_at_least": Defect(
         "under ToTo a candidate is beaten by half of the votes, not by more than half",
-        (Change("lansis.rules.toto", "return 2 * wins(one, other) > members", "return 2 * wins(one, other) >= members"),),
+        (Change("lansis.toto", "return 2 * wins(one, other) > members", "return 2 * wins(one, other) >= members"),),
     ),
     "toto_star_equal": Defect(
         "under ToTo who has not voted counts as one who never will vote otherwise",
         (
             Change(
-                "lansis.rules.toto",
+                "lansis.toto",
                 "return 2 * (len(cast) - wins(one, other)) < members",
                 "return 2 * (members - wins(one, other)) < members",
             ),
@@ -204,11 +204,11 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "everybody_is_told": Defect(
         "a configuration shows every group a view, also those to which nothing happened",
-        (Change("groups.views", "if group.transitional is None and not joined and not left:", "if False:"),),
+        (Change("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),
     ),
     "origins_stay_regular": Defect(
         "members of a transitional view go on as if they came from the regular one, and pass for members that never parted",
-        (Change("groups.state", "                self.members[member] = view.id\n", "                pass\n"),),
+        (Change("groups.table", "                self.members[member] = view.id\n", "                pass\n"),),
     ),
 }
 """Of the groups: only nodes that have them can go wrong this way."""
@@ -239,7 +239,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
         "a repeated first-rotation commit token is taken for the second rotation (F2)",
         (
             Change("totem.engine", "if packet.rotation == 1 else", "if self._core.state is State.GATHER else"),
-            Change("totem.forming", "return self._my_entry in commit.entries and", "return True or"),
+            Change("totem.commit", "return self._my_entry in commit.entries and", "return True or"),
         ),
     ),
     "obligation_of_trans_memb": Defect(
@@ -256,7 +256,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
         "the node runs before its incarnation is on disk (C4)",
         (
             Change(
-                "stack.node",
+                "node.node",
                 'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation))',
                 'self._out.append(Persist(IDENTITY_TICKET, "incarnation", self.id.incarnation)); self._identity.durable(now)',
             ),
@@ -269,9 +269,9 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "fragments_kept_across_views": Defect(
         "partial messages survive a regular view, at the sender and at the receivers (trap 1)",
         (
-            Change("stack.node", "            self._assembler.reset()\n", ""),
+            Change("node.node", "            self._assembler.reset()\n", ""),
             Change("totem.recovery", "if core.outbox.restart():", "if False:"),
-            Change("lansis.install", "if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):", "if False:"),
+            Change("lansis.flush", "if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):", "if False:"),
         ),
     ),
 }
@@ -281,7 +281,7 @@ SHARED_DEFECTS: Final[dict[str, Defect]] = {
         "of every 64th burst the first run is not delivered: what a follower of digests must notice",
         (
             Change(
-                "wire.stream",
+                "wire.reassembly",
                 "        return [] if visit is None else self._feed_visit(visit, context)\n",
                 "        found = [] if visit is None else self._feed_visit(visit, context)\n"
                 "        self.rejections['fed'] += bool(found)\n"

@@ -1,8 +1,6 @@
 """What spark-submit takes; work spread over executors.
 
-The package as files that `spark-submit` takes: a zip for the executors and the small program that starts the audit.
-
-Only Python is inside. msgspec, numpy and pyarrow are compiled, so every Python of the cluster needs them installed.
+The zip is for the executors, beside it lies the small program that starts the audit. Only Python is inside. msgspec, numpy and pyarrow are compiled, so every Python of the cluster needs them installed.
 
 Work that is no data: numbered pieces of it spread over the executors, and what each of them says collected here.
 """
@@ -13,13 +11,14 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
-
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Final
 
 import transis
 from transis.types.errors import PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 # --- packaging --------------------------------------------------------------------------------------------------------
 
@@ -66,7 +65,7 @@ def write_archive(path: Path) -> Path:
 
 # --- spread -----------------------------------------------------------------------------------------------------------
 
-Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 """Runs on an executor: numbers of pieces come in, one in a batch; rows go out."""
 
 
