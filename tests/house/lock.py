@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from tests.house.audits import audits, reconciled
 from tests.house.golden import golden_bytes
 from tests.house.surface import surface
 from tests.house.tables import schemas, write_segments
@@ -88,20 +89,28 @@ PARTS: Final[dict[str, tuple[str, Callable[[], str]]]] = {
 }
 """The texts by name: the file in which each is kept, and what makes it."""
 
+ON_SPARK: Final[dict[str, tuple[str, Callable[[], str]]]] = {
+    "audits": ("audits.json", audits),
+    "reconciled": ("reconciled.json", reconciled),
+}
+"""Texts that take a minute; tests/audit/test_lock.py compares them, where Spark is running already."""
+
+TEXTS_BY_NAME: Final = PARTS | ON_SPARK
+
 RUNS: Final = "runs"
 """The part that is no text."""
 
 
 def kept_text(part: str) -> str:
     """A file that was changed by hand is no lock."""
-    text = (TEXTS / PARTS[part][0]).read_text(encoding="utf-8")
-    assert _sha256(text) == kept()["texts"][part], f"{PARTS[part][0]} is not the text whose digest is in {VALUES.name}"
+    text = (TEXTS / TEXTS_BY_NAME[part][0]).read_text(encoding="utf-8")
+    assert _sha256(text) == kept()["texts"][part], f"{TEXTS_BY_NAME[part][0]} is not the text whose digest is in {VALUES.name}"
     return text
 
 
 def difference(part: str, found: str) -> str:
     """What is there now against what is kept; nothing if they are equal."""
-    name = PARTS[part][0]
+    name = TEXTS_BY_NAME[part][0]
     before, after = kept_text(part).splitlines(), found.splitlines()
     return "\n".join(difflib.unified_diff(before, after, f"locked/{name}", "now", n=2, lineterm=""))
 
@@ -120,11 +129,11 @@ def _sha256(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.house.lock", description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join((RUNS, *PARTS))}; all if none is named")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join((RUNS, *TEXTS_BY_NAME))}; all if none is named")
     parser.add_argument("--write", action="store_true", help="keep what is there now")
     given = parser.parse_args(arguments)
-    parts = given.parts or [RUNS, *PARTS]
-    if unknown := set(parts) - {RUNS, *PARTS}:
+    parts = given.parts or [RUNS, *TEXTS_BY_NAME]
+    if unknown := set(parts) - {RUNS, *TEXTS_BY_NAME}:
         parser.error(f"there is no part {' '.join(sorted(unknown))}")
     if given.write:
         write(parts)
@@ -140,7 +149,7 @@ def write(parts: Iterable[str]) -> None:
         if part == RUNS:
             values["runs"] = _runs()
             continue
-        name, make = PARTS[part]
+        name, make = TEXTS_BY_NAME[part]
         text = make()
         (TEXTS / name).write_text(text, encoding="utf-8")
         values["texts"][part] = _sha256(text)
@@ -156,7 +165,7 @@ def _runs() -> dict[str, Any]:
 def _differences(part: str) -> Iterator[str]:
     if part == RUNS:
         yield from _different_values(kept()["runs"], _runs(), RUNS)
-    elif found := difference(part, PARTS[part][1]()):
+    elif found := difference(part, TEXTS_BY_NAME[part][1]()):
         yield found
 
 

@@ -148,11 +148,11 @@ def _converted(history: History, directory: Path) -> Iterator[tuple[str, pa.Sche
             yield name, pq.read_schema(table)
 
 
-def write_segments(history: History, directory: Path) -> None:
+def write_segments(history: History, directory: Path, run: str = "locked") -> None:
     """As `transis simulate --trace` writes them, but by no version of the package: what is locked outlives a release."""
     directory.mkdir(parents=True)
     for trace in history.nodes:
-        header = Header("simulated", "locked", trace.node, engine=history.engine, mode=history.promises, build="any")
+        header = Header("simulated", run, trace.node, engine=history.engine, mode=history.promises, build="any")
         writer = SegmentWriter(directory, header)
         assert writer.write(trace.events), "a temporary directory takes what is written"
         writer.close(history.closed)
