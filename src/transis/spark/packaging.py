@@ -1,6 +1,7 @@
 """What spark-submit takes; work spread over executors.
 
-The zip is for the executors, beside it lies the small program that starts the audit. Only Python is inside. msgspec, numpy and pyarrow are compiled, so every Python of the cluster needs them installed.
+The zip is for the executors, beside it lies the small program that starts the audit. Only Python is inside. msgspec, numpy and
+pyarrow are compiled, so every Python of the cluster needs them installed.
 
 Work that is no data: numbered pieces of it spread over the executors, and what each of them says collected here.
 """
