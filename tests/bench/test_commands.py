@@ -8,20 +8,19 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
-from transis.bench.contender import LossyTransport
+from transis.bench.contender import Loss
 from transis.bench.engines import PANELS, Engines, draw_engines, fields_of, short
 from transis.bench.machines import BenchLan, why_no_lan
 from transis.bench.speaker import Samples
 from transis.cli.main import app
-from transis.net.transport import Transport
 from transis.types.errors import UsageError
-from transis.types.outputs import Port
+from transis.wire.envelope import Arrival
 
 COMMAND = (sys.executable, "-m", "transis", "bench")
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -145,18 +144,11 @@ def test_fields_are_all_sizes_without_loss_and_the_smallest_with_each() -> None:
     assert fields_of(wanted) == [(4, 0.0), (8, 0.0), (16, 0.0), (4, 1.0), (4, 5.0)]
 
 
-class Endless:
-    """Something is always there to be received."""
-
-    def receive(self, port: Port) -> list[bytes]:
-        return [bytes([number]) for number in range(200)]
-
-
 def test_loss_is_as_much_as_asked_for_and_the_same_for_a_seed() -> None:
-    def received(permille: int, seed: int) -> list[bytes]:
-        transport = LossyTransport(cast(Transport, Endless()), permille, seed)
-        kept = [datagram for _ in range(50) for datagram in transport.receive(Port.DATA)]
-        assert transport.lost == 10_000 - len(kept)
+    def received(permille: int, seed: int) -> list[Arrival]:
+        loss = Loss(permille, seed)
+        kept = [datagram for _ in range(50) for datagram in loss.kept([bytes([number]) for number in range(200)])]
+        assert loss.lost == 10_000 - len(kept)
         return kept
 
     assert len(received(0, 1)) == 10_000

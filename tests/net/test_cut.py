@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.net.party import loopback, mesh_around, multicast_lan
-from transis.net.transport import CuttableTransport, MeshTransport, MulticastTransport
+from transis.net.transport import Transport
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
@@ -18,10 +18,9 @@ CONFIG = Config(name="x", plaintext=True)
 
 
 @pytest.fixture(params=["multicast", "mesh"])
-def pair(request: pytest.FixtureRequest) -> Iterator[tuple[CuttableTransport, CuttableTransport]]:
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, Transport]]:
     opening = multicast_lan() if request.param == "multicast" else mesh_around([])
-    made = [opening(CONFIG), opening(CONFIG)]
-    ann, bob = (CuttableTransport(one) for one in made if isinstance(one, MulticastTransport | MeshTransport))
+    ann, bob = opening(CONFIG), opening(CONFIG)
     for one in (ann, bob):
         one.install([ann.address, bob.address])
     yield ann, bob
@@ -29,7 +28,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[CuttableTransport, Cu
     bob.close()
 
 
-def exchange(sender: CuttableTransport, receiver: CuttableTransport, to: str | Audience, port: Port) -> list[bytes]:
+def exchange(sender: Transport, receiver: Transport, to: str | Audience, port: Port) -> list[bytes]:
     """What arrives of a datagram, and of a mark sent around the cut so that silence is known without waiting."""
 
     async def run() -> list[bytes]:
@@ -49,7 +48,7 @@ def exchange(sender: CuttableTransport, receiver: CuttableTransport, to: str | A
     return [datagram for datagram in asyncio.run(run()) if datagram != b"mark"]
 
 
-def receiver_marks(receiver: CuttableTransport) -> None:
+def receiver_marks(receiver: Transport) -> None:
     """Loopback delivers in order and at once: when the mark is there, what was sent before it is too."""
     host, _, port = receiver.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as marking:
@@ -60,24 +59,22 @@ WAYS = [(Audience.RING, Port.DATA), (Audience.WORLD, Port.CONTROL), ("unicast", 
 
 
 @pytest.mark.parametrize(("to", "port"), WAYS, ids=["data", "control", "token"])
-def test_who_cuts_hears_nothing_until_it_heals(
-    pair: tuple[CuttableTransport, CuttableTransport], to: str | Audience, port: Port
-) -> None:
+def test_who_cuts_hears_nothing_until_it_heals(pair: tuple[Transport, Transport], to: str | Audience, port: Port) -> None:
     ann, bob = pair
     target = bob.address if to == "unicast" else to
     assert exchange(ann, bob, target, port) == [b"hello"]
-    bob.cut([ann.address])
+    bob.sever([ann.address])
     assert exchange(ann, bob, target, port) == []
     assert bob.statistics()["cut_links"] == 1
-    bob.heal()
+    bob.sever([])
     assert exchange(ann, bob, target, port) == [b"hello"]
 
 
-def test_who_cuts_sends_nothing_to_a_single_address(pair: tuple[CuttableTransport, CuttableTransport]) -> None:
+def test_who_cuts_sends_nothing_to_a_single_address(pair: tuple[Transport, Transport]) -> None:
     ann, bob = pair
-    ann.cut([bob.address])
+    ann.sever([bob.address])
     assert exchange(ann, bob, bob.address, Port.TOKEN) == []
-    ann.cut([loopback_elsewhere()])
+    ann.sever([loopback_elsewhere()])
     assert exchange(ann, bob, bob.address, Port.TOKEN) == [b"hello"]
 
 
@@ -85,7 +82,7 @@ def loopback_elsewhere() -> str:
     return f"{loopback().address}:9"
 
 
-def test_what_is_no_address_is_told(pair: tuple[CuttableTransport, CuttableTransport]) -> None:
+def test_what_is_no_address_is_told(pair: tuple[Transport, Transport]) -> None:
     with pytest.raises(ConfigError, match="numeric address"):
-        pair[0].cut(["bob"])
-    assert pair[0].cut_off == ()
+        pair[0].sever(["bob"])
+    assert pair[0].severed == ()

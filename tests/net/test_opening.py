@@ -16,7 +16,7 @@ from transis.net.host import REAL_WINDOW, Opening, fitted, group_for, open_node,
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.sockets import datagrams_that_fit, open_unicast, size_buffers
 from transis.net.state import StateDirectory
-from transis.net.transport import GROUP, GROUP_IPV6, Group
+from transis.net.transport import GROUP, GROUP_IPV6, Group, Transport
 from transis.types.config import LAN, LOCAL, PULSES, Config, Window
 from transis.types.errors import ConfigError, IdentityError
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
@@ -118,13 +118,17 @@ def test_a_burst_of_lansis_has_a_limit_of_its_own() -> None:
 # --- failures -------------------------------------------------------------------------------------------------------
 
 
+def broken(opening: Opening) -> Transport:
+    raise ZeroDivisionError
+
+
 def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="multicast"):
         open_node(opening(tmp_path, group=Group("192.0.2.1")), lambda events: None)
     with pytest.raises(ConfigError, match="seeds"):
         open_node(opening(tmp_path, seeds=("192.0.2.1:5405",)), lambda events: None)
     with pytest.raises(ZeroDivisionError):
-        open_node(opening(tmp_path), lambda events: None, wrap=lambda transport: 1 // 0)
+        open_node(opening(tmp_path), lambda events: None, transport_for=broken)
     StateDirectory(tmp_path, "ann").close()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.net.interfaces import Endpoint
-from transis.net.peers import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Acquaintances
+from transis.net.peers import FRESH_US, HEARD_MAX, INTRODUCE_US, KIND_INTRODUCTION, Peers
 from transis.types.config import Config
 from transis.types.ids import NodeId
 from transis.wire.control import Probe, encode_control
@@ -29,8 +29,8 @@ class Clock:
         return self.now
 
 
-def acquaintances(clock: Clock | None = None, seeds: Sequence[Endpoint] = (SEED, OWN)) -> Acquaintances:
-    return Acquaintances(OWN, seeds, CONFIG, KEY, 1, clock or Clock())
+def acquaintances(clock: Clock | None = None, seeds: Sequence[Endpoint] = (SEED, OWN)) -> Peers:
+    return Peers(OWN, seeds, CONFIG, KEY, 1, clock or Clock())
 
 
 def other(number: int) -> Endpoint:

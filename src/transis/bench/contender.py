@@ -24,9 +24,9 @@ import msgspec
 from transis.bench.machines import PATIENCE_S, next_order, open_orders, tell
 from transis.bench.speaker import Samples
 from transis.net.driver import Driver, Event
-from transis.net.host import open_node
+from transis.net.host import Opening, open_node
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
-from transis.net.transport import Group, PassingTransport, StatisticsDict, Transport
+from transis.net.transport import Group, MulticastTransport, StatisticsDict
 from transis.settings.schema import NodeSettings
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Delivered, Port
@@ -64,17 +64,15 @@ class Round(msgspec.Struct, kw_only=True):
     seconds: float
 
 
-class LossyTransport(PassingTransport):
-    """Hears all but what it loses."""
+class Loss:
+    """Drops so many of a thousand datagrams; equal seeds drop alike."""
 
-    def __init__(self, inner: Transport, permille: int, seed: int) -> None:
-        super().__init__(inner)
+    def __init__(self, permille: int, seed: int) -> None:
         self._permille = permille
         self._random = Random(seed)
         self.lost = 0
 
-    def receive(self, port: Port) -> Sequence[Arrival]:
-        arrived = super().receive(port)
+    def kept(self, arrived: Sequence[Arrival]) -> Sequence[Arrival]:
         if not self._permille:
             return arrived
         datagrams = apart(arrived)
@@ -82,8 +80,17 @@ class LossyTransport(PassingTransport):
         self.lost += len(datagrams) - len(kept)
         return kept
 
+
+class LossyTransport(MulticastTransport):
+    def __init__(self, opening: Opening, loss: Loss) -> None:
+        super().__init__(opening.interface, opening.group)
+        self._loss = loss
+
+    def receive(self, port: Port) -> Sequence[Arrival]:
+        return self._loss.kept(super().receive(port))
+
     def statistics(self) -> StatisticsDict:
-        figures: StatisticsDict = {"lost_on_purpose": self.lost}
+        figures: StatisticsDict = {"lost_on_purpose": self._loss.lost}
         return super().statistics() | figures
 
 
@@ -99,8 +106,9 @@ class Contender:
             engine=seat.engine,
             order=seat.order,
         )
+        loss = Loss(seat.loss_permille, seat.seed)
         self.driver: Driver = open_node(
-            settings.opening(), self._hear, wrap=lambda inner: LossyTransport(inner, seat.loss_permille, seat.seed)
+            settings.opening(), self._hear, transport_for=lambda opening: LossyTransport(opening, loss)
         )
         self._round = 0
         self._taken = 0

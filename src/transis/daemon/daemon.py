@@ -30,10 +30,10 @@ from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
 from transis.daemon.metrics import Figures, Metrics
 from transis.net.driver import Driver, Event
 from transis.net.evidence import FlightKeeper, KeptSink, Limits, Retention
-from transis.net.host import open_node
+from transis.net.host import Opening, open_node, open_transport
 from transis.net.runtime import boottime_us, calm_the_collector, fast_loop
 from transis.net.session_server import SessionServer
-from transis.net.transport import CuttableTransport, Severable
+from transis.net.transport import Transport
 from transis.sessions.host import SessionHost
 from transis.settings.load import renamed
 from transis.settings.resolve import Plan, describe
@@ -105,7 +105,7 @@ class Daemon:
         self._plan = plan
         self._manager = ServiceManager()
         self._log = NodeLog()
-        self._transport: CuttableTransport | None = None
+        self._transport: Transport | None = None
         self._sink: KeptSink | None = None
         self._retention: Retention | None = None
         self._flight: FlightKeeper | None = None
@@ -199,19 +199,21 @@ class Daemon:
 
     def _open_node(self) -> Driver:
         plan = self._plan
-        wrap = self._make_cuttable if plan.settings.admin.allow_faults else None
         make_sink = self._make_sink if plan.trace is not None else None
         if plan.settings.flight.directory and plan.flight is not None:
             _make_directory("flight.directory", plan.flight.directory)
         try:
-            return open_node(plan.opening, self._hear, make_sink=make_sink, on_note=self._note, wrap=wrap)
+            return open_node(
+                plan.opening, self._hear, make_sink=make_sink, on_note=self._note, transport_for=self._open_transport
+            )
         except ConfigError as error:
             raise renamed(error, FIELDS.get(error.field, error.field)) from error
 
-    def _make_cuttable(self, transport: Severable) -> CuttableTransport:
-        self._transport = CuttableTransport(transport)
-        self._faults = Faults(self._transport.cut)
-        return self._transport
+    def _open_transport(self, opening: Opening) -> Transport:
+        self._transport = transport = open_transport(opening)
+        if self._plan.settings.admin.allow_faults:
+            self._faults = Faults(transport.sever)
+        return transport
 
     def _make_sink(self, node: NodeId) -> KeptSink:
         plan, trace = self._plan, self._plan.settings.trace
@@ -270,7 +272,7 @@ class Daemon:
         return self._figures.now()
 
     def _cut_off(self) -> Sequence[str]:
-        return self._transport.cut_off if self._transport is not None else ()
+        return self._transport.severed if self._transport is not None else ()
 
     def _tell_beginning(self) -> None:
         plan = self._plan

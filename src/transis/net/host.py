@@ -107,7 +107,7 @@ def fitted(window: Window, room: int) -> Window:
     return replace(window, window=most, visit_max=visit_max, accelerated=min(window.accelerated, visit_max // 2))
 
 
-def open_transport(opening: Opening) -> MulticastTransport | MeshTransport:
+def open_transport(opening: Opening) -> Transport:
     if opening.transport == "mesh":
         return MeshTransport(opening.interface, opening.config, opening.key, opening.seeds, opening.port)
     if opening.seeds:
@@ -121,22 +121,21 @@ def open_node(
     *,
     make_sink: Callable[[NodeId], Sink] | None = None,
     on_note: Callable[[Note], None] | None = None,
-    wrap: Callable[[MulticastTransport | MeshTransport], Transport] | None = None,
+    transport_for: Callable[[Opening], Transport] = open_transport,
 ) -> Driver:
-    """A driver that can be started, in a running loop. `wrap` may put something between the node and its sockets."""
+    """A driver that can be started, in a running loop. `transport_for` opens its sockets; benchmarks lose datagrams there."""
     state = StateDirectory(opening.state, opening.config.name)
     try:
-        transport = open_transport(opening)
+        transport = transport_for(opening)
     except BaseException:
         state.close()
         raise
     try:
         window = window_for(opening.config, transport.datagrams_that_fit(opening.config.datagram))
         config = replace(opening.config, window=window)
-        used = transport if wrap is None else wrap(transport)
         make_flight = partial(open_flight, opening.flight, config) if opening.flight is not None else None
         return Driver(
-            config, used, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note, make_flight=make_flight
+            config, transport, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note, make_flight=make_flight
         )
     except BaseException:
         transport.close()

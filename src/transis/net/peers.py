@@ -38,7 +38,7 @@ INTRODUCE_US: Final = 1_000_000
 _ROOM: Final = DATAGRAM_MIN - ENVELOPE_SIZE - SEAL_SIZE - 8
 
 
-class Acquaintances:
+class Peers:
     """`ring` is where datagrams for the ring go: the view's members, and who asked to join since it was installed."""
 
     def __init__(

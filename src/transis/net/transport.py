@@ -1,34 +1,30 @@
-"""Multicast or mesh, links that can be cut.
-
-How datagrams travel: by multicast on a LAN, or by a mesh of unicasts where there is no multicast (clouds, containers).
+"""How datagrams travel: by multicast on a LAN, or by a mesh of unicasts where there is no multicast (clouds, containers).
 
 1. All that a node sends leaves from its token socket, so the source of a datagram is the node's advertised address, and a node
    drops what it hears of itself by looking at the source alone.
-2. Nothing that a peer says or does raises: an address that is none, a host that is gone, a full buffer are counted.
+2. Nothing that a peer says or does raises: an unreadable address, a host that is gone, a full buffer are counted.
 3. Multicast: data and control have a port each, shared by all nodes; the token socket has a port of its own per node.
-4. Mesh: data and control sockets are at the token socket's port + 1 and + 2, so one address says all three.
-5. Linux has all of it. macOS lacks GSO, GRO, the count of overflows and the choice of interfaces by name or network, and knows no
+4. Mesh: data and control sockets are at the token socket's port + 1 and + 2, so one address stands for all three.
+5. Links can be severed, for tests of a running cluster. What comes from a severed address is dropped unread, and nothing is sent
+   to it; but a multicast cannot leave out one receiver, so parting two nodes needs a cut on both sides.
+6. Linux has all of it. macOS lacks GSO, GRO, the count of overflows and the choice of interfaces by name or network, and has no
    link-local IPv6 here; the rest works. Windows is not supported, nor are addresses changed on their way (NAT).
 
-A transport around another one, for whoever changes one thing about it and nothing else.
-
-A transport with links that can be cut and healed, for tests of a running cluster. It is there only where faults are allowed.
-
-1. A cut works by advertised address: what comes from it is dropped unread, and nothing is sent to it.
-2. A multicast cannot leave out one receiver: the other side still hears it. To part two nodes, cut on both.
-3. A cut replaces the one before it; healing is a cut of nobody.
+Hot path: `send` and `receive` run once for each burst. They cost one call of `_endpoints` and one of the socket's sender or
+receiver.
 """
 
 from __future__ import annotations
 
 import socket
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Final, NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple
 
 from transis.net.interfaces import PORT_MAX, Endpoint, Interface, SocketAddress, configured_endpoint, read_endpoint
-from transis.net.peers import Acquaintances
+from transis.net.peers import Peers
 from transis.net.runtime import boottime_us
 from transis.net.sockets import (
     BUFFER_BYTES,
@@ -47,8 +43,6 @@ from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
 from transis.wire.envelope import Arrival, apart
 
-# --- transport --------------------------------------------------------------------------------------------------------
-
 ADDRESSES_MAX: Final = 1024
 """Addresses whose reading is remembered: members and former ones, many times over."""
 TRIES_FOR_PORTS: Final = 64
@@ -58,37 +52,6 @@ MESH_OFFSET: Final = {Port.TOKEN: 0, Port.DATA: 1, Port.CONTROL: 2}
 BUFFERS: Final = {Port.DATA: BUFFER_BYTES, Port.CONTROL: SMALL_BUFFER_BYTES, Port.TOKEN: SMALL_BUFFER_BYTES}
 
 StatisticsDict = dict[str, int | str]
-
-
-class Transport(Protocol):
-    """What a driver needs of a network."""
-
-    @property
-    def address(self) -> str:
-        """Where this node is reached; it travels in Joins."""
-        ...
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What an operator should read once, after opening."""
-        ...
-
-    def files(self) -> Mapping[Port, int]:
-        """The descriptors to watch for reading."""
-        ...
-
-    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None: ...
-
-    def receive(self, port: Port) -> Sequence[Arrival]:
-        """What waits on a socket, without blocking, up to a bound that exceeds its buffer."""
-        ...
-
-    def install(self, addresses: Iterable[str]) -> None:
-        """A regular view has these members: they are the ring now."""
-        ...
-
-    def statistics(self) -> StatisticsDict: ...
-    def close(self) -> None: ...
 
 
 class Offload(NamedTuple):
@@ -101,36 +64,67 @@ class Offload(NamedTuple):
 ALL_HELP: Final = Offload()
 
 
-class _Sockets:
-    """The three sockets of a node with what is common to both transports."""
+class Transport(ABC):
+    """The three sockets of a node. What is special about a network is where a datagram for an audience goes: `_endpoints`."""
+
+    kind: ClassVar[str]
 
     def __init__(self, opened: Mapping[Port, socket.socket], interface: Interface, offload: Offload) -> None:
         self._opened = opened
         self._interface = interface
         self._scope = interface.index
         token = opened[Port.TOKEN]
-        own: SocketAddress = token.getsockname()
-        self._own = own[:2]
-        self._severed: frozenset[Endpoint] = frozenset()
-        self.own = Endpoint(interface.address, own[1])
+        self._source: SocketAddress = token.getsockname()
+        self._own = Endpoint(interface.address, self._source[1])
         warnings = (size_buffers(opened[port], BUFFERS[port], port.name.lower()) for port in Port)
-        self.warnings = [warning for warning in warnings if warning]
-        self.sender = BurstSender(token, gso=offload.gso)
-        self.receivers = {port: BurstReceiver(opened[port], own, gro=offload.gro) for port in Port}
-        self.unaddressed = 0
+        self.warnings: Sequence[str] = [warning for warning in warnings if warning]
+        """What an operator should read once, after opening."""
+        self._sender = BurstSender(token, gso=offload.gso)
+        self._receivers = {port: BurstReceiver(opened[port], self._source, gro=offload.gro) for port in Port}
+        self._unaddressed = 0
         self._read: dict[str, Endpoint | None] = {}
+        self._severed: frozenset[Endpoint] = frozenset()
+        self.severed: tuple[str, ...] = ()
+        """The addresses that `sever` named last."""
 
     @property
     def address(self) -> str:
-        return str(self.own)
+        """Where this node is reached; it travels in Joins."""
+        return str(self._own)
 
     def files(self) -> dict[Port, int]:
+        """The descriptors to watch for reading."""
         return {port: one.fileno() for port, one in self._opened.items()}
 
     def datagrams_that_fit(self, size: int) -> int:
+        """How many datagrams of this size may wait unread before the system throws some away."""
         return datagrams_that_fit(self._opened[Port.DATA], size)
 
-    def endpoint(self, address: str) -> Endpoint | None:
+    # --- sending and receiving --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _endpoints(self, to: str | Audience, port: Port) -> Iterable[Endpoint]:
+        """The sockets that a datagram for an audience, or for the node at an address, must reach."""
+
+    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
+        """An address of the other IP version, or without room for a mesh node's three ports, belongs to nobody."""
+        for endpoint in self._endpoints(to, port):
+            if endpoint in self._severed:
+                continue
+            if endpoint.port <= PORT_MAX and endpoint.host.version == self._own.host.version:
+                self._sender.send(datagrams, endpoint.for_socket(self._scope))
+            else:
+                self._unaddressed += 1
+
+    def receive(self, port: Port) -> Sequence[Arrival]:
+        """What waits on a socket, without blocking, up to a bound that exceeds its buffer."""
+        return self._receivers[port].receive()
+
+    @abstractmethod
+    def install(self, addresses: Iterable[str]) -> None:
+        """A regular view has these members: they are the ring now."""
+
+    def _endpoint(self, address: str) -> Endpoint | None:
         """What a peer's address means; nonsense is counted."""
         if address not in self._read:
             if len(self._read) >= ADDRESSES_MAX:
@@ -138,44 +132,41 @@ class _Sockets:
             self._read[address] = read_endpoint(address)
         endpoint = self._read[address]
         if endpoint is None:
-            self.unaddressed += 1
+            self._unaddressed += 1
         return endpoint
 
-    def send(self, datagrams: Sequence[bytes], to: Endpoint) -> None:
-        """An address of the other IP version, or without room for a mesh node's three ports, is nobody's."""
-        if to in self._severed:
-            return
-        if to.port <= PORT_MAX and to.host.version == self.own.host.version:
-            self.sender.send(datagrams, to.for_socket(self._scope))
-        else:
-            self.unaddressed += 1
+    # --- severed links ----------------------------------------------------------------------------------------------
 
-    def sever(self, endpoints: Iterable[Endpoint]) -> None:
-        """Neither hear these nor send to them, until told otherwise; each at its token port and a mesh node's two others."""
-        chosen = list(endpoints)
-        self._severed = frozenset(one.shifted(by) for one in chosen for by in MESH_OFFSET.values())
-        sources = {(host, one.port) for one in chosen for host in self._spellings(one)}
-        for receiver in self.receivers.values():
-            receiver.ignored = frozenset({self._own, *sorted(sources)})
+    def sever(self, addresses: Iterable[str]) -> None:
+        """Hear nothing from these addresses and send nothing to them. Replaces the last cut; a cut of nobody heals."""
+        chosen = {address: configured_endpoint("peers", address) for address in sorted(set(addresses))}
+        self._severed = frozenset(one.shifted(by) for one in chosen.values() for by in MESH_OFFSET.values())
+        sources = {(host, one.port) for one in chosen.values() for host in self._spellings(one)}
+        for receiver in self._receivers.values():
+            receiver.ignored = frozenset({self._source[:2], *sorted(sources)})
+        self.severed = tuple(chosen)
 
     def _spellings(self, endpoint: Endpoint) -> tuple[str, ...]:
         """How the system spells a source: a link-local one with the name of our interface."""
         host = str(endpoint.host).partition("%")[0]
         return (host, f"{host}%{self._interface.name}")
 
+    # --- looking in -------------------------------------------------------------------------------------------------
+
     def statistics(self) -> StatisticsDict:
-        lost: Counter[str] = self.sender.lost
-        figures: StatisticsDict = {"address": self.address, "gso": self.sender.gso, "gro": self.receivers[Port.DATA].gro}
-        figures |= {"sent_datagrams": self.sender.datagrams, "sent_calls": self.sender.calls}
-        figures |= {"received_datagrams": sum(one.datagrams for one in self.receivers.values())}
-        figures |= {"received_calls": sum(one.calls for one in self.receivers.values())}
-        figures |= {"cut_off": sum(one.cut_off for one in self.receivers.values()), "unaddressed": self.unaddressed}
-        figures |= {"overflows": sum(one.overflows for one in self.receivers.values())}
+        lost: Counter[str] = self._sender.lost
+        receivers = self._receivers.values()
+        figures: StatisticsDict = {"transport": self.kind, "address": self.address}
+        figures |= {"gso": self._sender.gso, "gro": self._receivers[Port.DATA].gro}
+        figures |= {"sent_datagrams": self._sender.datagrams, "sent_calls": self._sender.calls}
+        figures |= {"received_datagrams": sum(one.datagrams for one in receivers)}
+        figures |= {"received_calls": sum(one.calls for one in receivers)}
+        figures |= {"cut_off": sum(one.cut_off for one in receivers), "unaddressed": self._unaddressed}
+        figures |= {"overflows": sum(one.overflows for one in receivers), "cut_links": len(self.severed)}
         return figures | {f"lost_{word}": lost[word] for word in sorted(lost)}
 
     def close(self) -> None:
-        for one in self._opened.values():
-            one.close()
+        _close_all(self._opened)
 
 
 class Group(NamedTuple):
@@ -191,8 +182,10 @@ GROUP: Final = Group()
 GROUP_IPV6: Final = Group("ff12::7472:6973")
 
 
-class MulticastTransport:
-    """RING and WORLD are one group: who is not addressed does not mind. Only tokens go to single nodes."""
+class MulticastTransport(Transport):
+    """RING and WORLD are one group: others on it do not mind. Only tokens go to single nodes."""
+
+    kind = "multicast"
 
     def __init__(self, interface: Interface, group: Group = GROUP, token_port: int = 0, offload: Offload = ALL_HELP) -> None:
         where = _group_address(group)
@@ -202,54 +195,27 @@ class MulticastTransport:
             opened[Port.DATA] = open_group(interface, where.host, group.data_port, "data_port")
             opened[Port.CONTROL] = open_group(interface, where.host, group.control_port, "control_port")
             aim_multicast(opened[Port.TOKEN], interface, group.hops)
-            self._sockets = _Sockets(opened, interface, offload)
+            super().__init__(opened, interface, offload)
         except BaseException:
             _close_all(opened)
             raise
-        self._group = {Port.DATA: where, Port.CONTROL: Endpoint(where.host, group.control_port)}
+        self._group = {Port.DATA: (where,), Port.CONTROL: (Endpoint(where.host, group.control_port),)}
 
-    @property
-    def address(self) -> str:
-        return self._sockets.address
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return self._sockets.warnings
-
-    def files(self) -> Mapping[Port, int]:
-        return self._sockets.files()
-
-    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
+    def _endpoints(self, to: str | Audience, port: Port) -> Iterable[Endpoint]:
         if isinstance(to, Audience):
             assert port is not Port.TOKEN, "tokens have one addressee"
-            self._sockets.send(datagrams, self._group[port])
-            return
-        endpoint = self._sockets.endpoint(to)
-        if endpoint is not None:
-            self._sockets.send(datagrams, endpoint)
-
-    def receive(self, port: Port) -> Sequence[Arrival]:
-        return self._sockets.receivers[port].receive()
+            return self._group[port]
+        endpoint = self._endpoint(to)
+        return () if endpoint is None else (endpoint,)
 
     def install(self, addresses: Iterable[str]) -> None:
         """The group is the same whoever is in it."""
 
-    def datagrams_that_fit(self, size: int) -> int:
-        """How many datagrams of this size may wait unread before the system throws some away."""
-        return self._sockets.datagrams_that_fit(size)
 
-    def sever(self, endpoints: Iterable[Endpoint]) -> None:
-        self._sockets.sever(endpoints)
+class MeshTransport(Transport):
+    """RING goes to every member, WORLD to every known node and to the seeds, among which this node itself may be."""
 
-    def statistics(self) -> StatisticsDict:
-        return {"transport": "multicast"} | self._sockets.statistics()
-
-    def close(self) -> None:
-        self._sockets.close()
-
-
-class MeshTransport:
-    """RING goes to every member, WORLD to everybody known and to the seeds, among which this node itself may be."""
+    kind = "mesh"
 
     def __init__(
         self,
@@ -264,60 +230,38 @@ class MeshTransport:
         known = [configured_endpoint("seeds", seed) for seed in seeds]
         opened = _open_three(interface, token_port)
         try:
-            self._sockets = _Sockets(opened, interface, offload)
-            self._known = Acquaintances(self._sockets.own, known, config, key, new_boot_id(), now_us)
+            super().__init__(opened, interface, offload)
+            self._peers = Peers(self._own, known, config, key, new_boot_id(), now_us)
         except BaseException:
             _close_all(opened)
             raise
 
-    @property
-    def address(self) -> str:
-        return self._sockets.address
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return self._sockets.warnings
-
-    def files(self) -> Mapping[Port, int]:
-        return self._sockets.files()
+    def _endpoints(self, to: str | Audience, port: Port) -> Iterable[Endpoint]:
+        offset = MESH_OFFSET[port]
+        if to is Audience.RING:
+            return [endpoint.shifted(offset) for endpoint in self._peers.ring()]
+        if to is Audience.WORLD:
+            return [endpoint.shifted(offset) for endpoint in self._peers.world()]
+        assert isinstance(to, str), "an audience is one of two"
+        endpoint = self._endpoint(to)
+        return () if endpoint is None else (endpoint.shifted(offset),)
 
     def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        if to is Audience.RING:
-            self._fan_out(self._known.ring(), port, datagrams)
-        elif to is Audience.WORLD:
-            self._fan_out(self._known.world(), port, datagrams)
-            if introduction := self._known.introduction():
-                self._fan_out(self._known.world(), Port.CONTROL, introduction)
-        else:
-            assert isinstance(to, str), "an audience is one of two"
-            endpoint = self._sockets.endpoint(to)
-            if endpoint is not None:
-                self._fan_out([endpoint], port, datagrams)
-
-    def _fan_out(self, endpoints: Iterable[Endpoint], port: Port, datagrams: Sequence[bytes]) -> None:
-        for endpoint in endpoints:
-            self._sockets.send(datagrams, endpoint.shifted(MESH_OFFSET[port]))
+        """A word to the world is the occasion to introduce nodes to each other."""
+        super().send(to, port, datagrams)
+        if to is Audience.WORLD and (introduction := self._peers.introduction()):
+            super().send(to, Port.CONTROL, introduction)
 
     def receive(self, port: Port) -> Sequence[Arrival]:
-        arrived = self._sockets.receivers[port].receive()
-        return self._known.read(apart(arrived)) if port is Port.CONTROL and arrived else arrived
+        arrived = self._receivers[port].receive()
+        return self._peers.read(apart(arrived)) if port is Port.CONTROL and arrived else arrived
 
     def install(self, addresses: Iterable[str]) -> None:
-        self._known.install(addresses)
-
-    def datagrams_that_fit(self, size: int) -> int:
-        """How many datagrams of this size may wait unread before the system throws some away."""
-        return self._sockets.datagrams_that_fit(size)
-
-    def sever(self, endpoints: Iterable[Endpoint]) -> None:
-        self._sockets.sever(endpoints)
+        self._peers.install(addresses)
 
     def statistics(self) -> StatisticsDict:
-        figures: StatisticsDict = {"transport": "mesh", "known": len(self._known.world())}
-        return figures | self._sockets.statistics()
-
-    def close(self) -> None:
-        self._sockets.close()
+        known: StatisticsDict = {"known": len(self._peers.world())}
+        return super().statistics() | known
 
 
 def _group_address(group: Group) -> Endpoint:
@@ -345,67 +289,3 @@ def _open_three(interface: Interface, token_port: int) -> dict[Port, socket.sock
 def _close_all(opened: Mapping[Port, socket.socket]) -> None:
     for one in opened.values():
         one.close()
-
-
-# --- passing ----------------------------------------------------------------------------------------------------------
-
-
-class PassingTransport:
-    """Passes everything on to the transport inside."""
-
-    def __init__(self, inside: Transport) -> None:
-        self._inside = inside
-
-    @property
-    def address(self) -> str:
-        return self._inside.address
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        return self._inside.warnings
-
-    def files(self) -> Mapping[Port, int]:
-        return self._inside.files()
-
-    def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        self._inside.send(to, port, datagrams)
-
-    def receive(self, port: Port) -> Sequence[Arrival]:
-        return self._inside.receive(port)
-
-    def install(self, addresses: Iterable[str]) -> None:
-        self._inside.install(addresses)
-
-    def statistics(self) -> StatisticsDict:
-        return self._inside.statistics()
-
-    def close(self) -> None:
-        self._inside.close()
-
-
-# --- cut --------------------------------------------------------------------------------------------------------------
-
-
-class Severable(Transport, Protocol):
-    """A transport that can be told whom neither to hear nor to send to."""
-
-    def sever(self, endpoints: Iterable[Endpoint]) -> None: ...
-
-
-class CuttableTransport(PassingTransport):
-    def __init__(self, inner: Severable) -> None:
-        super().__init__(inner)
-        self._inner = inner
-        self.cut_off: tuple[str, ...] = ()
-
-    def cut(self, addresses: Iterable[str]) -> None:
-        endpoints = {address: configured_endpoint("peers", address) for address in sorted(set(addresses))}
-        self._inner.sever(endpoints.values())
-        self.cut_off = tuple(endpoints)
-
-    def heal(self) -> None:
-        self.cut(())
-
-    def statistics(self) -> StatisticsDict:
-        figures: StatisticsDict = {"cut_links": len(self.cut_off)}
-        return super().statistics() | figures
