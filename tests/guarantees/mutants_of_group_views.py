@@ -9,7 +9,7 @@ from itertools import combinations
 from random import Random
 
 from tests.guarantees.mutants_of_handing import handings_of
-from tests.guarantees.mutants_of_messages import strike
+from tests.guarantees.mutants_of_messages import STRANGER, strike
 from tests.guarantees.surgery import Draft, Kit
 from transis.audit.guarantees.clients import Change, Crowd
 from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
@@ -76,6 +76,27 @@ def _tell_states(draft: Draft, change: Change, last: bytes) -> None:
         draft.put_after(change.life.node, event, *told)
 
 
+@GROUP_VIEWS.breaks("replicas_agree")
+def replicas_begin_apart(draft: Draft, rng: Random) -> bool:
+    """Members of a view say what state they are in at its beginning; one says another."""
+    changes = Crowd(draft.index).changes
+    targets = [change for change in _shared(draft) if change.event.processes]
+
+    def act(change: Change) -> None:
+        for other in changes:
+            if (other.view.group, other.view.id) == (change.view.group, change.view.id):
+                digest = b"another" if other.witness == change.witness else b"first"
+                told = [_at_the_view(other, process, digest) for process in other.event.processes]
+                draft.put_after(other.life.node, other.event, *told)
+
+    return strike(rng, targets, act)
+
+
+def _at_the_view(change: Change, process: int, digest: bytes) -> CheckpointEvent:
+    view = change.view
+    return CheckpointEvent(0, change.event.time_us, process, view.group, view.name, view.id, 0, None, 0, Place(0, 0), digest)
+
+
 @GROUP_VIEWS.breaks("group_one_view_per_change", may=("group_order",))
 def told_without_a_reason(draft: Draft, rng: Random) -> bool:
     """A view of the same members, in which nothing changed. A message may have the place that it claims."""
@@ -111,14 +132,28 @@ def transitional_group_view_missing(draft: Draft, rng: Random) -> bool:
 @GROUP_VIEWS.breaks("group_no_ghosts", may=("group_one_view_per_change", "group_differences"))
 def ghost_in_a_group_view(draft: Draft, rng: Random) -> bool:
     """All agree on a member whose node is not there. The change that made the view was another, and may not add up."""
+    return strike(rng, _last_of_their_group(draft), lambda change: _let_join(draft, change, GHOST))
+
+
+@GROUP_VIEWS.breaks("group_no_ghosts", may=("group_one_view_per_change", "group_differences"))
+def stranger_in_a_group_view(draft: Draft, rng: Random) -> bool:
+    """All agree on a member that never was a process of its node, which is there."""
+    targets = [change for change in _last_of_their_group(draft) if change.own is not None]
 
     def act(change: Change) -> None:
-        for other in Crowd(draft.index).changes:
-            if (other.view.group, other.view.id) == (change.view.group, change.view.id):
-                view = other.view
-                _edit(draft, other, view._replace(members=(*view.members, GHOST), joined=(*view.joined, GHOST)))
+        assert change.own is not None
+        _let_join(draft, change, ProcessId(rng.choice(change.own.nodes), STRANGER))
 
-    return strike(rng, _last_of_their_group(draft), act)
+    return strike(rng, targets, act)
+
+
+def _let_join(draft: Draft, change: Change, process: ProcessId) -> None:
+    """Into the same view wherever it was installed."""
+    for other in Crowd(draft.index).changes:
+        if (other.view.group, other.view.id) == (change.view.group, change.view.id):
+            view = other.view
+            members, joined = (tuple(sorted((*those, process))) for those in (view.members, view.joined))
+            _edit(draft, other, view._replace(members=members, joined=joined))
 
 
 @GROUP_VIEWS.breaks("group_differences", may=("group_one_view_per_change",))

@@ -89,13 +89,22 @@ def handed_late(draft: Draft, rng: Random) -> bool:
         if any(other.lseq > handing.lseq for other in handings_of(draft, handing.node, handing.event, handing.process))
     ]
 
-    def act(handing: Handing) -> None:
-        late = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
-        draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (late,)))
-        _take_back(draft, handing)
-
     company = _in_company(draft)
-    return strike(rng, [handing for handing in targets if _mark(draft, handing) not in company], act)
+    alone = [handing for handing in targets if _mark(draft, handing) not in company]
+    return strike(rng, alone, lambda handing: _hand_late(draft, handing))
+
+
+@HANDING.breaks("group_members_only", "group_order", "group_virtual_synchrony")
+def handed_late_among_others(draft: Draft, rng: Random) -> bool:
+    """The same, where others went the same way between two views of a group of both runs: they got the same in another order."""
+    together = [set(stretch.codes) for stretch in _shared_stretches(draft)]
+
+    def is_seen(handing: Handing) -> bool:
+        later = [other for other in handings_of(draft, *handing[:2], handing.process) if other.lseq > handing.lseq]
+        codes = {_mark(draft, other)[1] for other in later}
+        return any(_mark(draft, handing)[1] in stretch and codes & stretch for stretch in together)
+
+    return strike(rng, [handing for handing in _handings(draft) if is_seen(handing)], lambda handing: _hand_late(draft, handing))
 
 
 def _handings(draft: Draft) -> list[Handing]:
@@ -139,15 +148,25 @@ def _take_back(draft: Draft, handing: Handing, instead: Handed | None = None) ->
         draft.cut(handing.node, handing.event)
 
 
+def _hand_late(draft: Draft, handing: Handing) -> None:
+    """The process gets the run behind everything else of the event."""
+    late = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
+    draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (late,)))
+    _take_back(draft, handing)
+
+
 def _in_company(draft: Draft) -> set[tuple[ProcessId, int]]:
     """Which messages, by process and code, came between two views between which somebody else went too."""
+    return {(stretch.client.id, code) for stretch in _shared_stretches(draft) for code in stretch.codes}
+
+
+def _shared_stretches(draft: Draft) -> list[Stretch]:
     together: dict[tuple[GroupId, GroupViewId, GroupViewId], list[Stretch]] = {}
     for client in Crowd(draft.index).clients:
         for stretch in stretches(client):
             step = (stretch.group, stretch.start.view.id, stretch.end.view.id)
             together.setdefault(step, []).append(stretch)
-    shared = [stretch for company in together.values() if len(company) > 1 for stretch in company]
-    return {(stretch.client.id, code) for stretch in shared for code in stretch.codes}
+    return [stretch for company in together.values() if len(company) > 1 for stretch in company]
 
 
 def _mark(draft: Draft, handing: Handing) -> tuple[ProcessId, int]:

@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.history import Duty, Stay
+from transis.audit.guarantees.history import Duty, Life, Stay
 from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
 from transis.types.ids import NodeId, Place, ProcessId, Service
 
@@ -65,6 +65,23 @@ def reordered_at_all_nodes(draft: Draft, rng: Random) -> bool:
         (stay, position)
         for stay, position in _neighbours(draft)
         if _independent(draft, stay, position) and all(pair in neighbours for pair in _everywhere(draft, stay, position))
+    ]
+
+    def act(pair: tuple[Stay, int]) -> None:
+        for stay, position in _everywhere(draft, *pair):
+            _swap(draft, stay, position)
+
+    return strike(rng, pairs, act)
+
+
+@MESSAGES.breaks("fifo", "causal_5", "places")
+def fifo_swap_at_all_nodes(draft: Draft, rng: Random) -> bool:
+    """The same with two messages of one process: one order, which is not that in which it sent them."""
+    neighbours = set(_neighbours(draft))
+    pairs = [
+        (stay, position)
+        for stay, position in _neighbours(draft)
+        if _same_process(stay, position) and all(pair in neighbours for pair in _everywhere(draft, stay, position))
     ]
 
     def act(pair: tuple[Stay, int]) -> None:
@@ -169,6 +186,18 @@ def own_message_not_delivered(draft: Draft, rng: Random) -> bool:
         and not draft.company(stay)
     ]
     return strike(rng, targets, _drop_last(draft))
+
+
+@MESSAGES.breaks("self_delivery_3")
+def sent_to_nobody(draft: Draft, rng: Random) -> bool:
+    """A living node sends a last message of a new process, and nobody delivers it."""
+
+    def act(life: Life) -> None:
+        ring = life.stays[-1].ring
+        ids = (STRANGER, 1, 1, Service.AGREED, b"")
+        draft.append(life.node, Submit(0, 0, *ids), Sent(0, 0, ring, *ids, draft.next_place(ring), 0))
+
+    return strike(rng, draft.alive, act)
 
 
 @MESSAGES.breaks("no_creation", "delivered_where_sent_1_3", "every_submit_accounted")

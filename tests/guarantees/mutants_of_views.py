@@ -113,6 +113,19 @@ def safe_without_a_member(draft: Draft, rng: Random) -> bool:
     return strike(rng, targets, act)
 
 
+@VIEWS.breaks("safe_7_2", "safe_7_1")
+def safe_beside_a_stranger(draft: Draft, rng: Random) -> bool:
+    """All agree that a node which lived elsewhere was a member of a view in which safe messages were delivered."""
+    targets = [(stays, node) for stays in _left_with_safe(draft) for node in _living_elsewhere(draft, stays[0])]
+
+    def act(target: tuple[list[Stay], NodeId]) -> None:
+        stays, node = target
+        for stay in stays:
+            draft.edit_view(stay.node, stay.conf, lambda view: _with_member(view, Member(node, "", None)))
+
+    return strike(rng, targets, act)
+
+
 @VIEWS.breaks("end_together_2_1")
 def failed_unnoticed(draft: Draft, rng: Random) -> bool:
     """A member of the last view fails at the very end, and the others stay."""
@@ -160,6 +173,21 @@ def _silent_at_the_end(draft: Draft) -> list[Stay]:
         for life in draft.alive
         if len(life.stays) > 1 and not life.stays[-1].origins and len(life.stays[-1].conf.view.members) > 1
     ]
+
+
+def _left_with_safe(draft: Draft) -> list[list[Stay]]:
+    """Who was in a view in which safe messages were delivered before it broke, where nobody stayed in it to the end."""
+    return [
+        ring.stays
+        for ring in draft.index.rings.values()
+        if any(run.service is Service.SAFE for stay in ring.stays for run in stay.runs[: stay.run_cut])
+        and all(stay.following is not None or stay.life.end is not None for stay in ring.stays)
+    ]
+
+
+def _living_elsewhere(draft: Draft, stay: Stay) -> list[NodeId]:
+    names = {node.name for node in stay.conf.view.nodes}
+    return [life.node for life in draft.alive if life.node.name not in names]
 
 
 def _third_member(stay: Stay) -> bool:
