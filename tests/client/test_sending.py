@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
-from transis.client.sending import Outgoing, Receipt, Receipts, divide
+from transis.client.sending import Receipt, Receipts, SendBuffer, divide
 from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 from transis.sessions.host import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError
@@ -66,7 +66,7 @@ def test_no_send_leaves_without_credit_and_none_is_lost_or_overtaken(window: int
 
     async def story() -> None:
         other = Other(window)
-        out = Outgoing(other.transmit)
+        out = SendBuffer(other.transmit)
         out.grant(window)
         accepted: list[bytes] = []
         tasks = []
@@ -309,7 +309,7 @@ def test_a_receipt_that_nobody_looks_at_says_nothing() -> None:
 def test_credit_frames_do_not_break_a_run_apart() -> None:
     async def story() -> None:
         frames: list[ClientFrame] = []
-        out = Outgoing(frames.extend)
+        out = SendBuffer(frames.extend)
         out.grant(1000)
         out.accept(b"a", Service.AGREED, [b"1"])
         out.post_anywhere(Credit(5))

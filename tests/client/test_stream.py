@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from transis.client.stream import BLOCK, Entry, Inlet, Parcel, Spool
+from transis.client.stream import BLOCK, BufferedFrame, CreditClaim, Spool, StreamBuffer
 from transis.sessions.frames import Stream
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 
@@ -21,7 +21,7 @@ def frame(number: int, size: int = 10) -> Stream:
     return Stream(ProcessId(NODE, 1), b"", Service.AGREED, VIEW, 0, number, [(number, 0, 1)], [bytes(size)])
 
 
-def number_of(entry: Entry | None) -> int:
+def number_of(entry: BufferedFrame | None) -> int:
     assert entry is not None
     assert isinstance(entry.frame, Stream)
     return entry.frame.first
@@ -49,7 +49,7 @@ class Queue(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inlet = Inlet(memory_max=MEMORY, spool=Spool())
+        self.inlet = StreamBuffer(memory_max=MEMORY, spool=Spool())
         self.expected: list[int] = []
         self.count = 0
         self.credit: Counter[str] = Counter()
@@ -60,7 +60,7 @@ class Queue(RuleBasedStateMachine):
     @rule(size=st.integers(0, 600))
     def put(self, size: int) -> None:
         self.count += 1
-        parcel = Parcel(size, self.give_back)
+        parcel = CreditClaim(size, self.give_back)
         parcel.holders = 1
         self.credit["out"] += size
         self.inlet.put(frame(self.count, size), ("g",), parcel)
@@ -115,10 +115,10 @@ TestQueue = Queue.TestCase
 
 
 def test_memory_is_bounded_while_a_stream_is_held() -> None:
-    inlet = Inlet(memory_max=MEMORY, spool=Spool())
+    inlet = StreamBuffer(memory_max=MEMORY, spool=Spool())
     inlet.held = True
     for number in range(1, 200):
-        parcel = Parcel(100, lambda amount: None)
+        parcel = CreditClaim(100, lambda amount: None)
         parcel.holders = 1
         inlet.put(frame(number, 100), (), parcel)
         assert inlet.bytes <= MEMORY
@@ -126,9 +126,9 @@ def test_memory_is_bounded_while_a_stream_is_held() -> None:
 
 
 def test_what_lay_there_before_goes_to_the_spool_when_a_stream_is_held() -> None:
-    inlet = Inlet(memory_max=MEMORY, spool=Spool())
+    inlet = StreamBuffer(memory_max=MEMORY, spool=Spool())
     for number in range(1, 31):
-        parcel = Parcel(100, lambda amount: None)
+        parcel = CreditClaim(100, lambda amount: None)
         parcel.holders = 1
         inlet.put(frame(number, 100), (), parcel)
     assert inlet.bytes == 3000
@@ -139,9 +139,9 @@ def test_what_lay_there_before_goes_to_the_spool_when_a_stream_is_held() -> None
 
 def test_a_frame_of_several_streams_gives_its_credit_back_once() -> None:
     returned: list[int] = []
-    parcel = Parcel(100, returned.append)
+    parcel = CreditClaim(100, returned.append)
     parcel.holders = 2
-    inlets = [Inlet(), Inlet()]
+    inlets = [StreamBuffer(), StreamBuffer()]
     for inlet in inlets:
         inlet.put(frame(1), (), parcel)
     inlets[0].take()
@@ -152,9 +152,9 @@ def test_a_frame_of_several_streams_gives_its_credit_back_once() -> None:
 
 def test_a_stream_that_is_discarded_for_good_keeps_nothing() -> None:
     returned: list[int] = []
-    inlet = Inlet()
+    inlet = StreamBuffer()
     inlet.discard(for_good=True)
-    parcel = Parcel(100, returned.append)
+    parcel = CreditClaim(100, returned.append)
     parcel.holders = 1
     inlet.put(frame(1), (), parcel)
     assert inlet.take() is None

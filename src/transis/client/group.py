@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from transis.client.events import Batch, Configuration, Passed, Position, View, beginning
 from transis.client.sending import Receipt
 from transis.client.snapshot import Transfer
-from transis.client.state import LOADED, Keeper
-from transis.client.stream import Entry, Inlet, MessageStream, Spool
+from transis.client.state import LOADED, StateTransfer
+from transis.client.stream import BufferedFrame, MessageStream, Spool, StreamBuffer
 from transis.client.transfer import COMPANION_SUFFIX, TRANSFER_MARK, companion_of
 from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, ClientFrame, Configured, Join, Leave, Left, Stream
 from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
@@ -47,11 +47,11 @@ ROUTES_MAX: Final = 4096
 class Membership:
     """One name. `inside` from its first view to its last word."""
 
-    def __init__(self, name: str, inlet: Inlet) -> None:
+    def __init__(self, name: str, buffer: StreamBuffer) -> None:
         loop = asyncio.get_running_loop()
         self.name = name
         self.group = group_id(name)
-        self.inlet = inlet
+        self.buffer = buffer
         self.inside = False
         self.is_leaving = False
         self.joined: asyncio.Future[Callable[[], TransisError] | None] = loop.create_future()
@@ -77,7 +77,7 @@ class Membership:
 class Route(NamedTuple):
     """A stream that a frame goes to, and the names through which it does."""
 
-    inlet: Inlet
+    buffer: StreamBuffer
     names: tuple[str, ...]
 
 
@@ -87,7 +87,7 @@ class Routes(NamedTuple):
     is_transfer: bool
 
 
-class Memberships:
+class JoinedGroups:
     def __init__(self, me: PrivateName, post: Callable[[ClientFrame], None]) -> None:
         self._me = me
         self._post = post
@@ -98,7 +98,7 @@ class Memberships:
 
     # --- what the application asks for ------------------------------------------------------------------------------
 
-    async def begin(self, name: str, inlet: Inlet) -> Membership:
+    async def begin(self, name: str, buffer: StreamBuffer) -> Membership:
         """Ask to join; `until_joined` tells what came of it."""
         while (known := self._by_name.get(name)) is not None:
             if not known.is_leaving:
@@ -106,7 +106,7 @@ class Memberships:
             await known.until_left()
         if self._failure is not None:
             raise self._failure()
-        membership = Membership(name, inlet)
+        membership = Membership(name, buffer)
         self._by_name[name] = membership
         self._by_group[membership.group] = membership
         self._post(Join(name))
@@ -149,12 +149,12 @@ class Memberships:
         membership.end()
         self._routes.clear()
 
-    def inlets(self) -> list[Inlet]:
+    def buffers(self) -> list[StreamBuffer]:
         """Each once, in the order of joining."""
-        return list({id(one.inlet): one.inlet for one in self._by_name.values()}.values())
+        return list({id(one.buffer): one.buffer for one in self._by_name.values()}.values())
 
-    def has(self, inlet: Inlet) -> bool:
-        return any(one.inlet is inlet for one in self._by_name.values())
+    def has(self, buffer: StreamBuffer) -> bool:
+        return any(one.buffer is buffer for one in self._by_name.values())
 
     def lose(self, failure: Callable[[], TransisError]) -> None:
         """The session is over: whoever waits is told, and whoever comes."""
@@ -181,9 +181,9 @@ class Memberships:
         for group in decoded.groups:
             membership = self._by_group.get(group)
             if membership is not None and membership.inside:
-                route = through.get(id(membership.inlet), Route(membership.inlet, ()))
-                through[id(membership.inlet)] = Route(route.inlet, (*route.names, membership.name))
-        streams = tuple(Route(inlet, tuple(sorted(names))) for inlet, names in through.values())
+                route = through.get(id(membership.buffer), Route(membership.buffer, ()))
+                through[id(membership.buffer)] = Route(route.buffer, (*route.names, membership.name))
+        streams = tuple(Route(buffer, tuple(sorted(names))) for buffer, names in through.values())
         return Routes(streams, self._me in decoded.processes, TRANSFER_MARK in decoded.groups)
 
 
@@ -197,17 +197,17 @@ LEAVE_SECONDS: Final = 5.0
 
 class Group(MessageStream[T]):
     def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool = False) -> None:
-        super().__init__(_inlet_for(state, session.window), session.codec)
+        super().__init__(_buffer_for(state, session.window), session.codec)
         self.names = names
         self._session = session
         self._address = encode_address(Address(tuple(map(group_id, names))))
         self._memberships: list[Membership] = []
         self._views: dict[str, View] = {}
         self._configurations = configurations
-        self._keeper: Keeper | None = None
+        self._transfer: StateTransfer | None = None
         if state is not None:
             require_group_name(companion_of(names[0]))
-            self._keeper = Keeper(names[0], state, session, self._inlet)
+            self._transfer = StateTransfer(names[0], state, session, self._buffer)
 
     # --- who is there -----------------------------------------------------------------------------------------------
 
@@ -219,12 +219,12 @@ class Group(MessageStream[T]):
     def views(self) -> dict[str, View]:
         """The view in force of each name, where the iteration stands."""
         if not self._views:
-            first = next((entry for entry in self._inlet.ahead() if not isinstance(entry.frame, Configured)), None)
+            first = next((entry for entry in self._buffer.ahead() if not isinstance(entry.frame, Configured)), None)
             view = None if first is None else self._view_of(first)
             return {} if view is None else {view.name: view}
         return dict(self._views)
 
-    def _view_of(self, entry: Entry) -> View | None:
+    def _view_of(self, entry: BufferedFrame) -> View | None:
         frame = entry.frame
         return frame.view if isinstance(frame, Changed) and frame.view.name in self.names else None
 
@@ -253,33 +253,33 @@ class Group(MessageStream[T]):
     async def _enter(self) -> None:
         session = self._session
         if self._configurations:
-            session._followers.add(self._inlet)
+            session._followers.add(self._buffer)
         for name in self.names:
-            self._memberships.append(await session._memberships.begin(name, self._inlet))
+            self._memberships.append(await session._memberships.begin(name, self._buffer))
         for membership in self._memberships:
             await membership.until_joined()
-        if self._keeper is not None:
-            session._keepers[self._keeper.group] = self._keeper
-            self._memberships.insert(0, await session._memberships.begin(self._keeper.companion, self._inlet))
+        if self._transfer is not None:
+            session._transfers[self._transfer.group] = self._transfer
+            self._memberships.insert(0, await session._memberships.begin(self._transfer.companion, self._buffer))
             await self._memberships[0].until_joined()
-            await self._keeper.acquire()
+            await self._transfer.acquire()
 
     async def leave(self) -> None:
         """Ask to leave. The iteration goes on to the place where it happens, and ends there. Again is nothing."""
         self._stop()
 
     def _stop(self) -> None:
-        if self._keeper is not None:
-            self._keeper.abort(lambda: UsageError(f"the group {self.name!r} was left"))
-            self._session._keepers.pop(self._keeper.group, None)
+        if self._transfer is not None:
+            self._transfer.abort(lambda: UsageError(f"the group {self.name!r} was left"))
+            self._session._transfers.pop(self._transfer.group, None)
         for membership in self._memberships:
             self._session._memberships.leave(membership)
 
     def abandon(self) -> None:
         """Leave, and let go of everything that came and will come."""
         self._stop()
-        self._session._followers.remove(self._inlet)
-        self._inlet.discard(for_good=True)
+        self._session._followers.remove(self._buffer)
+        self._buffer.discard(for_good=True)
 
     async def close(self) -> None:
         """Leave, and wait until it is done; but not for ever for a node that has nobody to tell."""
@@ -294,11 +294,11 @@ class Group(MessageStream[T]):
 
         False if all who had a state wanted another one, and this one's was chosen: then it goes on as before.
         """
-        if self._keeper is None:
+        if self._transfer is None:
             raise UsageError("this group was joined without `state`: there is nothing to load")
-        loaded = await self._keeper.reload() == LOADED
+        loaded = await self._transfer.reload() == LOADED
         if loaded:
-            self._current, self.passed = None, self._keeper.begun
+            self._current, self.passed = None, self._transfer.begun
         return loaded
 
     # --- evidence ---------------------------------------------------------------------------------------------------
@@ -330,10 +330,10 @@ class Group(MessageStream[T]):
     # --- the stream -------------------------------------------------------------------------------------------------
 
     def _may_take(self) -> bool:
-        return self._keeper is None or self._keeper.step()
+        return self._transfer is None or self._transfer.step()
 
-    def _open(self, entry: Entry) -> Batch[T] | View | Configuration | None:
-        if self._keeper is not None and self._keeper.reach(entry.frame):
+    def _open(self, entry: BufferedFrame) -> Batch[T] | View | Configuration | None:
+        if self._transfer is not None and self._transfer.reach(entry.frame):
             return None
         event = super()._open(entry)
         if isinstance(entry.frame, Stream):
@@ -347,9 +347,9 @@ class Group(MessageStream[T]):
         """A stream that begins with a state begins in the middle of a view: some of its messages are in the state."""
         self._views[view.name] = view
         begun = None
-        if self._keeper is not None:
-            self._keeper.passed = view.id
-            begun = self._keeper.begun
+        if self._transfer is not None:
+            self._transfer.passed = view.id
+            begun = self._transfer.begun
         self.passed = begun if begun is not None and begun.before.view == view.id else beginning(view.id)
 
     def __repr__(self) -> str:
@@ -375,9 +375,13 @@ def checkpoint_of(name: str, position: Position, digest: bytes | str | int) -> C
     return Checkpoint(name, *position, data)
 
 
-def _inlet_for(state: Transfer | None, window: int) -> Inlet:
+def _buffer_for(state: Transfer | None, window: int) -> StreamBuffer:
     """What is kept in memory during a transfer must leave most of the window to the chunks and what goes with them."""
-    return Inlet() if state is None else Inlet(memory_max=min(state.memory_max, window // 4), spool=Spool(state.directory))
+    return (
+        StreamBuffer()
+        if state is None
+        else StreamBuffer(memory_max=min(state.memory_max, window // 4), spool=Spool(state.directory))
+    )
 
 
 class Joining(Generic[T]):

@@ -56,7 +56,7 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
     return portions
 
 
-class Outgoing:
+class SendBuffer:
     """`credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
     def __init__(self, transmit: Transmit) -> None:
@@ -317,10 +317,10 @@ class Receipts:
 # --- sending ----------------------------------------------------------------------------------------------------------
 
 
-class Sending:
+class Sender:
     """Of one process, from when it has its id."""
 
-    def __init__(self, out: Outgoing, process: ProcessId) -> None:
+    def __init__(self, out: SendBuffer, process: ProcessId) -> None:
         self._out = out
         self._process = process
         self._receipts = Receipts()

@@ -24,13 +24,13 @@ from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
 from transis.client.events import Codec, Position
-from transis.client.group import AddressBook, Destination, Joining, Memberships, checkpoint_of, require_application_name
+from transis.client.group import AddressBook, Destination, JoinedGroups, Joining, checkpoint_of, require_application_name
 from transis.client.link import CONNECT_SECONDS, Link
-from transis.client.sending import Outgoing, Receipt, Sending
+from transis.client.sending import Receipt, SendBuffer, Sender
 from transis.client.snapshot import Transfer
-from transis.client.state import Keeper
-from transis.client.stream import Inlet, MessageStream, Parcel
-from transis.client.transfer import Ready, Request, decode_said, group_of
+from transis.client.state import StateTransfer
+from transis.client.stream import CreditClaim, MessageStream, StreamBuffer
+from transis.client.transfer import StateReady, StateRequest, decode_transfer, group_of
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
@@ -63,33 +63,33 @@ from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
 # --- following --------------------------------------------------------------------------------------------------------
 
 
-class Followers:
+class ConfigurationFollowers:
     """The node is asked once, by the first stream; those that come later get the last configuration from here."""
 
     def __init__(self, post: Callable[[ClientFrame], None]) -> None:
         self._post = post
         self._asked = False
         self._last: Configured | None = None
-        self._inlets: list[Inlet] = []
+        self._buffers: list[StreamBuffer] = []
 
-    def add(self, inlet: Inlet) -> None:
+    def add(self, buffer: StreamBuffer) -> None:
         if not self._asked:
             self._asked = True
             self._post(Follow())
         elif self._last is not None:
-            inlet.put(self._last, ())
-        self._inlets.append(inlet)
+            buffer.put(self._last, ())
+        self._buffers.append(buffer)
 
-    def remove(self, inlet: Inlet) -> None:
-        self._inlets = [one for one in self._inlets if one is not inlet]
+    def remove(self, buffer: StreamBuffer) -> None:
+        self._buffers = [one for one in self._buffers if one is not buffer]
 
     def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
         self._last = frame
-        parcel = Parcel(cost(frame), give_back)
-        parcel.holders = 1 + len(self._inlets)
-        for inlet in self._inlets:
-            inlet.put(frame, (), parcel)
-        parcel.let_go()
+        claim = CreditClaim(cost(frame), give_back)
+        claim.holders = 1 + len(self._buffers)
+        for buffer in self._buffers:
+            buffer.put(frame, (), claim)
+        claim.let_go()
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
@@ -151,12 +151,12 @@ class Session(Generic[T]):
         self._label = label
         self.window = window
         self._process: ProcessId | None = None
-        self._out = Outgoing(link.send)
-        self._sending: Sending
-        self._memberships: Memberships
-        self._keepers: dict[GroupId, Keeper] = {}
-        self._followers = Followers(self._out.post)
-        self._private_inlet = Inlet()
+        self._out = SendBuffer(link.send)
+        self._sending: Sender
+        self._memberships: JoinedGroups
+        self._transfers: dict[GroupId, StateTransfer] = {}
+        self._followers = ConfigurationFollowers(self._out.post)
+        self._private_buffer = StreamBuffer()
         self._private: MessageStream[T] | None = None
         self._owed = 0
         self._time = asyncio.get_running_loop().time
@@ -188,8 +188,8 @@ class Session(Generic[T]):
             self._on_lost(f"it speaks version {welcome.version} of the session protocol, this client {SESSION_VERSION}")
             return
         self.cluster, self._process = welcome.cluster, welcome.process
-        self._sending = Sending(self._out, welcome.process)
-        self._memberships = Memberships(private_name(welcome.process), self._out.post)
+        self._sending = Sender(self._out, welcome.process)
+        self._memberships = JoinedGroups(private_name(welcome.process), self._out.post)
         self._out.grant(welcome.credit)
         if not self._welcomed.done():
             self._welcomed.set_result("")
@@ -227,12 +227,12 @@ class Session(Generic[T]):
         self._failure = failure
         self._out.fail(failure)
         self._questions.lose(failure)
-        for keeper in list(self._keepers.values()):
-            keeper.abort(failure)
+        for transfer in list(self._transfers.values()):
+            transfer.abort(failure)
         if self._process is not None:
             self._sending.lose(doubt)
-            for inlet in [*self._memberships.inlets(), self._private_inlet]:
-                inlet.end(None if clean else failure)
+            for buffer in [*self._memberships.buffers(), self._private_buffer]:
+                buffer.end(None if clean else failure)
             self._memberships.lose(failure)
 
     @property
@@ -282,7 +282,7 @@ class Session(Generic[T]):
         window is dropped, and counted in `statistics`.
         """
         if self._private is None:
-            self._private = MessageStream(self._private_inlet, self.codec)
+            self._private = MessageStream(self._private_buffer, self.codec)
         return self._private
 
     # --- sending ----------------------------------------------------------------------------------------------------
@@ -340,53 +340,53 @@ class Session(Generic[T]):
         routes = self._memberships.routes(frame.address)
         self._counts["messages"] += len(frame.payloads)
         if routes.is_transfer:
-            self._whispered(frame)
-        parcel = Parcel(payload_cost(frame.payloads), self._give_back)
-        to_private = routes.is_private and not routes.is_transfer and self._takes_private(parcel.cost)
-        parcel.holders = 1 + len(routes.streams) + to_private
-        for inlet, names in routes.streams:
-            inlet.put(frame, names, parcel)
+            self._hand_to_transfer(frame)
+        claim = CreditClaim(payload_cost(frame.payloads), self._give_back)
+        to_private = routes.is_private and not routes.is_transfer and self._takes_private(claim.cost)
+        claim.holders = 1 + len(routes.streams) + to_private
+        for buffer, names in routes.streams:
+            buffer.put(frame, names, claim)
         if to_private:
-            self._private_inlet.put(frame, (), parcel)
-        parcel.let_go()
+            self._private_buffer.put(frame, (), claim)
+        claim.let_go()
 
     def _takes_private(self, size: int) -> bool:
-        if self._private is not None or 2 * (self._private_inlet.bytes + size) <= self.window:
+        if self._private is not None or 2 * (self._private_buffer.bytes + size) <= self.window:
             return True
         self._counts["private_dropped"] += 1
         return False
 
-    def _whispered(self, frame: Stream) -> None:
+    def _hand_to_transfer(self, frame: Stream) -> None:
         for payload in frame.payloads:
-            said = decode_said(payload)
-            if not isinstance(said, Rejection | Request | Ready):
-                keeper = self._keepers.get(group_of(said))
-                if keeper is not None:
-                    keeper.whispered(frame.sender, said)
+            message = decode_transfer(payload)
+            if not isinstance(message, Rejection | StateRequest | StateReady):
+                transfer = self._transfers.get(group_of(message))
+                if transfer is not None:
+                    transfer.on_private(frame.sender, message)
 
     def _changed(self, frame: Changed) -> None:
         membership = self._memberships.changed(frame.view)
-        parcel = Parcel(cost(frame), self._give_back)
-        parcel.holders = 1
+        claim = CreditClaim(cost(frame), self._give_back)
+        claim.holders = 1
         if membership is None:
-            parcel.let_go()
+            claim.let_go()
         else:
-            membership.inlet.put(frame, (membership.name,), parcel)
+            membership.buffer.put(frame, (membership.name,), claim)
 
     def _left(self, frame: Left) -> None:
         self._give_back(cost(frame))
         membership = self._memberships.left(frame)
         if membership is None:
             return
-        keeper = self._keepers.get(membership.group)
+        transfer = self._transfers.get(membership.group)
         if not membership.is_leaving:
-            membership.inlet.put(frame, (membership.name,))
-            if keeper is not None:
+            membership.buffer.put(frame, (membership.name,))
+            if transfer is not None:
                 text = f"this process was put out of {frame.name!r}: {frame.why}"
-                keeper.abort(lambda: JoinRefused(text))
-        if not self._memberships.has(membership.inlet):
-            membership.inlet.end()
-            self._followers.remove(membership.inlet)
+                transfer.abort(lambda: JoinRefused(text))
+        if not self._memberships.has(membership.buffer):
+            membership.buffer.end()
+            self._followers.remove(membership.buffer)
 
     def _give_back(self, amount: int) -> None:
         self._owed += amount
@@ -415,7 +415,7 @@ class Session(Generic[T]):
         return await self._questions.ask(question)
 
     def _own_statistics(self) -> dict[str, int]:
-        waiting = sum(inlet.bytes for inlet in [*self._memberships.inlets(), self._private_inlet])
+        waiting = sum(buffer.bytes for buffer in [*self._memberships.buffers(), self._private_buffer])
         return {
             "sent": self._out.accepted,
             "unconfirmed_receipts": self._sending.unconfirmed,

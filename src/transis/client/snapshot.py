@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from transis.client.transfer import Begin, Chunks, End, Failed, Private
+from transis.client.transfer import PrivateMessage, StateBegin, StateChunks, StateEnd, StateFailed
 from transis.types.errors import SessionLost, TransferError, TransferInterrupted, UsageError
 from transis.types.ids import ProcessId
 from transis.types.views import GroupId
@@ -32,7 +32,11 @@ PACK_CHUNKS: Final = 1024
 WINDOW: Final = 8
 
 
-async def each(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+SnapshotChunks = Iterable[bytes] | AsyncIterable[bytes]
+"""What `save` returns."""
+
+
+async def each(chunks: SnapshotChunks) -> AsyncGenerator[bytes, None]:
     if isinstance(chunks, AsyncIterable):
         async for chunk in chunks:
             yield bytes(chunk)
@@ -41,7 +45,7 @@ async def each(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator
             yield bytes(chunk)
 
 
-async def packs(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
+async def packs(chunks: SnapshotChunks) -> AsyncGenerator[list[bytes], None]:
     """Full messages: PACK_BYTES or a larger chunk alone."""
     pack: list[bytes] = []
     size = 0
@@ -56,7 +60,7 @@ async def packs(chunks: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncGenerato
         yield pack
 
 
-class Window:
+class ChunkWindow:
     """The provider's side: how many messages are on their way."""
 
     def __init__(self, patience: float) -> None:
@@ -139,7 +143,7 @@ class ChunkReader:
 ERROR_TEXT_MAX: Final = 1000
 """Characters of an error that travel to the joiner."""
 
-Whisper = Callable[[ProcessId, Private], Awaitable[object]]
+SendPrivately = Callable[[ProcessId, PrivateMessage], Awaitable[object]]
 """A private message to one process."""
 
 
@@ -161,26 +165,26 @@ class Transfer:
     """Where that file is made, if not where temporary files are."""
 
 
-class Provision:
+class SnapshotProvider:
     """One snapshot on its way to one joiner."""
 
     def __init__(self, joiner: ProcessId, attempt: int, patience: float) -> None:
         self.joiner = joiner
         self.attempt = attempt
-        self.window = Window(patience)
+        self.window = ChunkWindow(patience)
         self.task: asyncio.Task[None] | None = None
         self.is_read = False
 
 
-class Provisions:
+class SnapshotProviders:
     """All that one member gives at this moment. `changed` is called when a snapshot was read to its end, or given up."""
 
-    def __init__(self, group: GroupId, transfer: Transfer, whisper: Whisper, changed: Callable[[], None]) -> None:
+    def __init__(self, group: GroupId, transfer: Transfer, send: SendPrivately, changed: Callable[[], None]) -> None:
         self._group = group
         self._transfer = transfer
-        self._whisper = whisper
+        self._send_message = send
         self._changed = changed
-        self._active: dict[ProcessId, Provision] = {}
+        self._active: dict[ProcessId, SnapshotProvider] = {}
 
     @property
     def holds_the_stream(self) -> bool:
@@ -189,23 +193,25 @@ class Provisions:
     def provide(self, joiner: ProcessId, attempt: int, holders: tuple[ProcessId, ...]) -> None:
         """Take the snapshot now and send it in a task of its own."""
         self.stop(joiner)
-        provision = self._active[joiner] = Provision(joiner, attempt, self._transfer.patience)
+        provider = self._active[joiner] = SnapshotProvider(joiner, attempt, self._transfer.patience)
         try:
             chunks = self._transfer.save()
             _require_iterable(chunks)
         except Exception as error:
-            provision.task = asyncio.ensure_future(self._fail(provision, error))
+            provider.task = asyncio.ensure_future(self._fail(provider, error))
         else:
-            provision.task = asyncio.ensure_future(self._send(provision, chunks, holders))
+            provider.task = asyncio.ensure_future(self._send(provider, chunks, holders))
 
-    async def _send(self, one: Provision, chunks: Iterable[bytes] | AsyncIterable[bytes], holders: tuple[ProcessId, ...]) -> None:
+    async def _send(
+        self, one: SnapshotProvider, chunks: Iterable[bytes] | AsyncIterable[bytes], holders: tuple[ProcessId, ...]
+    ) -> None:
         try:
-            await self._whisper(one.joiner, Begin(self._group, one.attempt, holders))
+            await self._send_message(one.joiner, StateBegin(self._group, one.attempt, holders))
             async with aclosing(packs(chunks)) as source:
                 async for pack in source:
                     await one.window.enter()
-                    await self._whisper(one.joiner, Chunks(self._group, one.attempt, pack))
-            await self._whisper(one.joiner, End(self._group, one.attempt))
+                    await self._send_message(one.joiner, StateChunks(self._group, one.attempt, pack))
+            await self._send_message(one.joiner, StateEnd(self._group, one.attempt))
         except SessionLost:
             pass
         except Exception as error:
@@ -213,19 +219,19 @@ class Provisions:
         finally:
             self._finished(one)
 
-    async def _fail(self, one: Provision, error: Exception) -> None:
+    async def _fail(self, one: SnapshotProvider, error: Exception) -> None:
         """The joiner asks somebody else; whoever wrote `save` is told here, and the member goes on."""
         asyncio.get_running_loop().call_exception_handler(
             {"message": f"the state for {one.joiner} could not be given: {error}", "exception": error}
         )
         try:
-            await self._whisper(one.joiner, Failed(self._group, one.attempt, str(error)[:ERROR_TEXT_MAX], False))
+            await self._send_message(one.joiner, StateFailed(self._group, one.attempt, str(error)[:ERROR_TEXT_MAX], False))
         except SessionLost:
             pass
         finally:
             self._finished(one)
 
-    def _finished(self, one: Provision) -> None:
+    def _finished(self, one: SnapshotProvider) -> None:
         one.is_read = True
         if self._active.get(one.joiner) is one:
             del self._active[one.joiner]

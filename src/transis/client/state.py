@@ -21,33 +21,33 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from transis.client.events import Passed, beginning
-from transis.client.snapshot import ChunkReader, Provisions, Transfer
-from transis.client.stream import Inlet
+from transis.client.snapshot import ChunkReader, SnapshotProviders, Transfer
+from transis.client.stream import StreamBuffer
 from transis.client.transfer import (
     Acquisition,
     Action,
-    Ask,
-    Begin,
-    Chunks,
-    Cut,
-    Decline,
-    End,
-    Failed,
-    Found,
+    ChunksTaken,
+    DeclineOffer,
+    FoundState,
     GiveUp,
-    Interrupt,
-    Ledger,
-    Load,
-    Private,
-    Public,
-    Ready,
-    Refuse,
-    Request,
-    Said,
-    Taken,
+    HolderTable,
+    InterruptLoad,
+    LoadFrom,
+    MarkCut,
+    PrivateMessage,
+    PublicMessage,
+    SendRequest,
+    StateBegin,
+    StateChunks,
+    StateEnd,
+    StateFailed,
+    StateReady,
+    StateRefused,
+    StateRequest,
+    TransferMessage,
     companion_of,
-    decode_said,
-    encode_said,
+    decode_transfer,
+    encode_transfer,
     transfer_address,
 )
 from transis.sessions.frames import Changed, Stream, StreamFrame
@@ -59,7 +59,7 @@ from transis.wire.items import encode_address
 # --- talking ----------------------------------------------------------------------------------------------------------
 
 
-class Speaker(Protocol):
+class TransferSession(Protocol):
     """What state transfer needs of a session."""
 
     @property
@@ -74,34 +74,34 @@ class Speaker(Protocol):
         ...
 
 
-class Talker:
+class TransferSender:
     """Whoever notices something in the middle of a frame cannot wait for credit, so words queue here: few, and small."""
 
-    def __init__(self, speaker: Speaker) -> None:
-        self._speaker = speaker
-        self._words: asyncio.Queue[tuple[bytes, Said]] = asyncio.Queue()
+    def __init__(self, session: TransferSession) -> None:
+        self._session = session
+        self._queue: asyncio.Queue[tuple[bytes, TransferMessage]] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
 
-    def say(self, address: bytes, said: Said) -> None:
+    def send(self, address: bytes, message: TransferMessage) -> None:
         if self._is_stopped:
             return
-        self._words.put_nowait((address, said))
+        self._queue.put_nowait((address, message))
         if self._task is None:
-            self._task = asyncio.ensure_future(self._talk())
+            self._task = asyncio.ensure_future(self._drain())
 
-    def say_to(self, process: ProcessId, said: Private) -> None:
-        self.say(encode_address(transfer_address(process)), said)
+    def send_to(self, process: ProcessId, message: PrivateMessage) -> None:
+        self.send(encode_address(transfer_address(process)), message)
 
-    def whisper(self, process: ProcessId, said: Private) -> Awaitable[object]:
+    def send_now(self, process: ProcessId, message: PrivateMessage) -> Awaitable[object]:
         """At once, past the queue, for whoever can wait."""
-        return self._speaker.say(encode_address(transfer_address(process)), encode_said(said))
+        return self._session.say(encode_address(transfer_address(process)), encode_transfer(message))
 
-    async def _talk(self) -> None:
+    async def _drain(self) -> None:
         try:
             while True:
-                address, said = await self._words.get()
-                await self._speaker.say(address, encode_said(said))
+                address, message = await self._queue.get()
+                await self._session.say(address, encode_transfer(message))
         except (SessionLost, UsageError):
             pass  # The session is over, and with it all that could be said in it.
 
@@ -113,20 +113,20 @@ class Talker:
             self._task = None
 
 
-# --- keeper -----------------------------------------------------------------------------------------------------------
+# --- state transfer ---
 
 LOADED: Final = "loaded"
 FOUNDED: Final = "founded"
-Reached = GroupView | tuple[ProcessId, Public]
+Reached = GroupView | tuple[ProcessId, PublicMessage]
 
 
 class _Loading(NamedTuple):
-    load: Load
+    load: LoadFrom
     reader: ChunkReader
 
 
-class Keeper:
-    def __init__(self, name: str, transfer: Transfer, speaker: Speaker, inlet: Inlet) -> None:
+class StateTransfer:
+    def __init__(self, name: str, transfer: Transfer, session: TransferSession, buffer: StreamBuffer) -> None:
         self.name = name
         self.group = group_id(name)
         self.companion = companion_of(name)
@@ -134,16 +134,16 @@ class Keeper:
         self.passed: GroupViewId | None = None
         self.begun: Passed | None = None
         self._transfer = transfer
-        self._speaker = speaker
-        self._inlet = inlet
-        self._me = speaker.process
+        self._session = session
+        self._buffer = buffer
+        self._me = session.process
         self._companion_id = group_id(self.companion)
         self._companion_address = encode_address(Address((self._companion_id,)))
-        self._arrived = Ledger()
-        self._reached = Ledger()
+        self._arrived = HolderTable()
+        self._reached = HolderTable()
         self._to_reach: deque[Reached] = deque()
         self._open_requests: dict[ProcessId, int] = {}
-        self._acquisition: Acquisition | None = Acquisition(self._me, False, speaker.next_attempts())
+        self._acquisition: Acquisition | None = Acquisition(self._me, False, session.next_attempts())
         self._has_state = False
         self._keeping = False
         self._beginnings = 0
@@ -152,19 +152,19 @@ class Keeper:
         self._cut_view: GroupView | None = None
         self._cut_passed: Passed | None = None
         self._arrived_passed: Passed | None = None
-        self._cut_ledger = Ledger()
+        self._cut_table = HolderTable()
         self._reader: ChunkReader | None = None
-        self._news: asyncio.Queue[_Loading | Found | GiveUp | Callable[[], TransisError]] = asyncio.Queue()
-        self._talker = Talker(speaker)
-        self._provisions = Provisions(self.group, transfer, self._talker.whisper, self._provisions_changed)
-        inlet.gate = self.arrived
+        self._news: asyncio.Queue[_Loading | FoundState | GiveUp | Callable[[], TransisError]] = asyncio.Queue()
+        self._sender = TransferSender(session)
+        self._providers = SnapshotProviders(self.group, transfer, self._sender.send_now, self._providers_changed)
+        buffer.filter = self.arrived
 
     # --- what arrives -----------------------------------------------------------------------------------------------
 
     def arrived(self, frame: StreamFrame) -> StreamFrame | None:
         """What of it the application has to reach, if anything."""
         if isinstance(frame, Stream) and frame.address == self._companion_address:
-            return self._arrived_words(frame)
+            return self._arrived_messages(frame)
         if isinstance(frame, Changed):
             if frame.view.group == self._companion_id:
                 self._arrived_view(frame.view)
@@ -181,83 +181,83 @@ class Keeper:
     def _arrived_view(self, view: GroupView) -> None:
         self._arrived.view(view)
         self._open_requests = {one: attempt for one, attempt in self._open_requests.items() if one in view.members}
-        self._provisions.keep_only(view.members)
+        self._providers.keep_only(view.members)
         if self._acquisition is not None:
             self._perform(self._acquisition.view(view))
 
-    def _arrived_words(self, frame: Stream) -> Stream | None:
+    def _arrived_messages(self, frame: Stream) -> Stream | None:
         """A frame may hold several words of one sender, and the application's stream may begin between two of them."""
         kept: list[bytes] = []
         for payload in frame.payloads:
-            said = decode_said(payload)
+            message = decode_transfer(payload)
             before = (self._is_keeping, self._beginnings)
-            if isinstance(said, Request | Ready) and self._arrived.heeds(frame.sender):
-                self._arrived_word(frame.sender, said)
+            if isinstance(message, StateRequest | StateReady) and self._arrived.heeds(frame.sender):
+                self._arrived_message(frame.sender, message)
             if before == (True, self._beginnings) and self._is_keeping:
                 kept.append(payload)
         return msgspec.structs.replace(frame, payloads=kept) if kept else None
 
-    def _arrived_word(self, sender: ProcessId, said: Public) -> None:
+    def _arrived_message(self, sender: ProcessId, message: PublicMessage) -> None:
         acquisition = self._acquisition
-        if isinstance(said, Ready):
+        if isinstance(message, StateReady):
             self._arrived.ready(sender)
             self._open_requests.pop(sender, None)
             if acquisition is not None:
-                self._perform(acquisition.ready(said))
+                self._perform(acquisition.ready(message))
             return
-        founder = self._arrived.request(sender, said.has_state)
-        self._open_requests[sender] = said.attempt
-        self._provisions.stop(sender)
+        founder = self._arrived.request(sender, message.has_state)
+        self._open_requests[sender] = message.attempt
+        self._providers.stop(sender)
         if acquisition is not None:
-            self._perform(acquisition.request(sender, said, founder))
+            self._perform(acquisition.request(sender, message, founder))
 
-    def whispered(self, sender: ProcessId, said: Private) -> None:
+    def on_private(self, sender: ProcessId, message: PrivateMessage) -> None:
         """A private message about this group."""
         acquisition = self._acquisition
-        match said:
-            case Taken():
-                self._provisions.taken(sender, said.attempt)
-            case Refuse():
-                self._provisions.stop(sender, said.attempt)
-            case Begin() if acquisition is None:
-                self._talker.say_to(sender, Refuse(self.group, said.attempt))
-            case Begin() if acquisition is not None:
-                self._perform(acquisition.begin(sender, said))
-            case Failed() if acquisition is not None:
-                self._perform(acquisition.failed(sender, said))
-            case Chunks() | End() if acquisition is not None and acquisition.is_from_provider(sender, said.attempt):
-                self._loading(said)
+        match message:
+            case ChunksTaken():
+                self._providers.taken(sender, message.attempt)
+            case StateRefused():
+                self._providers.stop(sender, message.attempt)
+            case StateBegin() if acquisition is None:
+                self._sender.send_to(sender, StateRefused(self.group, message.attempt))
+            case StateBegin() if acquisition is not None:
+                self._perform(acquisition.begin(sender, message))
+            case StateFailed() if acquisition is not None:
+                self._perform(acquisition.failed(sender, message))
+            case StateChunks() | StateEnd() if acquisition is not None and acquisition.is_from_provider(sender, message.attempt):
+                self._loading(message)
 
-    def _loading(self, said: Chunks | End) -> None:
+    def _loading(self, message: StateChunks | StateEnd) -> None:
         assert self._reader is not None
-        if isinstance(said, End):
+        if isinstance(message, StateEnd):
             self._reader.finish()
         else:
-            self._reader.feed(said.chunks)
-            self.buffered_max = max(self.buffered_max, self._reader.bytes + self._inlet.bytes)
+            self._reader.feed(message.chunks)
+            self.buffered_max = max(self.buffered_max, self._reader.bytes + self._buffer.bytes)
 
     # --- what is to be done for it ----------------------------------------------------------------------------------
 
     def _perform(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case Ask(request):
+                case SendRequest(request):
                     self._stop_keeping()
-                    self._say_to_all(request)
-                case Cut():
+                    self._send_to_all(request)
+                case MarkCut():
                     self._cut()
-                case Load(provider, attempt):
-                    self._reader = ChunkReader(lambda: self._talker.say_to(provider, Taken(self.group, attempt)))
+                case LoadFrom(provider, attempt):
+                    self._reader = ChunkReader(lambda: self._sender.send_to(provider, ChunksTaken(self.group, attempt)))
                     self._news.put_nowait(_Loading(action, self._reader))
-                case Interrupt(why):
+                case InterruptLoad(why):
                     self._interrupt(why)
-                case Decline(provider, attempt):
-                    self._talker.say_to(provider, Refuse(self.group, attempt))
-                case Found(is_asking):
+                case DeclineOffer(provider, attempt):
+                    self._sender.send_to(provider, StateRefused(self.group, attempt))
+                case FoundState(is_asking):
                     self._found()
                     self._news.put_nowait(action)
                     if is_asking:
-                        self._say_to_all(Ready())
+                        self._send_to_all(StateReady())
                 case GiveUp(why):
                     self._interrupt(why)
                     self._news.put_nowait(action)
@@ -270,19 +270,19 @@ class Keeper:
     def _stop_keeping(self) -> None:
         if not self._has_state:
             self._keeping = False
-            self._inlet.discard()
+            self._buffer.discard()
 
     def _cut(self) -> None:
-        self._cut_ledger = self._arrived.copy()
+        self._cut_table = self._arrived.copy()
         self._cut_view, self._cut_passed = self._last_view, self._arrived_passed
-        self._cut_at = self._inlet.put_count
-        self._keeping = self._inlet.held = True
+        self._cut_at = self._buffer.put_count
+        self._keeping = self._buffer.held = True
 
     def _found(self) -> None:
         """A founder that had a state goes on where its application stood, and reaches what made it the founder."""
         if not self._has_state:
             self._reached = self._arrived.copy()
-            self._inlet.discard()
+            self._buffer.discard()
             self._begin_stream(self._last_view, self._arrived_passed)
 
     def _begin_stream(self, view: GroupView | None, passed: Passed | None) -> None:
@@ -295,7 +295,7 @@ class Keeper:
         self._keeping = True
         self._beginnings += 1
         if view is not None and view.id != self.passed:
-            self._inlet.put_first(Changed(view), (self.name,))
+            self._buffer.put_first(Changed(view), (self.name,))
 
     # --- getting the state ------------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Keeper:
         """Until this member has the state; whether it was loaded, or founded here."""
         while True:
             news = await self._news.get()
-            if isinstance(news, Found):
+            if isinstance(news, FoundState):
                 self._acquired()
                 return FOUNDED
             if isinstance(news, GiveUp):
@@ -314,109 +314,111 @@ class Keeper:
             if await self._load(*news):
                 return LOADED
 
-    async def _load(self, load: Load, reader: ChunkReader) -> bool:
+    async def _load(self, load: LoadFrom, reader: ChunkReader) -> bool:
         """Whether it came to its end; if not, another provider is asked already."""
         try:
             if not reader.is_interrupted():
                 await self._transfer.load(reader)
         except Exception as error:
             if not (isinstance(error, TransferInterrupted) and reader.is_interrupted()):
-                self._talker.say_to(load.provider, Refuse(self.group, load.attempt))
+                self._sender.send_to(load.provider, StateRefused(self.group, load.attempt))
                 raise
         if reader.is_interrupted():
             return False
         self._loaded(load, reader)
         return True
 
-    def _loaded(self, load: Load, reader: ChunkReader) -> None:
+    def _loaded(self, load: LoadFrom, reader: ChunkReader) -> None:
         assert self._acquisition is not None
         self._acquisition.loaded()
         if not reader.finished:
-            self._talker.say_to(load.provider, Refuse(self.group, load.attempt))
-        self._inlet.drop_before(self._cut_at)
-        self._reached = self._cut_ledger
+            self._sender.send_to(load.provider, StateRefused(self.group, load.attempt))
+        self._buffer.drop_before(self._cut_at)
+        self._reached = self._cut_table
         self._reached.holders = set(load.holders)
         self._begin_stream(self._cut_view, self._cut_passed)
         self._acquired()
-        self._say_to_all(Ready())
+        self._send_to_all(StateReady())
 
     def _acquired(self) -> None:
         self._acquisition = self._reader = None
-        self._provisions_changed()
+        self._providers_changed()
 
     async def reload(self) -> str:
         if self._acquisition is not None:
             raise UsageError(f"the state of {self.name!r} is being loaded already")
-        self._has_state = self._inlet.held = True
-        self._acquisition = Acquisition(self._me, True, self._speaker.next_attempts())
+        self._has_state = self._buffer.held = True
+        self._acquisition = Acquisition(self._me, True, self._session.next_attempts())
         self._perform(self._acquisition.ask())
         try:
             return await self.acquire()
         except BaseException:
             self._interrupt("nobody waits for it any more")
             self._acquired()
-            self._say_to_all(Ready())  # It has what it had, and every message since.
+            self._send_to_all(StateReady())  # It has what it had, and every message since.
             raise
 
     # --- what the application reaches -------------------------------------------------------------------------------
 
     def reach(self, frame: StreamFrame) -> bool:
-        """Whether this frame is for the keeper; `step` then works it off."""
+        """Whether this frame is for the transfer; `step` then works it off."""
         if isinstance(frame, Changed) and frame.view.group == self._companion_id:
             self._to_reach.append(frame.view)
             return True
         if isinstance(frame, Stream) and frame.address == self._companion_address:
-            said = [decode_said(payload) for payload in frame.payloads]
-            self._to_reach.extend((frame.sender, one) for one in said if isinstance(one, Request | Ready))
+            messages = [decode_transfer(payload) for payload in frame.payloads]
+            self._to_reach.extend((frame.sender, one) for one in messages if isinstance(one, StateRequest | StateReady))
             return True
         return False
 
     def step(self) -> bool:
         """Go on with what was reached. False while the application has to wait."""
-        while self._acquisition is None and not self._inlet.held:
+        while self._acquisition is None and not self._buffer.held:
             if not self._to_reach:
                 return True
             reached = self._to_reach.popleft()
             if isinstance(reached, GroupView):
                 self._reach_view(reached)
             elif self._reached.heeds(reached[0]):
-                self._reach_word(*reached)
+                self._reach_message(*reached)
         return False
 
-    def _provisions_changed(self) -> None:
+    def _providers_changed(self) -> None:
         """While a snapshot is read from the living state, nothing may change that."""
         if self._acquisition is None:
-            self._inlet.held = self._provisions.holds_the_stream
-            self._inlet.wake()
+            self._buffer.held = self._providers.holds_the_stream
+            self._buffer.wake()
 
     def _reach_view(self, view: GroupView) -> None:
         self._reached.view(view)
         if view.kind is ViewKind.REGULAR and len(view.merged_from) > 1 and self._me in self._reached.holders:
-            self._say_to_all(Ready())
+            self._send_to_all(StateReady())
 
-    def _reach_word(self, sender: ProcessId, said: Public) -> None:
-        ledger = self._reached
-        if isinstance(said, Request):
-            if ledger.request(sender, said.has_state) is None:
-                self._reach_request(sender, said)
+    def _reach_message(self, sender: ProcessId, message: PublicMessage) -> None:
+        table = self._reached
+        if isinstance(message, StateRequest):
+            if table.request(sender, message.has_state) is None:
+                self._reach_request(sender, message)
             return
-        ledger.ready(sender)
-        if sender == self._me and not said.invitation and ledger.holders == {self._me} and ledger.asking:
-            self._say_to_all(Ready(True))
+        table.ready(sender)
+        if sender == self._me and not message.invitation and table.holders == {self._me} and table.asking:
+            self._send_to_all(StateReady(True))
 
-    def _reach_request(self, sender: ProcessId, request: Request) -> None:
+    def _reach_request(self, sender: ProcessId, request: StateRequest) -> None:
         """Who has asked again meanwhile, or is gone, gets nothing here."""
         if self._open_requests.get(sender) != request.attempt:
             return
         provider = self._reached.provider(request.tried)
         if provider == self._me:
-            self._provisions.provide(sender, request.attempt, tuple(sorted(self._reached.holders)))
-            self._provisions_changed()
+            self._providers.provide(sender, request.attempt, tuple(sorted(self._reached.holders)))
+            self._providers_changed()
         elif provider is None and self._me == min(self._reached.holders, default=None):
-            self._talker.say_to(sender, Failed(self.group, request.attempt, "every member that has it was tried in vain", True))
+            self._sender.send_to(
+                sender, StateFailed(self.group, request.attempt, "every member that has it was tried in vain", True)
+            )
 
-    def _say_to_all(self, said: Public) -> None:
-        self._talker.say(self._companion_address, said)
+    def _send_to_all(self, message: PublicMessage) -> None:
+        self._sender.send(self._companion_address, message)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -425,5 +427,5 @@ class Keeper:
         if self._reader is not None:
             self._reader.interrupt("this member is cut off")
         self._news.put_nowait(failure)
-        self._provisions.stop_all()
-        self._talker.stop()
+        self._providers.stop_all()
+        self._sender.stop()

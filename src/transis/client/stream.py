@@ -97,16 +97,16 @@ class Spool:
         self._read = self._written = self._count = 0
 
 
-# --- inlet ------------------------------------------------------------------------------------------------------------
+# --- buffer ------------------------------------------------------------------------------------------------------------
 
-Gate = Callable[[StreamFrame], StreamFrame | None]
+FrameFilter = Callable[[StreamFrame], StreamFrame | None]
 """Looks at what arrives and says what of it is to be kept for the iteration: all, the rest behind a point, or nothing."""
 
 SPOOL_MAX: Final = 16 << 30
 """Bytes that a spool may take on disk. Beyond it frames stay unread, and the node's own limits for slow clients apply."""
 
 
-class Parcel:
+class CreditClaim:
     """A frame's claim on the credit of the session, until all the streams that have it let go."""
 
     __slots__ = ("_cost", "_give_back", "holders")
@@ -127,27 +127,27 @@ class Parcel:
         return self._cost
 
 
-class Entry(NamedTuple):
+class BufferedFrame(NamedTuple):
     """A frame and the joined groups of this stream through which it came."""
 
     frame: StreamFrame
     names: tuple[str, ...]
-    parcel: Parcel | None
+    claim: CreditClaim | None
 
 
-class Inlet:
+class StreamBuffer:
     """`put_count` and `taken_count` number the entries, so that a place between two of them can be named."""
 
-    def __init__(self, gate: Gate | None = None, memory_max: int = 1 << 20, spool: Spool | None = None) -> None:
-        self.gate = gate
+    def __init__(self, filter: FrameFilter | None = None, memory_max: int = 1 << 20, spool: Spool | None = None) -> None:
+        self.filter = filter
         self.put_count = self.taken_count = 0
         self.bytes = 0
         self._held = False
         self._memory_max = memory_max
         self._spool = spool
         self._spooled_names: deque[tuple[str, ...]] = deque()
-        self._front: deque[Entry] = deque()
-        self._back: deque[Entry] = deque()
+        self._front: deque[BufferedFrame] = deque()
+        self._back: deque[BufferedFrame] = deque()
         self._discarding = False
         self._ended = False
         self._failure: Callable[[], TransisError] | None = None
@@ -155,17 +155,17 @@ class Inlet:
 
     # --- the session's side -----------------------------------------------------------------------------------------
 
-    def put(self, frame: StreamFrame, names: tuple[str, ...], parcel: Parcel | None = None) -> None:
-        """The frame arrived. The parcel was counted for this stream already, if there is one."""
-        kept = frame if self.gate is None else self.gate(frame)
+    def put(self, frame: StreamFrame, names: tuple[str, ...], claim: CreditClaim | None = None) -> None:
+        """The frame arrived. The claim was counted for this stream already, if there is one."""
+        kept = frame if self.filter is None else self.filter(frame)
         if kept is None or self._discarding or self._ended:
-            if parcel is not None:
-                parcel.let_go()
+            if claim is not None:
+                claim.let_go()
             return
-        self.add(Entry(kept, names, parcel))
+        self.add(BufferedFrame(kept, names, claim))
 
-    def add(self, entry: Entry) -> None:
-        """Behind everything that is there, past the gate."""
+    def add(self, entry: BufferedFrame) -> None:
+        """Behind everything that is there, past the filter."""
         self.put_count += 1
         (self._back if self._spool else self._front).append(entry)
         self.bytes += _cost(entry)
@@ -198,12 +198,12 @@ class Inlet:
         finally:
             (self._back if spool else self._front).extend(excess)  # Those that the disk did not take.
 
-    def _take_back(self) -> deque[Entry]:
+    def _take_back(self) -> deque[BufferedFrame]:
         back, self._back = self._back, deque()
         return back
 
-    def _take_excess(self) -> deque[Entry]:
-        excess: deque[Entry] = deque()
+    def _take_excess(self) -> deque[BufferedFrame]:
+        excess: deque[BufferedFrame] = deque()
         remaining = self.bytes
         while self._front and remaining > self._memory_max:
             excess.appendleft(self._front.pop())
@@ -223,12 +223,12 @@ class Inlet:
 
     # --- the application's side -------------------------------------------------------------------------------------
 
-    def take(self) -> Entry | None:
+    def take(self) -> BufferedFrame | None:
         """The next entry, or None if there is none now."""
         if self._front:
             entry = self._let_go(self._front.popleft())
         elif self._spool:
-            entry = Entry(self._spool.popleft(), self._spooled_names.popleft(), None)
+            entry = BufferedFrame(self._spool.popleft(), self._spooled_names.popleft(), None)
             if not self._spool:
                 self._front, self._back = self._back, self._front
         else:
@@ -236,18 +236,18 @@ class Inlet:
         self.taken_count += 1
         return entry
 
-    def _let_go(self, entry: Entry) -> Entry:
-        if entry.parcel is None:
+    def _let_go(self, entry: BufferedFrame) -> BufferedFrame:
+        if entry.claim is None:
             return entry
         self.bytes -= _cost(entry)
-        entry.parcel.let_go()
-        return entry._replace(parcel=None)
+        entry.claim.let_go()
+        return entry._replace(claim=None)
 
-    def peek(self) -> Entry | None:
+    def peek(self) -> BufferedFrame | None:
         """The next entry, if it is in memory."""
         return self._front[0] if self._front else None
 
-    def ahead(self) -> Iterator[Entry]:
+    def ahead(self) -> Iterator[BufferedFrame]:
         """The next entries, as far as they are in memory. Whoever takes one meanwhile ends it."""
         return iter(self._front)
 
@@ -259,7 +259,7 @@ class Inlet:
 
     def put_first(self, frame: StreamFrame, names: tuple[str, ...]) -> None:
         """In front of everything that is there."""
-        self._front.appendleft(Entry(frame, names, None))
+        self._front.appendleft(BufferedFrame(frame, names, None))
         self.taken_count -= 1
         self.wake()
 
@@ -287,8 +287,8 @@ class Inlet:
             raise self._failure()
 
 
-def _cost(entry: Entry) -> int:
-    return 0 if entry.parcel is None else entry.parcel.cost
+def _cost(entry: BufferedFrame) -> int:
+    return 0 if entry.claim is None else entry.claim.cost
 
 
 # --- stream -----------------------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ class MessageStream(Generic[T]):
 
     passed: Passed | None = None
 
-    def __init__(self, inlet: Inlet, codec: Codec[T]) -> None:
-        self._inlet = inlet
+    def __init__(self, buffer: StreamBuffer, codec: Codec[T]) -> None:
+        self._buffer = buffer
         self._codec = codec
         self._current: Batch[T] | None = None
         self._rank = 0
@@ -344,19 +344,19 @@ class MessageStream(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether the next one would come without waiting and without an error, as far as can be seen."""
-        entry = self._inlet.peek()
+        entry = self._buffer.peek()
         return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
 
     async def _next_event(self) -> Batch[T] | View | Configuration:
-        inlet = self._inlet
+        buffer = self._buffer
         while True:
-            entry = inlet.take() if self._may_take() else None
+            entry = buffer.take() if self._may_take() else None
             if entry is None:
-                if inlet.ended:
+                if buffer.ended:
                     self._current = None
-                    inlet.raise_failure()
+                    buffer.raise_failure()
                     raise StopAsyncIteration
-                await inlet.wait()
+                await buffer.wait()
                 continue
             event = self._open(entry)
             if event is not None:
@@ -365,7 +365,7 @@ class MessageStream(Generic[T]):
     def _may_take(self) -> bool:
         return True
 
-    def _open(self, entry: Entry) -> Batch[T] | View | Configuration | None:
+    def _open(self, entry: BufferedFrame) -> Batch[T] | View | Configuration | None:
         """What the application sees of a frame; None if it is not for it."""
         frame = entry.frame
         if isinstance(frame, Stream):

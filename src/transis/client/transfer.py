@@ -45,11 +45,11 @@ def transfer_address(process: ProcessId) -> Address:
 # --- what is said -------------------------------------------------------------------------------------------------------------
 
 
-class _Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _TransferMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Fields travel by position; tags are only ever appended."""
 
 
-class Request(_Said, frozen=True, tag=1):
+class StateRequest(_TransferMessage, frozen=True, tag=1):
     """In the companion group: give me the state as it is at this place. `tried` tried to, and failed.
 
     `has_state`: I have one, and want another. `renounces`: until here I was a holder, and may leave Requests unanswered.
@@ -61,13 +61,13 @@ class Request(_Said, frozen=True, tag=1):
     tried: tuple[ProcessId, ...]
 
 
-class Ready(_Said, frozen=True, tag=2):
+class StateReady(_TransferMessage, frozen=True, tag=2):
     """In the companion group: I have the state. An invitation says also: and nobody else, ask again."""
 
     invitation: bool = False
 
 
-class Begin(_Said, frozen=True, tag=3):
+class StateBegin(_TransferMessage, frozen=True, tag=3):
     """To the joiner: chunks of this attempt follow. `holders` is the set at the cut."""
 
     group: int
@@ -75,18 +75,18 @@ class Begin(_Said, frozen=True, tag=3):
     holders: tuple[ProcessId, ...]
 
 
-class Chunks(_Said, frozen=True, tag=4):
+class StateChunks(_TransferMessage, frozen=True, tag=4):
     group: int
     attempt: int
     chunks: list[bytes]
 
 
-class End(_Said, frozen=True, tag=5):
+class StateEnd(_TransferMessage, frozen=True, tag=5):
     group: int
     attempt: int
 
 
-class Failed(_Said, frozen=True, tag=6):
+class StateFailed(_TransferMessage, frozen=True, tag=6):
     """To the joiner: not from me. `final`: nor from anybody else."""
 
     group: int
@@ -95,44 +95,44 @@ class Failed(_Said, frozen=True, tag=6):
     final: bool
 
 
-class Taken(_Said, frozen=True, tag=7):
+class ChunksTaken(_TransferMessage, frozen=True, tag=7):
     """To the provider: one more Chunks was taken by `load`."""
 
     group: int
     attempt: int
 
 
-class Refuse(_Said, frozen=True, tag=8):
+class StateRefused(_TransferMessage, frozen=True, tag=8):
     """To the provider: no more of this attempt."""
 
     group: int
     attempt: int
 
 
-Public = Request | Ready
-Private = Begin | Chunks | End | Failed | Taken | Refuse
-Said = Public | Private
+PublicMessage = StateRequest | StateReady
+PrivateMessage = StateBegin | StateChunks | StateEnd | StateFailed | ChunksTaken | StateRefused
+TransferMessage = PublicMessage | PrivateMessage
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Said)
+_decoder: Final = msgspec.msgpack.Decoder(TransferMessage)
 
 
-def encode_said(said: Said) -> bytes:
-    return _encoder.encode(said)
+def encode_transfer(message: TransferMessage) -> bytes:
+    return _encoder.encode(message)
 
 
-def decode_said(data: bytes) -> Said | Rejection:
+def decode_transfer(data: bytes) -> TransferMessage | Rejection:
     try:
-        said: Said = _decoder.decode(data)
+        message: TransferMessage = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return Rejection("transfer", str(error))
-    return said
+    return message
 
 
 # --- who has it ---------------------------------------------------------------------------------------------------------------
 
 
-class Ledger:
+class HolderTable:
     """Rules 2 and 3 as a function of the companion's order, from any regular view or cut on.
 
     A member keeps one at the place that its application reached, where it provides, and one at the place that has arrived, where
@@ -145,8 +145,8 @@ class Ledger:
         self.holders: set[ProcessId] = set()
         self.asking: dict[ProcessId, bool] = {}
 
-    def copy(self) -> Ledger:
-        twin = Ledger()
+    def copy(self) -> HolderTable:
+        twin = HolderTable()
         twin.members, twin.present = self.members, self.present
         twin.holders, twin.asking = set(self.holders), dict(self.asking)
         return twin
@@ -186,7 +186,7 @@ class Ledger:
 # --- the one who wants it -----------------------------------------------------------------------------------------------------
 
 
-class Phase(Enum):
+class TransferPhase(Enum):
     WAITING = "for a regular view"
     ASKING = "for its own Request to come to its place"
     CUT = "for a provider"
@@ -194,34 +194,34 @@ class Phase(Enum):
     DONE = "for nothing"
 
 
-class Ask(NamedTuple):
-    request: Request
+class SendRequest(NamedTuple):
+    request: StateRequest
 
 
-class Cut(NamedTuple):
+class MarkCut(NamedTuple):
     """Here. What arrived before is worth nothing once the snapshot of this attempt is loaded."""
 
     attempt: int
 
 
-class Load(NamedTuple):
+class LoadFrom(NamedTuple):
     provider: ProcessId
     attempt: int
     holders: tuple[ProcessId, ...]
 
 
-class Interrupt(NamedTuple):
+class InterruptLoad(NamedTuple):
     """The chunks that were being loaded will not come to an end."""
 
     why: str
 
 
-class Decline(NamedTuple):
+class DeclineOffer(NamedTuple):
     provider: ProcessId
     attempt: int
 
 
-class Found(NamedTuple):
+class FoundState(NamedTuple):
     """This member has the state because nobody else does. If a Request of its own is still on its way, Ready must follow it."""
 
     is_asking: bool
@@ -231,14 +231,14 @@ class GiveUp(NamedTuple):
     why: str
 
 
-Action = Ask | Cut | Load | Interrupt | Decline | Found | GiveUp
+Action = SendRequest | MarkCut | LoadFrom | InterruptLoad | DeclineOffer | FoundState | GiveUp
 
 
 class Acquisition:
     """One member on its way to the state, seen from what *arrives*: the application does not iterate meanwhile."""
 
     def __init__(self, me: ProcessId, has_state: bool, attempt: int) -> None:
-        self.phase = Phase.WAITING
+        self.phase = TransferPhase.WAITING
         self.attempt = attempt
         self.provider: ProcessId | None = None
         self._me = me
@@ -247,65 +247,65 @@ class Acquisition:
         self._tried: tuple[ProcessId, ...] = ()
 
     def ask(self) -> list[Action]:
-        self.phase, self.provider = Phase.ASKING, None
+        self.phase, self.provider = TransferPhase.ASKING, None
         self.attempt += 1
-        request = Request(self.attempt, self._has_state, self._renounces, self._tried)
+        request = StateRequest(self.attempt, self._has_state, self._renounces, self._tried)
         self._renounces = False
-        return [Ask(request)]
+        return [SendRequest(request)]
 
     def view(self, view: GroupView) -> list[Action]:
-        lost = self.phase is Phase.LOADING and self.provider not in view.members
-        actions: list[Action] = [Interrupt(f"{self.provider}, who gave it, is gone")] if lost else []
+        lost = self.phase is TransferPhase.LOADING and self.provider not in view.members
+        actions: list[Action] = [InterruptLoad(f"{self.provider}, who gave it, is gone")] if lost else []
         if lost:
-            self.phase, self.provider = Phase.WAITING, None
-        if view.kind is ViewKind.REGULAR and self.phase in (Phase.WAITING, Phase.CUT):
+            self.phase, self.provider = TransferPhase.WAITING, None
+        if view.kind is ViewKind.REGULAR and self.phase in (TransferPhase.WAITING, TransferPhase.CUT):
             actions += self.ask()
         return actions
 
-    def request(self, sender: ProcessId, request: Request, founder: ProcessId | None) -> list[Action]:
-        """`founder` is what the arrived ledger made of it."""
-        if self.phase in (Phase.LOADING, Phase.DONE):
+    def request(self, sender: ProcessId, request: StateRequest, founder: ProcessId | None) -> list[Action]:
+        """`founder` is what the arrived table made of it."""
+        if self.phase in (TransferPhase.LOADING, TransferPhase.DONE):
             return []
-        mine = sender == self._me and request.attempt == self.attempt and self.phase is Phase.ASKING
+        mine = sender == self._me and request.attempt == self.attempt and self.phase is TransferPhase.ASKING
         if mine:
-            self.phase = Phase.CUT
+            self.phase = TransferPhase.CUT
         if founder == self._me:
-            is_asking = self.phase is Phase.ASKING
-            self.phase = Phase.DONE
-            return [Found(is_asking)]
+            is_asking = self.phase is TransferPhase.ASKING
+            self.phase = TransferPhase.DONE
+            return [FoundState(is_asking)]
         unanswered = founder is not None or (request.renounces and sender != self._me)
-        if self.phase is Phase.CUT and unanswered:
+        if self.phase is TransferPhase.CUT and unanswered:
             return self.ask()
-        return [Cut(self.attempt)] if mine else []
+        return [MarkCut(self.attempt)] if mine else []
 
-    def ready(self, ready: Ready) -> list[Action]:
-        return self.ask() if ready.invitation and self.phase is Phase.CUT else []
+    def ready(self, ready: StateReady) -> list[Action]:
+        return self.ask() if ready.invitation and self.phase is TransferPhase.CUT else []
 
-    def begin(self, sender: ProcessId, begin: Begin) -> list[Action]:
-        if self.phase is not Phase.CUT or begin.attempt != self.attempt:
-            return [Decline(sender, begin.attempt)]
-        self.phase, self.provider = Phase.LOADING, sender
-        return [Load(sender, begin.attempt, begin.holders)]
+    def begin(self, sender: ProcessId, begin: StateBegin) -> list[Action]:
+        if self.phase is not TransferPhase.CUT or begin.attempt != self.attempt:
+            return [DeclineOffer(sender, begin.attempt)]
+        self.phase, self.provider = TransferPhase.LOADING, sender
+        return [LoadFrom(sender, begin.attempt, begin.holders)]
 
-    def failed(self, sender: ProcessId, failed: Failed) -> list[Action]:
-        if failed.attempt != self.attempt or self.phase not in (Phase.CUT, Phase.LOADING):
+    def failed(self, sender: ProcessId, failed: StateFailed) -> list[Action]:
+        if failed.attempt != self.attempt or self.phase not in (TransferPhase.CUT, TransferPhase.LOADING):
             return []
-        if self.phase is Phase.LOADING and sender != self.provider:
+        if self.phase is TransferPhase.LOADING and sender != self.provider:
             return []
         if failed.final:
-            self.phase = Phase.DONE
+            self.phase = TransferPhase.DONE
             return [GiveUp(failed.why)]
-        interrupted: list[Action] = [Interrupt(failed.why)] if self.phase is Phase.LOADING else []
+        interrupted: list[Action] = [InterruptLoad(failed.why)] if self.phase is TransferPhase.LOADING else []
         self._tried += (sender,)
         return interrupted + self.ask()
 
     def is_from_provider(self, sender: ProcessId, attempt: int) -> bool:
-        return self.phase is Phase.LOADING and sender == self.provider and attempt == self.attempt
+        return self.phase is TransferPhase.LOADING and sender == self.provider and attempt == self.attempt
 
     def loaded(self) -> None:
-        assert self.phase is Phase.LOADING
-        self.phase = Phase.DONE
+        assert self.phase is TransferPhase.LOADING
+        self.phase = TransferPhase.DONE
 
 
-def group_of(said: Private) -> GroupId:
-    return GroupId(said.group)
+def group_of(message: PrivateMessage) -> GroupId:
+    return GroupId(message.group)
