@@ -31,144 +31,63 @@ from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, TransisE
 from transis.types.ids import MessageId, ProcessId, Service
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
-# --- outgoing ---------------------------------------------------------------------------------------------------------
-
-Transmit = Callable[[Sequence[ClientFrame]], None]
+# --- sending ----------------------------------------------------------------------------------------------------------
 
 
-def require_size(size: int) -> None:
-    if size > MESSAGE_MAX:
-        raise MessageTooLarge(f"a message of {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
+class Sender:
+    """Of one process, from when it has its id."""
 
+    def __init__(self, out: SendBuffer, process: ProcessId) -> None:
+        self._out = out
+        self._process = process
+        self._receipts = Receipts()
 
-def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
-    """Portions that fit one frame each: RUN_MESSAGES_MAX messages and BATCH_BYTES at most, or one larger message alone."""
-    if len(payloads) <= RUN_MESSAGES_MAX and sum(map(len, payloads)) <= BATCH_BYTES:
-        return [list(payloads)]
-    portions: list[list[bytes]] = []
-    size = BATCH_BYTES + 1
-    for payload in payloads:
-        size += len(payload)
-        if size > BATCH_BYTES or len(portions[-1]) == RUN_MESSAGES_MAX:
-            portions.append([])
-            size = len(payload)
-        portions[-1].append(payload)
-    return portions
+    @property
+    def unconfirmed(self) -> int:
+        """Receipts that are open."""
+        return len(self._receipts)
 
+    async def send(self, address: bytes, payload: bytes, service: Service) -> Receipt:
+        require_size(len(payload))
+        if self._out.may_accept():
+            receipt = Receipt(self._process, self._out.accept(address, service, [payload]), 1)
+            self._receipts.add(receipt)
+            return receipt
+        return await self._send_in_turn(address, service, [[payload]])
 
-class SendBuffer:
-    """`credit` is what the node still lets us send, `accepted` the counter of the last message."""
+    async def send_many(self, address: bytes, payloads: Sequence[bytes], service: Service) -> Receipt:
+        if not payloads:
+            raise UsageError("no messages to send")
+        require_size(max(map(len, payloads)))
+        return await self._send_in_turn(address, service, divide(payloads))
 
-    def __init__(self, transmit: Transmit) -> None:
-        self.credit = 0
-        self.accepted = 0
-        self._transmit = transmit
-        self._failure: Callable[[], TransisError] | None = None
-        self._frames: list[ClientFrame] = []
-        self._run: list[bytes] = []
-        self._run_key: tuple[bytes, Service] | None = None
-        self._run_bytes = 0
-        self._flush_planned = False
-        self._turn = asyncio.Lock()
-        self._queued = 0
-        self._arrival: asyncio.Future[None] | None = None
+    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]]) -> Receipt:
+        receipt: Receipt | None = None
+        accepted, total = 0, sum(map(len, portions))
 
-    # --- who may send -----------------------------------------------------------------------------------------------
+        def accept(number: int) -> None:
+            nonlocal receipt, accepted
+            first = self._out.accept(address, service, portions[number])
+            if receipt is None:
+                receipt = Receipt(self._process, first, total)
+                self._receipts.add(receipt)
+            accepted += len(portions[number])
 
-    def may_accept(self) -> bool:
-        """Whether a message would be accepted at once: credit, and nobody who asked earlier."""
-        return self.credit > 0 and not self._queued and self._failure is None
-
-    async def accept_in_turn(self, accept: Callable[[int], None], portions: int) -> None:
-        """Wait for the turn, then call `accept(n)` for each portion as credit allows; other senders wait until the last."""
-        self._queued += 1
         try:
-            async with self._turn:
-                for number in range(portions):
-                    while self.credit <= 0 and self._failure is None:
-                        await self._wait_for_credit()
-                    if self._failure is not None:
-                        raise self._failure()
-                    accept(number)
-        finally:
-            self._queued -= 1
+            await self._out.accept_in_turn(accept, len(portions))
+        except BaseException:
+            if receipt is not None and receipt.outcome == "pending":
+                self._receipts.cut_short(receipt, accepted)
+            raise
+        assert receipt is not None
+        return receipt
 
-    async def _wait_for_credit(self) -> None:
-        assert self._arrival is None, "only whose turn it is waits for credit"
-        self._arrival = asyncio.get_running_loop().create_future()
-        try:
-            await self._arrival
-        finally:
-            self._arrival = None
+    def settle(self, first: int, messages: int, why: str) -> bool:
+        """The node delivered them, or refused them for a reason; False if it has no business to say that."""
+        return self._receipts.settle(first, messages, why)
 
-    def grant(self, amount: int) -> None:
-        self.credit += amount
-        if self.credit > 0:
-            self._wake()
-
-    def fail(self, failure: Callable[[], TransisError]) -> None:
-        """Whoever waits, and whoever comes, raises this. What lies in the buffer is not sent any more."""
-        self._failure = failure
-        self._frames.clear()
-        self._run, self._run_key = [], None
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
-
-    # --- the buffer -------------------------------------------------------------------------------------------------
-
-    def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
-        """Take messages that fit one frame; the counter of the first."""
-        assert self.credit > 0
-        assert self._failure is None
-        size = sum(map(len, payloads))
-        key = (address, service)
-        if key != self._run_key or not self._fits(size, len(payloads)):
-            self._close_run()
-            self._run_key = key
-        self._run += payloads
-        self._run_bytes += size
-        self.credit -= size + MESSAGE_COST * len(payloads)
-        first = self.accepted + 1
-        self.accepted += len(payloads)
-        self._plan_flush()
-        return first
-
-    def _fits(self, size: int, count: int) -> bool:
-        return self._run_bytes + size <= BATCH_BYTES and len(self._run) + count <= RUN_MESSAGES_MAX
-
-    def _close_run(self) -> None:
-        if self._run_key is not None:
-            address, service = self._run_key
-            self._frames.append(Send(address, service, self._run))
-            self._run, self._run_key, self._run_bytes = [], None, 0
-
-    def post(self, frame: ClientFrame) -> None:
-        """A frame that needs no credit, behind what was accepted before it."""
-        if self._failure is None:
-            self._close_run()
-            self._frames.append(frame)
-            self._plan_flush()
-
-    def post_anywhere(self, frame: ClientFrame) -> None:
-        """A frame that needs no credit and says nothing about order: it does not end the run that is being filled."""
-        if self._failure is None:
-            self._frames.append(frame)
-            self._plan_flush()
-
-    def _plan_flush(self) -> None:
-        if not self._flush_planned:
-            self._flush_planned = True
-            asyncio.get_running_loop().call_soon(self.flush)
-
-    def flush(self) -> None:
-        self._flush_planned = False
-        self._close_run()
-        frames, self._frames = self._frames, []
-        if frames and self._failure is None:
-            self._transmit(frames)
+    def lose(self, doubt: str) -> None:
+        self._receipts.lose(doubt)
 
 
 # --- receipts ---------------------------------------------------------------------------------------------------------
@@ -314,60 +233,141 @@ class Receipts:
         self._firsts, self._receipts, self._head = [], [], 0
 
 
-# --- sending ----------------------------------------------------------------------------------------------------------
+# --- outgoing ---------------------------------------------------------------------------------------------------------
+
+Transmit = Callable[[Sequence[ClientFrame]], None]
 
 
-class Sender:
-    """Of one process, from when it has its id."""
+def require_size(size: int) -> None:
+    if size > MESSAGE_MAX:
+        raise MessageTooLarge(f"a message of {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
 
-    def __init__(self, out: SendBuffer, process: ProcessId) -> None:
-        self._out = out
-        self._process = process
-        self._receipts = Receipts()
 
-    @property
-    def unconfirmed(self) -> int:
-        """Receipts that are open."""
-        return len(self._receipts)
+def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
+    """Portions that fit one frame each: RUN_MESSAGES_MAX messages and BATCH_BYTES at most, or one larger message alone."""
+    if len(payloads) <= RUN_MESSAGES_MAX and sum(map(len, payloads)) <= BATCH_BYTES:
+        return [list(payloads)]
+    portions: list[list[bytes]] = []
+    size = BATCH_BYTES + 1
+    for payload in payloads:
+        size += len(payload)
+        if size > BATCH_BYTES or len(portions[-1]) == RUN_MESSAGES_MAX:
+            portions.append([])
+            size = len(payload)
+        portions[-1].append(payload)
+    return portions
 
-    async def send(self, address: bytes, payload: bytes, service: Service) -> Receipt:
-        require_size(len(payload))
-        if self._out.may_accept():
-            receipt = Receipt(self._process, self._out.accept(address, service, [payload]), 1)
-            self._receipts.add(receipt)
-            return receipt
-        return await self._send_in_turn(address, service, [[payload]])
 
-    async def send_many(self, address: bytes, payloads: Sequence[bytes], service: Service) -> Receipt:
-        if not payloads:
-            raise UsageError("no messages to send")
-        require_size(max(map(len, payloads)))
-        return await self._send_in_turn(address, service, divide(payloads))
+class SendBuffer:
+    """`credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
-    async def _send_in_turn(self, address: bytes, service: Service, portions: list[list[bytes]]) -> Receipt:
-        receipt: Receipt | None = None
-        accepted, total = 0, sum(map(len, portions))
+    def __init__(self, transmit: Transmit) -> None:
+        self.credit = 0
+        self.accepted = 0
+        self._transmit = transmit
+        self._failure: Callable[[], TransisError] | None = None
+        self._frames: list[ClientFrame] = []
+        self._run: list[bytes] = []
+        self._run_key: tuple[bytes, Service] | None = None
+        self._run_bytes = 0
+        self._flush_planned = False
+        self._turn = asyncio.Lock()
+        self._queued = 0
+        self._arrival: asyncio.Future[None] | None = None
 
-        def accept(number: int) -> None:
-            nonlocal receipt, accepted
-            first = self._out.accept(address, service, portions[number])
-            if receipt is None:
-                receipt = Receipt(self._process, first, total)
-                self._receipts.add(receipt)
-            accepted += len(portions[number])
+    # --- who may send -----------------------------------------------------------------------------------------------
 
+    def may_accept(self) -> bool:
+        """Whether a message would be accepted at once: credit, and nobody who asked earlier."""
+        return self.credit > 0 and not self._queued and self._failure is None
+
+    async def accept_in_turn(self, accept: Callable[[int], None], portions: int) -> None:
+        """Wait for the turn, then call `accept(n)` for each portion as credit allows; other senders wait until the last."""
+        self._queued += 1
         try:
-            await self._out.accept_in_turn(accept, len(portions))
-        except BaseException:
-            if receipt is not None and receipt.outcome == "pending":
-                self._receipts.cut_short(receipt, accepted)
-            raise
-        assert receipt is not None
-        return receipt
+            async with self._turn:
+                for number in range(portions):
+                    while self.credit <= 0 and self._failure is None:
+                        await self._wait_for_credit()
+                    if self._failure is not None:
+                        raise self._failure()
+                    accept(number)
+        finally:
+            self._queued -= 1
 
-    def settle(self, first: int, messages: int, why: str) -> bool:
-        """The node delivered them, or refused them for a reason; False if it has no business to say that."""
-        return self._receipts.settle(first, messages, why)
+    async def _wait_for_credit(self) -> None:
+        assert self._arrival is None, "only whose turn it is waits for credit"
+        self._arrival = asyncio.get_running_loop().create_future()
+        try:
+            await self._arrival
+        finally:
+            self._arrival = None
 
-    def lose(self, doubt: str) -> None:
-        self._receipts.lose(doubt)
+    def grant(self, amount: int) -> None:
+        self.credit += amount
+        if self.credit > 0:
+            self._wake()
+
+    def fail(self, failure: Callable[[], TransisError]) -> None:
+        """Whoever waits, and whoever comes, raises this. What lies in the buffer is not sent any more."""
+        self._failure = failure
+        self._frames.clear()
+        self._run, self._run_key = [], None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    # --- the buffer -------------------------------------------------------------------------------------------------
+
+    def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
+        """Take messages that fit one frame; the counter of the first."""
+        assert self.credit > 0
+        assert self._failure is None
+        size = sum(map(len, payloads))
+        key = (address, service)
+        if key != self._run_key or not self._fits(size, len(payloads)):
+            self._close_run()
+            self._run_key = key
+        self._run += payloads
+        self._run_bytes += size
+        self.credit -= size + MESSAGE_COST * len(payloads)
+        first = self.accepted + 1
+        self.accepted += len(payloads)
+        self._plan_flush()
+        return first
+
+    def _fits(self, size: int, count: int) -> bool:
+        return self._run_bytes + size <= BATCH_BYTES and len(self._run) + count <= RUN_MESSAGES_MAX
+
+    def _close_run(self) -> None:
+        if self._run_key is not None:
+            address, service = self._run_key
+            self._frames.append(Send(address, service, self._run))
+            self._run, self._run_key, self._run_bytes = [], None, 0
+
+    def post(self, frame: ClientFrame) -> None:
+        """A frame that needs no credit, behind what was accepted before it."""
+        if self._failure is None:
+            self._close_run()
+            self._frames.append(frame)
+            self._plan_flush()
+
+    def post_anywhere(self, frame: ClientFrame) -> None:
+        """A frame that needs no credit and says nothing about order: it does not end the run that is being filled."""
+        if self._failure is None:
+            self._frames.append(frame)
+            self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        if not self._flush_planned:
+            self._flush_planned = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._flush_planned = False
+        self._close_run()
+        frames, self._frames = self._frames, []
+        if frames and self._failure is None:
+            self._transmit(frames)

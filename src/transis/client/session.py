@@ -60,73 +60,6 @@ from transis.types.errors import ConnectError, JoinRefused, Rejection, SessionLo
 from transis.types.ids import ProcessId, Service
 from transis.types.views import ADDRESSED_GROUPS_MAX, GroupId, private_name
 
-# --- following --------------------------------------------------------------------------------------------------------
-
-
-class ConfigurationFollowers:
-    """The node is asked once, by the first stream; those that come later get the last configuration from here."""
-
-    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
-        self._post = post
-        self._asked = False
-        self._last: Configured | None = None
-        self._buffers: list[StreamBuffer] = []
-
-    def add(self, buffer: StreamBuffer) -> None:
-        if not self._asked:
-            self._asked = True
-            self._post(Follow())
-        elif self._last is not None:
-            buffer.put(self._last, ())
-        self._buffers.append(buffer)
-
-    def remove(self, buffer: StreamBuffer) -> None:
-        self._buffers = [one for one in self._buffers if one is not buffer]
-
-    def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
-        self._last = frame
-        claim = CreditClaim(cost(frame), give_back)
-        claim.holders = 1 + len(self._buffers)
-        for buffer in self._buffers:
-            buffer.put(frame, (), claim)
-        claim.let_go()
-
-
-# --- questions --------------------------------------------------------------------------------------------------------
-
-
-class Questions:
-    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
-        self._post = post
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._last = 0
-
-    async def ask(self, question: str) -> dict[str, Any]:
-        """What the node answers. Raises UsageError where it knows none, and what `lose` is told when the session is over."""
-        self._last += 1
-        number = self._last
-        future = self._asked[number] = asyncio.get_running_loop().create_future()
-        self._post(Ask(number, question))
-        try:
-            answer = await future
-        finally:
-            del self._asked[number]
-        if answer.why:
-            raise UsageError(answer.why)
-        value: dict[str, Any] = decode_value(answer.value)
-        return value
-
-    def answered(self, answer: Answer) -> None:
-        future = self._asked.get(answer.number)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    def lose(self, failure: Callable[[], TransisError]) -> None:
-        for future in self._asked.values():
-            if not future.done():
-                future.set_exception(failure())
-
-
 # --- session ----------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
@@ -443,3 +376,70 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+class Questions:
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last = 0
+
+    async def ask(self, question: str) -> dict[str, Any]:
+        """What the node answers. Raises UsageError where it knows none, and what `lose` is told when the session is over."""
+        self._last += 1
+        number = self._last
+        future = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._post(Ask(number, question))
+        try:
+            answer = await future
+        finally:
+            del self._asked[number]
+        if answer.why:
+            raise UsageError(answer.why)
+        value: dict[str, Any] = decode_value(answer.value)
+        return value
+
+    def answered(self, answer: Answer) -> None:
+        future = self._asked.get(answer.number)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def lose(self, failure: Callable[[], TransisError]) -> None:
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(failure())
+
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+class ConfigurationFollowers:
+    """The node is asked once, by the first stream; those that come later get the last configuration from here."""
+
+    def __init__(self, post: Callable[[ClientFrame], None]) -> None:
+        self._post = post
+        self._asked = False
+        self._last: Configured | None = None
+        self._buffers: list[StreamBuffer] = []
+
+    def add(self, buffer: StreamBuffer) -> None:
+        if not self._asked:
+            self._asked = True
+            self._post(Follow())
+        elif self._last is not None:
+            buffer.put(self._last, ())
+        self._buffers.append(buffer)
+
+    def remove(self, buffer: StreamBuffer) -> None:
+        self._buffers = [one for one in self._buffers if one is not buffer]
+
+    def configured(self, frame: Configured, give_back: Callable[[int], None]) -> None:
+        self._last = frame
+        claim = CreditClaim(cost(frame), give_back)
+        claim.holders = 1 + len(self._buffers)
+        for buffer in self._buffers:
+            buffer.put(frame, (), claim)
+        claim.let_go()

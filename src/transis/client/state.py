@@ -56,63 +56,6 @@ from transis.types.ids import ProcessId, ViewKind
 from transis.types.views import Address, GroupView, GroupViewId, group_id
 from transis.wire.items import encode_address
 
-# --- talking ----------------------------------------------------------------------------------------------------------
-
-
-class TransferSession(Protocol):
-    """What state transfer needs of a session."""
-
-    @property
-    def process(self) -> ProcessId: ...
-
-    def next_attempts(self) -> int:
-        """A number above all attempts that this process made so far, with room for many more."""
-        ...
-
-    async def say(self, address: bytes, payload: bytes) -> object:
-        """An agreed message; waits for credit."""
-        ...
-
-
-class TransferSender:
-    """Whoever notices something in the middle of a frame cannot wait for credit, so words queue here: few, and small."""
-
-    def __init__(self, session: TransferSession) -> None:
-        self._session = session
-        self._queue: asyncio.Queue[tuple[bytes, TransferMessage]] = asyncio.Queue()
-        self._task: asyncio.Task[None] | None = None
-        self._is_stopped = False
-
-    def send(self, address: bytes, message: TransferMessage) -> None:
-        if self._is_stopped:
-            return
-        self._queue.put_nowait((address, message))
-        if self._task is None:
-            self._task = asyncio.ensure_future(self._drain())
-
-    def send_to(self, process: ProcessId, message: PrivateMessage) -> None:
-        self.send(encode_address(transfer_address(process)), message)
-
-    def send_now(self, process: ProcessId, message: PrivateMessage) -> Awaitable[object]:
-        """At once, past the queue, for whoever can wait."""
-        return self._session.say(encode_address(transfer_address(process)), encode_transfer(message))
-
-    async def _drain(self) -> None:
-        try:
-            while True:
-                address, message = await self._queue.get()
-                await self._session.say(address, encode_transfer(message))
-        except (SessionLost, UsageError):
-            pass  # The session is over, and with it all that could be said in it.
-
-    def stop(self) -> None:
-        """What was not said is not said any more."""
-        self._is_stopped = True
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-
-
 # --- state transfer ---
 
 LOADED: Final = "loaded"
@@ -429,3 +372,60 @@ class StateTransfer:
         self._news.put_nowait(failure)
         self._providers.stop_all()
         self._sender.stop()
+
+
+# --- talking ----------------------------------------------------------------------------------------------------------
+
+
+class TransferSession(Protocol):
+    """What state transfer needs of a session."""
+
+    @property
+    def process(self) -> ProcessId: ...
+
+    def next_attempts(self) -> int:
+        """A number above all attempts that this process made so far, with room for many more."""
+        ...
+
+    async def say(self, address: bytes, payload: bytes) -> object:
+        """An agreed message; waits for credit."""
+        ...
+
+
+class TransferSender:
+    """Whoever notices something in the middle of a frame cannot wait for credit, so words queue here: few, and small."""
+
+    def __init__(self, session: TransferSession) -> None:
+        self._session = session
+        self._queue: asyncio.Queue[tuple[bytes, TransferMessage]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    def send(self, address: bytes, message: TransferMessage) -> None:
+        if self._is_stopped:
+            return
+        self._queue.put_nowait((address, message))
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._drain())
+
+    def send_to(self, process: ProcessId, message: PrivateMessage) -> None:
+        self.send(encode_address(transfer_address(process)), message)
+
+    def send_now(self, process: ProcessId, message: PrivateMessage) -> Awaitable[object]:
+        """At once, past the queue, for whoever can wait."""
+        return self._session.say(encode_address(transfer_address(process)), encode_transfer(message))
+
+    async def _drain(self) -> None:
+        try:
+            while True:
+                address, message = await self._queue.get()
+                await self._session.say(address, encode_transfer(message))
+        except (SessionLost, UsageError):
+            pass  # The session is over, and with it all that could be said in it.
+
+    def stop(self) -> None:
+        """What was not said is not said any more."""
+        self._is_stopped = True
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None

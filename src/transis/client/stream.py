@@ -34,67 +34,110 @@ from transis.sessions.frames import NODE_FRAMES, FrameReader, Left, Stream, Stre
 from transis.types.errors import InternalError, JoinRefused, Rejection, TransisError, UsageError
 from transis.types.views import View as Configuration
 
-# --- spool ------------------------------------------------------------------------------------------------------------
+# --- stream -----------------------------------------------------------------------------------------------------------
 
-BLOCK: Final = 256 * 1024
+T = TypeVar("T")
 
 
-class Spool:
-    """`size` is what lies in the file and was not read yet; `in_memory` how many bytes of it were read ahead."""
+class MessageStream(Generic[T]):
+    """`passed` is where the iteration stands, in a stream that has positions."""
 
-    def __init__(self, directory: str | None = None) -> None:
-        self._directory = directory
-        self._file: IO[bytes] | None = None
-        self._reader = FrameReader(NODE_FRAMES)
-        self._ready: deque[StreamFrame] = deque()
-        self._read = self._written = 0
-        self._count = 0
+    passed: Passed | None = None
 
-    def __len__(self) -> int:
-        return self._count
+    def __init__(self, buffer: StreamBuffer, codec: Codec[T]) -> None:
+        self._buffer = buffer
+        self._codec = codec
+        self._current: Batch[T] | None = None
+        self._rank = 0
+
+    def __aiter__(self) -> MessageStream[T]:
+        return self
+
+    async def __anext__(self) -> Message[T] | View:
+        while True:
+            current = self._current
+            if current is not None and self._rank < len(current):
+                self._rank += 1
+                return current[self._rank - 1]
+            event = await self._next_event()
+            if isinstance(event, Batch):
+                self._current, self._rank = event, 0
+            elif not isinstance(event, Configuration):
+                return event
+
+    def batches(self) -> AsyncIterator[Batch[T] | View]:
+        """The same stream by frames: no object per message, unless a batch is iterated over."""
+        return _Batches(self)
+
+    def everything(self) -> AsyncIterator[Batch[T] | View | Configuration]:
+        """By frames, with the node's configurations in their places, if the group was joined with `configurations=True`."""
+        return _Everything(self)
+
+    async def next_batch(self) -> Batch[T] | View:
+        while isinstance(event := await self.next_of_all(), Configuration):
+            pass
+        return event
+
+    async def next_of_all(self) -> Batch[T] | View | Configuration:
+        current, self._current = self._current, None
+        if current is not None and self._rank < len(current):
+            return current.after(self._rank)
+        return await self._next_event()
 
     @property
-    def size(self) -> int:
-        return self._written - self._read
+    def is_ready(self) -> bool:
+        """Whether the next one would come without waiting and without an error, as far as can be seen."""
+        entry = self._buffer.peek()
+        return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
 
-    def append(self, frame: StreamFrame) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._directory, prefix="transis-", buffering=0)  # noqa: SIM115  # Kept open.
-        data, end = memoryview(encode_frame(frame)), self._written
-        while data:
-            done = os.pwrite(self._file.fileno(), data, end)
-            end += done
-            data = data[done:]
-        self._written = end  # Not before: half a frame, on a disk that is full, is none.
-        self._count += 1
+    async def _next_event(self) -> Batch[T] | View | Configuration:
+        buffer = self._buffer
+        while True:
+            entry = buffer.take() if self._may_take() else None
+            if entry is None:
+                if buffer.ended:
+                    self._current = None
+                    buffer.raise_failure()
+                    raise StopAsyncIteration
+                await buffer.wait()
+                continue
+            event = self._open(entry)
+            if event is not None:
+                return event
 
-    def popleft(self) -> StreamFrame:
-        assert self._count > 0
-        while not self._ready:
-            self._read_block()
-        self._count -= 1
-        frame = self._ready.popleft()
-        if not self._count:
-            self.clear()
-        return frame
+    def _may_take(self) -> bool:
+        return True
 
-    def _read_block(self) -> None:
-        assert self._file is not None
-        data = os.pread(self._file.fileno(), BLOCK, self._read)
-        frames = self._reader.feed(data)
-        if not data or isinstance(frames, Rejection):
-            raise InternalError("what was written to a temporary file is not what is read from it")
-        self._read += len(data)
-        self._ready.extend(frames)
+    def _open(self, entry: BufferedFrame) -> Batch[T] | View | Configuration | None:
+        """What the application sees of a frame; None if it is not for it."""
+        frame = entry.frame
+        if isinstance(frame, Stream):
+            return Batch(frame, entry.names, self._codec)
+        if not isinstance(frame, Left):
+            return frame.view
+        raise JoinRefused(f"this process was put out of the group {frame.name!r}: {frame.why}")
 
-    def clear(self) -> None:
-        """Forget everything and give the disk its room back."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-        self._reader = FrameReader(NODE_FRAMES)
-        self._ready.clear()
-        self._read = self._written = self._count = 0
+
+class _Batches(Generic[T]):
+    def __init__(self, stream: MessageStream[T]) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Batches[T]:
+        return self
+
+    async def __anext__(self) -> Batch[T] | View:
+        return await self._stream.next_batch()
+
+
+class _Everything(Generic[T]):
+    def __init__(self, stream: MessageStream[T]) -> None:
+        self._stream = stream
+
+    def __aiter__(self) -> _Everything[T]:
+        return self
+
+    async def __anext__(self) -> Batch[T] | View | Configuration:
+        return await self._stream.next_of_all()
 
 
 # --- buffer ------------------------------------------------------------------------------------------------------------
@@ -291,107 +334,64 @@ def _cost(entry: BufferedFrame) -> int:
     return 0 if entry.claim is None else entry.claim.cost
 
 
-# --- stream -----------------------------------------------------------------------------------------------------------
+# --- spool ------------------------------------------------------------------------------------------------------------
 
-T = TypeVar("T")
+BLOCK: Final = 256 * 1024
 
 
-class MessageStream(Generic[T]):
-    """`passed` is where the iteration stands, in a stream that has positions."""
+class Spool:
+    """`size` is what lies in the file and was not read yet; `in_memory` how many bytes of it were read ahead."""
 
-    passed: Passed | None = None
+    def __init__(self, directory: str | None = None) -> None:
+        self._directory = directory
+        self._file: IO[bytes] | None = None
+        self._reader = FrameReader(NODE_FRAMES)
+        self._ready: deque[StreamFrame] = deque()
+        self._read = self._written = 0
+        self._count = 0
 
-    def __init__(self, buffer: StreamBuffer, codec: Codec[T]) -> None:
-        self._buffer = buffer
-        self._codec = codec
-        self._current: Batch[T] | None = None
-        self._rank = 0
-
-    def __aiter__(self) -> MessageStream[T]:
-        return self
-
-    async def __anext__(self) -> Message[T] | View:
-        while True:
-            current = self._current
-            if current is not None and self._rank < len(current):
-                self._rank += 1
-                return current[self._rank - 1]
-            event = await self._next_event()
-            if isinstance(event, Batch):
-                self._current, self._rank = event, 0
-            elif not isinstance(event, Configuration):
-                return event
-
-    def batches(self) -> AsyncIterator[Batch[T] | View]:
-        """The same stream by frames: no object per message, unless a batch is iterated over."""
-        return _Batches(self)
-
-    def everything(self) -> AsyncIterator[Batch[T] | View | Configuration]:
-        """By frames, with the node's configurations in their places, if the group was joined with `configurations=True`."""
-        return _Everything(self)
-
-    async def next_batch(self) -> Batch[T] | View:
-        while isinstance(event := await self.next_of_all(), Configuration):
-            pass
-        return event
-
-    async def next_of_all(self) -> Batch[T] | View | Configuration:
-        current, self._current = self._current, None
-        if current is not None and self._rank < len(current):
-            return current.after(self._rank)
-        return await self._next_event()
+    def __len__(self) -> int:
+        return self._count
 
     @property
-    def is_ready(self) -> bool:
-        """Whether the next one would come without waiting and without an error, as far as can be seen."""
-        entry = self._buffer.peek()
-        return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
+    def size(self) -> int:
+        return self._written - self._read
 
-    async def _next_event(self) -> Batch[T] | View | Configuration:
-        buffer = self._buffer
-        while True:
-            entry = buffer.take() if self._may_take() else None
-            if entry is None:
-                if buffer.ended:
-                    self._current = None
-                    buffer.raise_failure()
-                    raise StopAsyncIteration
-                await buffer.wait()
-                continue
-            event = self._open(entry)
-            if event is not None:
-                return event
+    def append(self, frame: StreamFrame) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=self._directory, prefix="transis-", buffering=0)  # noqa: SIM115  # Kept open.
+        data, end = memoryview(encode_frame(frame)), self._written
+        while data:
+            done = os.pwrite(self._file.fileno(), data, end)
+            end += done
+            data = data[done:]
+        self._written = end  # Not before: half a frame, on a disk that is full, is none.
+        self._count += 1
 
-    def _may_take(self) -> bool:
-        return True
+    def popleft(self) -> StreamFrame:
+        assert self._count > 0
+        while not self._ready:
+            self._read_block()
+        self._count -= 1
+        frame = self._ready.popleft()
+        if not self._count:
+            self.clear()
+        return frame
 
-    def _open(self, entry: BufferedFrame) -> Batch[T] | View | Configuration | None:
-        """What the application sees of a frame; None if it is not for it."""
-        frame = entry.frame
-        if isinstance(frame, Stream):
-            return Batch(frame, entry.names, self._codec)
-        if not isinstance(frame, Left):
-            return frame.view
-        raise JoinRefused(f"this process was put out of the group {frame.name!r}: {frame.why}")
+    def _read_block(self) -> None:
+        assert self._file is not None
+        data = os.pread(self._file.fileno(), BLOCK, self._read)
+        frames = self._reader.feed(data)
+        if not data or isinstance(frames, Rejection):
+            raise InternalError("what was written to a temporary file is not what is read from it")
+        self._read += len(data)
+        self._ready.extend(frames)
 
-
-class _Batches(Generic[T]):
-    def __init__(self, stream: MessageStream[T]) -> None:
-        self._stream = stream
-
-    def __aiter__(self) -> _Batches[T]:
-        return self
-
-    async def __anext__(self) -> Batch[T] | View:
-        return await self._stream.next_batch()
-
-
-class _Everything(Generic[T]):
-    def __init__(self, stream: MessageStream[T]) -> None:
-        self._stream = stream
-
-    def __aiter__(self) -> _Everything[T]:
-        return self
-
-    async def __anext__(self) -> Batch[T] | View | Configuration:
-        return await self._stream.next_of_all()
+    def clear(self) -> None:
+        """Forget everything and give the disk its room back."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._reader = FrameReader(NODE_FRAMES)
+        self._ready.clear()
+        self._read = self._written = self._count = 0
