@@ -1,10 +1,4 @@
-"""Session, Group, Node in calls that wait: one portal, explicit signatures.
-
-`transis.blocking`: the same API for threads and scripts. Every call waits, and takes a timeout if that is wanted.
-
-Sessions are in blocking.py; a node embedded in the program is loaded only when it is asked for.
-
-The same API for threads and scripts: every call waits, and takes a timeout in seconds if waiting for ever is not wanted.
+"""The same API for threads and scripts: every call waits, and takes a timeout in seconds if it should not wait indefinitely.
 
     with transis.blocking.connect() as session:
         with session.join("orders") as group:
@@ -12,16 +6,13 @@ The same API for threads and scripts: every call waits, and takes a timeout in s
             for event in group:
                 ...
 
-1. A session runs in a thread of its own; any thread may send, one at a time may iterate over a stream.
-2. What came is kept until it is returned: a timeout or Ctrl-C in the middle loses nothing.
-3. A stream is read ahead by frames. One with state is not: there the place that the application reached is what counts.
-
-An event loop in a thread of its own, for programs that have none: coroutines are run there, and waited for here.
-
-1. A call that gives up (a timeout, Ctrl-C) cancels its coroutine and waits until that is over. So either it raises and nothing
-   was done, or it was done just in time and the call returns as if nothing had happened.
-2. No call waits for ever for a loop that cannot run it: those that wait when the loop is stopped are ended, and one from the
-   loop's own thread is refused.
+1. A session runs in a thread of its own. Any thread may send; one thread at a time may iterate over a stream.
+2. What arrived is kept until it is returned: a timeout or Ctrl-C in the middle loses nothing.
+3. Streams are read ahead by whole frames, except those with state: there the place the application has reached matters.
+4. A call that gives up (a timeout, Ctrl-C) cancels its coroutine and waits until that has ended. So either it raises and nothing
+   was done, or it was done just in time and the call returns normally.
+5. No call waits forever for a loop that cannot run it: stopping the loop ends the calls that wait, and a call from the loop's own
+   thread is refused.
 """
 
 from __future__ import annotations
@@ -58,12 +49,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AHEAD: Final = 64
-"""Frames that one call brings over from the session's thread, if so many are there."""
+"""Frames that one call fetches at most from the session's thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """As the one of asyncio, with a `load` that gets a plain iterator; it runs in a thread of its own while `join` waits."""
+    """Like `transis.Transfer`, with a `load` that gets a plain iterator and runs in a thread of its own while `join` waits."""
 
     save: Callable[[], Iterable[bytes]]
     load: Callable[[Iterator[bytes]], None]
@@ -90,7 +81,7 @@ def _plain(chunks: ChunkReader, loop: asyncio.AbstractEventLoop) -> Iterator[byt
 
 
 class Receipt:
-    """Of one `send` or `send_many`. `wait` returns when it was delivered here, or raises SendRefused or InDoubt."""
+    """The receipt of one `send` or `send_many`. `wait` returns once it was delivered here, or raises SendRefused or InDoubt."""
 
     def __init__(self, thread: LoopThread, receipt: client.Receipt) -> None:
         self._thread = thread
@@ -123,7 +114,7 @@ class Receipt:
 
 
 class Stream(Generic[T]):
-    """Iterating over messages and views, or with `batches()` over frames; with `everything()` also over configurations."""
+    """An iterator over messages and views, or with `batches()` over frames; with `everything()` also over configurations."""
 
     def __init__(self, thread: LoopThread, stream: MessageStream[T], ahead: int) -> None:
         self._thread = thread
@@ -181,7 +172,7 @@ class Stream(Generic[T]):
 
     def _next_event(self, timeout: float | None) -> Batch[T] | View | Configuration:
         if not self._reading.acquire(blocking=False):
-            raise UsageError("another thread iterates over this stream at this moment: one stream has one reader")
+            raise UsageError("another thread is iterating over this stream: a stream has one reader at a time")
         try:
             if not self._came and not self._thread.call(self._fetch(), timeout):
                 raise StopIteration
@@ -193,7 +184,7 @@ class Stream(Generic[T]):
         return event
 
     async def _fetch(self) -> bool:
-        """Bring over what is there; False at the end. What came lies in `_came` even if the caller is gone."""
+        """Fetch what is there; False at the end. What came stays in `_came` even if the caller has given up."""
         try:
             self._came.append((await self._stream.next_of_all(), self._stream.passed))
             while len(self._came) < self._ahead and self._stream.is_ready:
@@ -203,7 +194,7 @@ class Stream(Generic[T]):
         return True
 
     def _entered(self, view: View) -> None:
-        """The application has this view."""
+        """Hook: the application gets this view now."""
 
 
 class Group(Stream[T]):
@@ -347,7 +338,7 @@ class Session(Generic[T]):
         try:
             self._thread.call(self._session.close())
         except UsageError:
-            pass  # It was closed before.
+            pass  # It was closed already.
         finally:
             self._thread.stop()
 
@@ -406,7 +397,7 @@ def connect(
     codec: Codec[Any] | None = None,
     timeout: float | None = None,
 ) -> Connection[Any]:
-    """As the one of asyncio; `timeout` is for the connection itself."""
+    """Like `transis.connect`; `timeout` limits the connection attempt."""
     if codec is None:
         return Connection(client.connect(path, host=host, key=key, label=label, window=window), timeout)
     return Connection(client.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
@@ -418,11 +409,13 @@ R = TypeVar("R")
 
 
 class LoopThread:
+    """An event loop in a thread of its own, for programs that have none: coroutines run there, and callers wait here."""
+
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._run, name="transis-client", daemon=True)
         self._stopped = False
-        self._door = Lock()
+        self._lock = Lock()
         self._thread.start()
 
     def _run(self) -> None:
@@ -438,12 +431,12 @@ class LoopThread:
         return self._loop
 
     def call(self, work: Coroutine[Any, Any, R], timeout: float | None = None) -> R:
-        """Run it to its end. TimeoutError after so many seconds, unless it came to its end meanwhile."""
+        """Run the coroutine to its end. Raises TimeoutError after `timeout` seconds, unless it ends just then."""
         running = self._begin(work)
         try:
             task = running.done.result(timeout)
         except BaseException as error:
-            with suppress(RuntimeError):  # It was stopped just now, and then the call is over as well.
+            with suppress(RuntimeError):  # The loop stopped just now, and so the call is over as well.
                 self._loop.call_soon_threadsafe(running.cancel)
             task = running.done.result()
             in_time = isinstance(error, TimeoutError) and not task.cancelled()
@@ -454,21 +447,21 @@ class LoopThread:
         return task.result()
 
     def _begin(self, work: Coroutine[Any, Any, R]) -> _Running[R]:
-        """What passes the door before the stop is started before it, and so comes to an end."""
+        """What gets the lock before `stop` is started before the stop, and so comes to its end."""
         running = _Running(work)
-        with self._door:
+        with self._lock:
             if self._stopped:
                 work.close()
                 raise _closed()
             if current_thread() is self._thread:
                 work.close()
-                raise UsageError("called from inside `save`, which runs where the session does: it would wait for itself")
+                raise UsageError("called from inside `save`, which runs in the session's thread: the call would wait for itself")
             self._loop.call_soon_threadsafe(running.start)
         return running
 
     def stop(self) -> None:
-        """After this nothing runs there any more. Again is nothing."""
-        with self._door:
+        """Stop the loop and wait for its thread. Stopping twice is harmless."""
+        with self._lock:
             was_stopped, self._stopped = self._stopped, True
             if not was_stopped:
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -481,7 +474,7 @@ def _closed() -> UsageError:
 
 
 async def _end_all() -> None:
-    """Whoever still waits in another thread is told by the cancellation."""
+    """Cancelling the tasks wakes the threads that wait for them."""
     waiting = asyncio.all_tasks() - {asyncio.current_task()}
     for task in waiting:
         task.cancel()
@@ -502,7 +495,7 @@ class _Running(Generic[R]):
 
     def _over(self, task: asyncio.Task[R]) -> None:
         if not task.cancelled():
-            task.exception()  # Looked at: if the caller was interrupted, nobody else will.
+            task.exception()  # Retrieve it: an interrupted caller will not, and asyncio would warn.
         self.done.set_result(task)
 
     def cancel(self) -> None:

@@ -189,7 +189,7 @@ def test_a_stream_of_several_names_has_no_position() -> None:
     async def story() -> None:
         async with Hosted().connect() as ann, ann.join("g", "h") as group:
             await anext(group)
-            with pytest.raises(UsageError, match="one of one group"):
+            with pytest.raises(UsageError, match="belongs to one group"):
                 _ = group.position
 
     run(story)

@@ -1,4 +1,4 @@
-"""What an application imports: sessions with a node, groups as ordered streams, receipts; docs/client.md shows how."""
+"""What applications import: sessions with a node, groups as ordered streams, receipts (docs/client.md)."""
 
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch, Codec, Configuration, Json, Message, MsgPack, Position, Raw, View

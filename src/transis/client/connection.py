@@ -1,4 +1,4 @@
-"""How a session comes about: `connect`, and what it returns until somebody enters it."""
+"""connect(): a context that opens a session with a node."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from transis.types.errors import UsageError
 T = TypeVar("T")
 
 WINDOW: Final = 4 << 20
-"""Bytes of its stream that a node sends ahead of what the application took."""
+"""Bytes of the stream that the node may send before the application has taken them."""
 WINDOW_MIN: Final = 4 << 10
 WINDOW_MAX: Final = 1 << 30
 LABEL_MAX: Final = 128
 
 
 class Connection(Generic[T]):
-    """A context that gives the Session; or `await it.open()` and, later, `await session.close()`."""
+    """A context that yields the Session; or call `await connection.open()` and, later, `await session.close()`."""
 
     def __init__(self, make_link: Callable[[], Awaitable[Link]], label: str, window: int, codec: Codec[T]) -> None:
         if not WINDOW_MIN <= window <= WINDOW_MAX:
             raise UsageError(f"window = {window}: must be from {WINDOW_MIN} to {WINDOW_MAX} bytes")
         if len(label) > LABEL_MAX:
-            raise UsageError(f"a label of {len(label)} characters: at most {LABEL_MAX} are allowed")
+            raise UsageError(f"the label has {len(label)} characters: at most {LABEL_MAX} are allowed")
         self._make_link = make_link
         self._label = label
         self._window = window
@@ -46,7 +46,7 @@ class Connection(Generic[T]):
 
     async def __aenter__(self) -> Session[T]:
         if self._session is not None:
-            raise UsageError("this connection was entered already: call connect again for another session")
+            raise UsageError("this connection was already entered: call connect again for another session")
         self._session = await self.open()
         return self._session
 
@@ -78,9 +78,9 @@ def connect(
     window: int = WINDOW,
     codec: Codec[Any] | None = None,
 ) -> Connection[Any]:
-    """A session with the node that listens on a Unix socket (where the rule says, or at `path`), or at `host` over sealed TCP.
+    """Connect to the node on this machine (at `path`, or at the usual place), or to the one at `host` over sealed TCP.
 
-    `label` is for people who look at the node's status.
+    `label` is shown to people who look at the node's status.
     """
     if path is not None and host is not None:
         raise UsageError("give a path or a host, not both")

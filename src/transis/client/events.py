@@ -1,20 +1,12 @@
-"""Message, Batch, View, Position, codecs: what comes out of streams.
+"""What comes out of streams: Message, Batch, View, Position; and codecs for the data inside messages.
 
-What an application takes out of its streams: messages one by one, or a frame of them as one batch.
-
-A Batch makes no object per message unless somebody iterates over it; its payloads are there as they came.
-
-Objects <-> bytes: what a session does to the data of its messages, if anything.
-
-A codec is any object with `encode` and `decode`. Raw is the default and does nothing. Json and MsgPack are checked against a type
-when they decode, so that what arrives has the shape that was asked for. Nothing here may ever run code that arrives in a
-message: no pickle.
-
-Where an application stands in the stream of a group: what a digest of its state is a digest of.
-
-A position is the group view in force and how many agreed and safe messages of the group came since. All who installed that view
-and went on together count the same messages, on any engine, however the frames are cut that bring them. Basic and causal messages
-are not counted, as members need not have them at the same place. Nothing is worked out before somebody asks.
+1. A Batch is one frame of the node. It creates no object per message until somebody iterates over it.
+2. A Position says where an application stands in the stream of a group: the group view in force, and how many agreed and safe
+   messages of the group came since. All members that installed that view and moved on together count the same messages, on either
+   engine and however the frames are cut. Basic and causal messages are not counted, because members may have them at different
+   places. Nothing is computed before somebody asks.
+3. A codec is any object with `encode` and `decode`. Json and MsgPack check what they decode against a type, so that what arrives
+   has the expected shape. Nothing here may ever run code that arrives in a message: no pickle.
 """
 
 from __future__ import annotations
@@ -36,14 +28,14 @@ T = TypeVar("T")
 # --- events -----------------------------------------------------------------------------------------------------------
 
 View = GroupView
-"""A group view, regular or transitional, as the stream of its group has it."""
+"""A group view, regular or transitional, as it appears in the stream of its group."""
 
 Configuration = NodeView
-"""A configuration of the node, regular or transitional: which nodes are together. Only `everything()` has them."""
+"""A configuration of the node, regular or transitional: which nodes are together. Only `everything()` yields them."""
 
 
 class Message(NamedTuple, Generic[T]):
-    """`groups` are those of this stream through which it came, none if it is private; `view` is the configuration in force."""
+    """`groups` are the names of this stream it was sent to, none if it is private; `view` is the configuration in force."""
 
     sender: ProcessId
     data: T
@@ -59,7 +51,7 @@ class Message(NamedTuple, Generic[T]):
 
 
 class Batch(Generic[T]):
-    """Consecutive messages of one sender with one address and service, as one frame brought them."""
+    """Consecutive messages of one sender with one address and one service, as they arrived in one frame."""
 
     __slots__ = ("_codec", "_frame", "_places", "_skip", "groups")
 
@@ -94,12 +86,12 @@ class Batch(Generic[T]):
 
     @property
     def payloads(self) -> list[bytes]:
-        """Not decoded."""
+        """The data of the messages, not decoded."""
         return self._frame.payloads[self._skip :] if self._skip else self._frame.payloads
 
     @property
     def stretches(self) -> list[Stretch]:
-        """(seq, index, count): so many consecutive messages have the places (seq, index), (seq, index + 1) and so on."""
+        """(seq, index, count): `count` consecutive messages have the places (seq, index), (seq, index + 1) and so on."""
         return _behind(self._skip, self._frame.stretches)
 
     def __len__(self) -> int:
@@ -120,7 +112,7 @@ class Batch(Generic[T]):
         return map(self.__getitem__, range(len(self)))
 
     def after(self, count: int) -> Batch[T]:
-        """The rest, without the first so many."""
+        """The rest of the batch, without its first `count` messages."""
         return Batch(self._frame, self.groups, self._codec, self._skip + count)
 
     def _decode(self, payload: bytes, counter: int) -> T:
@@ -135,7 +127,7 @@ class Batch(Generic[T]):
 
 
 def _behind(skip: int, stretches: list[Stretch]) -> list[Stretch]:
-    """Without the first so many messages."""
+    """The stretches without their first `skip` messages."""
     if not skip:
         return stretches
     rest: list[Stretch] = []
@@ -151,7 +143,7 @@ def _behind(skip: int, stretches: list[Stretch]) -> list[Stretch]:
 
 
 class Position(NamedTuple):
-    """Behind the `count`-th counted message since the view; the other fields name it, or are None, 0, (0, 0) if there is none."""
+    """Behind the `count`-th counted message since the view. The other fields name that message, or are None, 0 and (0, 0)."""
 
     view: GroupViewId
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a position
@@ -161,17 +153,17 @@ class Position(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """The position before a frame, and the frame, of which an application may have taken a part."""
+    """The position before a frame, and the frame, of which the application may have taken only a part."""
 
     before: Position
     frame: Stream | None = None
 
     def then(self, frame: Stream) -> Passed:
-        """Behind all of what was passed comes this frame."""
+        """This frame follows everything that was passed."""
         return Passed(self.at(), frame)
 
     def at(self, rank: int | None = None) -> Position:
-        """Behind the first `rank` messages of the frame, or behind all of it."""
+        """The position behind the first `rank` messages of the frame, or behind all of it."""
         frame = self.frame
         if frame is None or not _is_counted(frame):
             return self.before
@@ -182,7 +174,7 @@ class Passed(NamedTuple):
         return Position(self.before.view, self.before.count + taken, frame.sender, counter, _place(frame, taken - 1))
 
     def is_due(self, every: int, rank: int | None = None) -> bool:
-        """Whether the last message taken is one that all who count by `every` stop at."""
+        """Whether every member that counts by `every` stops behind the last message taken."""
         if every < 1:
             raise UsageError(f"every = {every}: must be 1 or more")
         if self.frame is None or not _is_counted(self.frame):
@@ -199,7 +191,7 @@ def _is_counted(frame: Stream) -> bool:
 
 
 def _place(frame: Stream, rank: int) -> Place:
-    """Of the message with this rank in the frame."""
+    """The place of the message with this rank in the frame."""
     seq, index, count = frame.stretches[-1]
     rank_in_last = rank - (len(frame.payloads) - count)
     if rank_in_last >= 0:
@@ -218,7 +210,7 @@ class Codec(Protocol[T]):
     def encode(self, value: T) -> bytes: ...
 
     def decode(self, data: bytes) -> T:
-        """Any exception means that the bytes cannot be decoded; the reader gets a CodecError that names the message."""
+        """Raise any exception if the bytes cannot be decoded; the reader gets a CodecError that names the message."""
         ...
 
 
@@ -233,7 +225,7 @@ class Raw:
 
 
 class Json(Generic[T]):
-    """JSON of values of one type (anything that msgspec knows: dataclasses, Structs, unions, dicts), Any without one."""
+    """JSON of values of one type (anything msgspec knows: dataclasses, Structs, unions, dicts); without a type, of any value."""
 
     def __init__(self, kind: type[T] | Any = Any) -> None:
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
@@ -247,7 +239,7 @@ class Json(Generic[T]):
 
 
 class MsgPack(Generic[T]):
-    """The same in msgpack: smaller, faster, and bytes may be inside."""
+    """The same in msgpack: smaller, faster, and values may contain bytes."""
 
     def __init__(self, kind: type[T] | Any = Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)

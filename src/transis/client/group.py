@@ -1,18 +1,9 @@
-"""A group: one ordered stream and the way to send to it; addresses; which groups this session is in.
+"""A group as an application has it: one ordered stream of messages and views, and the way to send to it.
 
-A group as an application has it: one ordered stream of messages and views, and the way to send to it.
-
-1. One Group may be of several names: then its stream is that of all of them in the one global order, each message once.
-2. `view` and `members` are what the iteration has passed, not what has arrived: they fit the messages that the application sees.
-3. Leaving the context leaves the groups, whatever happened inside, and lets go of what was not looked at.
-
-Where applications send: names of groups and processes -> addresses; and the names that are not theirs to use.
-
-Which groups a session is in, at this point of its own stream, and which streams a frame goes to.
-
-1. A name belongs to one Group of a session at a time. A name that is being left can be joined again when it was left.
-2. What a frame's address means changes only at the first view and at the last word of a group: it is worked out once in between.
-3. Outcomes are results, never exceptions, of the futures here: nobody has to look at one.
+1. One Group may have several names. Its stream is then the stream of all of them in the one global order, each message once.
+2. `view` and `members` show what the iteration has passed, not what has arrived: they match the messages the application sees.
+3. Leaving the context leaves the groups, whatever happened inside, and discards what was not read.
+4. Within a session a name belongs to one Group at a time. A name that is being left can be joined again once it has been left.
 """
 
 from __future__ import annotations
@@ -43,10 +34,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEAVE_SECONDS: Final = 5.0
-"""How long a close waits for the node to say that the group was left. It is left after that as well."""
+"""How long `close` waits for the node to confirm the leave. The group is left even after that."""
 
 
 class Group(MessageStream[T]):
+    """One or several joined groups: a stream to iterate over, and an address to send to."""
+
     def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool = False) -> None:
         super().__init__(_buffer_for(state, session.window), session.codec)
         self.names = names
@@ -60,7 +53,7 @@ class Group(MessageStream[T]):
             require_group_name(companion_of(names[0]))
             self._transfer = StateTransfer(names[0], state, session, self._buffer)
 
-    # --- who is there -----------------------------------------------------------------------------------------------
+    # --- views and members ------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -68,7 +61,7 @@ class Group(MessageStream[T]):
 
     @property
     def views(self) -> dict[str, View]:
-        """The view in force of each name, where the iteration stands."""
+        """The view of each name that is in force where the iteration stands."""
         if not self._views:
             first = next((entry for entry in self._buffer.ahead() if not isinstance(entry.frame, Configured)), None)
             view = None if first is None else self._view_of(first)
@@ -81,7 +74,7 @@ class Group(MessageStream[T]):
 
     @property
     def view(self) -> View | None:
-        """The view in force; None before the first one came. Of several names, that of the first."""
+        """The view in force, None before the first one came. With several names, the view of the first name."""
         return self.views.get(self.names[0])
 
     @property
@@ -92,14 +85,14 @@ class Group(MessageStream[T]):
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def send(self, data: T, service: Service = Service.AGREED) -> Receipt:
-        """To all members of all names of this group, in one multicast. Waits for flow control, not for delivery."""
+        """One multicast to all members of all names of this group. Waits for flow control, not for delivery."""
         return await self._session._send(self._address, data, service)
 
     async def send_many(self, datas: Sequence[T], service: Service = Service.AGREED) -> Receipt:
-        """The same for many messages: one receipt for all, and far less work for each."""
+        """Many messages with one receipt, at far less cost for each."""
         return await self._session._send_many(self._address, datas, service)
 
-    # --- coming and going -------------------------------------------------------------------------------------------
+    # --- joining and leaving ----------------------------------------------------------------------------------------
 
     async def _enter(self) -> None:
         session = self._session
@@ -116,7 +109,7 @@ class Group(MessageStream[T]):
             await self._transfer.acquire()
 
     async def leave(self) -> None:
-        """Ask to leave. The iteration goes on to the place where it happens, and ends there. Again is nothing."""
+        """Ask to leave. The iteration goes on to the place of the leave and ends there. Leaving twice is harmless."""
         self._stop()
 
     def _stop(self) -> None:
@@ -127,13 +120,13 @@ class Group(MessageStream[T]):
             self._session._memberships.leave(membership)
 
     def abandon(self) -> None:
-        """Leave, and let go of everything that came and will come."""
+        """Leave, and discard everything that came or still comes."""
         self._stop()
         self._session._followers.remove(self._buffer)
         self._buffer.discard(for_good=True)
 
     async def close(self) -> None:
-        """Leave, and wait until it is done; but not for ever for a node that has nobody to tell."""
+        """Leave, discard what was not read, and wait for the node to confirm, but not longer than a few seconds."""
         self.abandon()
         for membership in self._memberships:
             await membership.until_left(LEAVE_SECONDS)
@@ -141,9 +134,9 @@ class Group(MessageStream[T]):
     # --- state ------------------------------------------------------------------------------------------------------
 
     async def reload(self) -> bool:
-        """Take the state of another member in place of one's own; the iteration goes on behind it.
+        """Replace this member's state by that of another member; the iteration continues behind it.
 
-        False if all who had a state wanted another one, and this one's was chosen: then it goes on as before.
+        False if every member that had a state asked for another one and this member's was chosen: then nothing changes.
         """
         if self._transfer is None:
             raise UsageError("this group was joined without `state`: there is nothing to load")
@@ -156,23 +149,23 @@ class Group(MessageStream[T]):
 
     @property
     def position(self) -> Position:
-        """Behind what the iteration has passed: the last message, or the whole of the last batch."""
+        """The position behind what the iteration has passed: the last message, or all of the last batch."""
         return self._require_passed().at(self._taken())
 
     def is_due(self, every: int) -> bool:
-        """Whether the last message is one at which all members that count by `every` tell a checkpoint."""
+        """Whether every member that counts by `every` records a checkpoint behind the last message."""
         return self._require_passed().is_due(every, self._taken())
 
     def checkpoint(self, digest: bytes | str | int) -> None:
-        """Tell a digest of this member's state behind `position`; members that told different ones there have diverged."""
+        """Record a digest of this member's state at `position`; members that record different digests there have diverged."""
         self._session._tell_checkpoint(self.name, self.position, digest)
 
     async def checkpoint_at(self, position: Position, digest: bytes | str | int) -> None:
-        """For who reads ahead of its application, and so knows better where that stands."""
+        """The same at an explicit position, for a reader that runs ahead of its application."""
         self._session._tell_checkpoint(self.name, position, digest)
 
     def _taken(self) -> int | None:
-        """How many messages of the last batch were passed; None for all, as whoever takes batches takes them whole."""
+        """How many messages of the last batch were passed; None for all, because batches are taken whole."""
         return None if self._current is None else self._rank
 
     def _require_passed(self) -> Passed:
@@ -195,7 +188,7 @@ class Group(MessageStream[T]):
         return event
 
     def _enter_view(self, view: View) -> None:
-        """A stream that begins with a state begins in the middle of a view: some of its messages are in the state."""
+        """A stream that begins with a state begins in the middle of a view: the state already holds some of its messages."""
         self._views[view.name] = view
         begun = None
         if self._transfer is not None:
@@ -209,25 +202,25 @@ class Group(MessageStream[T]):
 
 def require_passed(names: tuple[str, ...], passed: Passed | None) -> Passed:
     if len(names) > 1:
-        raise UsageError("a position is one of one group: this stream is of several names, join them one by one")
+        raise UsageError("a position belongs to one group, and this stream has several names: join them one by one")
     if passed is None:
-        raise UsageError("there is no position before the first view: take it out of the iteration first")
+        raise UsageError("there is no position before the first view: iterate up to it first")
     return passed
 
 
 def checkpoint_of(name: str, position: Position, digest: bytes | str | int) -> Checkpoint:
     if isinstance(digest, int):
         if not 0 <= digest < 1 << 64:
-            raise UsageError(f"digest = {digest}: a number must be from 0 to 2^64 - 1; give bytes for anything longer")
+            raise UsageError(f"digest = {digest}: a number must be from 0 to 2^64 - 1; give bytes for anything larger")
         digest = digest.to_bytes(8, "big")
     data = digest.encode("utf-8", "surrogatepass") if isinstance(digest, str) else bytes(digest)
     if not 1 <= len(data) <= CHECKPOINT_MAX:
-        raise UsageError(f"a digest of {len(data)} bytes: 1 to {CHECKPOINT_MAX} are allowed, so hash what is longer")
+        raise UsageError(f"the digest has {len(data)} bytes: 1 to {CHECKPOINT_MAX} are allowed, so hash anything longer")
     return Checkpoint(name, *position, data)
 
 
 def _buffer_for(state: Transfer | None, window: int) -> StreamBuffer:
-    """What is kept in memory during a transfer must leave most of the window to the chunks and what goes with them."""
+    """What a transfer keeps in memory must leave most of the window to the chunks and to other groups."""
     return (
         StreamBuffer()
         if state is None
@@ -236,7 +229,7 @@ def _buffer_for(state: Transfer | None, window: int) -> StreamBuffer:
 
 
 class Joining(Generic[T]):
-    """What `session.join` returns: a context that gives the Group; or `await it.open()` and, later, `await group.close()`."""
+    """A context that yields the Group; or call `await joining.open()` and, later, `await group.close()`."""
 
     def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool) -> None:
         self._session = session
@@ -256,7 +249,7 @@ class Joining(Generic[T]):
 
     async def __aenter__(self) -> Group[T]:
         if self._group is not None:
-            raise UsageError("this join was entered already: call session.join again for another")
+            raise UsageError("this join was already entered: call session.join again for another")
         self._group = await self.open()
         return self._group
 
@@ -268,11 +261,11 @@ class Joining(Generic[T]):
 # --- memberships ------------------------------------------------------------------------------------------------------
 
 ROUTES_MAX: Final = 4096
-"""Addresses whose streams are remembered; beyond it they are worked out again."""
+"""Addresses whose routes are cached; beyond it the cache starts anew."""
 
 
 class Membership:
-    """One name. `inside` from its first view to its last word."""
+    """One joined name. `inside` holds from its first view until it has left."""
 
     def __init__(self, name: str, buffer: StreamBuffer) -> None:
         loop = asyncio.get_running_loop()
@@ -302,7 +295,7 @@ class Membership:
 
 
 class Route(NamedTuple):
-    """A stream that a frame goes to, and the names through which it does."""
+    """A stream that a frame goes to, and the joined names that lead there."""
 
     buffer: StreamBuffer
     names: tuple[str, ...]
@@ -315,6 +308,12 @@ class Routes(NamedTuple):
 
 
 class JoinedGroups:
+    """The groups this session is in, at this point of its stream, and the streams that each frame goes to.
+
+    The meaning of an address changes only at the first view and at the end of a membership, so routes are cached in between. The
+    futures here carry outcomes as results, never as exceptions, so none has to be retrieved.
+    """
+
     def __init__(self, me: PrivateName, post: Callable[[ClientFrame], None]) -> None:
         self._me = me
         self._post = post
@@ -326,10 +325,10 @@ class JoinedGroups:
     # --- what the application asks for ------------------------------------------------------------------------------
 
     async def begin(self, name: str, buffer: StreamBuffer) -> Membership:
-        """Ask to join; `until_joined` tells what came of it."""
+        """Ask to join; `until_joined` gives the outcome."""
         while (known := self._by_name.get(name)) is not None:
             if not known.is_leaving:
-                raise UsageError(f"this session joined {name!r} already: use that group, or another session")
+                raise UsageError(f"this session has already joined {name!r}: use that group, or another session")
             await known.until_left()
         if self._failure is not None:
             raise self._failure()
@@ -344,7 +343,7 @@ class JoinedGroups:
             membership.is_leaving = True
             self._post(Leave(membership.name))
 
-    # --- what the node says -----------------------------------------------------------------------------------------
+    # --- what the node answers --------------------------------------------------------------------------------------
 
     def joined(self, name: str) -> None:
         if name in self._by_name:
@@ -357,7 +356,7 @@ class JoinedGroups:
             self._forget(membership)
 
     def changed(self, view: GroupView) -> Membership | None:
-        """Whose view this is."""
+        """The membership that this view belongs to."""
         membership = self._by_group.get(view.group)
         if membership is not None and not membership.inside:
             membership.inside = True
@@ -377,14 +376,14 @@ class JoinedGroups:
         self._routes.clear()
 
     def buffers(self) -> list[StreamBuffer]:
-        """Each once, in the order of joining."""
+        """Each buffer once, in the order of joining."""
         return list({id(one.buffer): one.buffer for one in self._by_name.values()}.values())
 
     def has(self, buffer: StreamBuffer) -> bool:
         return any(one.buffer is buffer for one in self._by_name.values())
 
     def lose(self, failure: Callable[[], TransisError]) -> None:
-        """The session is over: whoever waits is told, and whoever comes."""
+        """The session is over: all present and future callers get this failure."""
         self._failure = failure
         for membership in list(self._by_name.values()):
             membership.answer(failure)
@@ -419,17 +418,17 @@ class JoinedGroups:
 Destination = str | ProcessId | PrivateName
 
 REMEMBERED_MAX: Final = 4096
-"""Destinations whose addresses are remembered; beyond it they are made again."""
+"""Destinations whose encoded addresses are cached; beyond it the cache starts anew."""
 
 
 def require_application_name(name: str) -> str:
     if name.endswith(COMPANION_SUFFIX):
-        raise UsageError(f"{name!r}: names that end in {COMPANION_SUFFIX!r} belong to state transfer")
+        raise UsageError(f"{name!r}: names that end in {COMPANION_SUFFIX!r} are reserved for state transfer")
     return require_group_name(name)
 
 
 def address_of(destinations: Iterable[Destination]) -> Address:
-    """Each destination once, whatever the order."""
+    """The address of these groups and processes; duplicates and order do not matter."""
     groups, processes = [], []
     for one in destinations:
         if isinstance(one, str):
@@ -439,12 +438,12 @@ def address_of(destinations: Iterable[Destination]) -> Address:
         elif isinstance(one, PrivateName):
             processes.append(one)
         else:
-            raise UsageError(f"{one!r} is neither the name of a group nor a process")
+            raise UsageError(f"{one!r} is neither a group name nor a process")
     return Address(tuple(groups), tuple(processes))
 
 
 class AddressBook:
-    """Remembers single destinations: programs send to few of them, many times."""
+    """Caches encoded addresses of single destinations: programs send to few of them, many times."""
 
     def __init__(self) -> None:
         self._known: dict[Destination, bytes] = {}

@@ -1,8 +1,8 @@
-"""Frames between a session and its node: a Link, and the one over sockets.
+"""Frames between a session and its node: what a Link is, and the one over sockets.
 
-1. `send` never waits: what may be on its way is bounded by the credit of Sends, and everything else is small and rare.
-2. `on_frames` and `on_lost` run in the session's event loop; after `on_lost`, which comes once, nothing comes.
-3. What a node sends is checked by the reader of frames; anything else ends the link with a sentence.
+1. `send` never waits: the credit for Sends bounds what may be on its way, and all other frames are small and rare.
+2. `on_frames` and `on_lost` run in the session's event loop. `on_lost` comes once, and nothing comes after it.
+3. The frame reader checks what a node sends. Anything malformed ends the link, with a sentence that says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from transis.types.errors import ConnectError, Rejection, UsageError
 from transis.types.paths import find_socket, socket_candidates
 
 CONNECT_SECONDS: Final = 10.0
-"""How long a node may take to answer a connection before it counts as not there."""
+"""How long a node may take to answer before it counts as absent."""
 PORT_MAX: Final = 65_535
 
 OnFrames = Callable[[list[NodeFrame]], None]
@@ -26,7 +26,7 @@ OnLost = Callable[[str], None]
 
 
 class Link(Protocol):
-    """`peer` says for people what is at the other end."""
+    """`peer` describes the other end for people."""
 
     @property
     def peer(self) -> str: ...
@@ -36,12 +36,12 @@ class Link(Protocol):
     def send(self, frames: Sequence[ClientFrame]) -> None: ...
 
     async def close(self) -> None:
-        """What was sent is on its way first. Waits until the connection is gone, but not for long."""
+        """Flush what was sent, then wait for the connection to close, but not for long."""
         ...
 
 
 class SocketLink(asyncio.Protocol):
-    """Over a Unix socket, or over TCP and then sealed."""
+    """A link over a Unix socket, or over TCP and then sealed."""
 
     def __init__(self, peer: str, seal: SealedStream | None = None) -> None:
         self._peer = peer
@@ -81,7 +81,7 @@ class SocketLink(asyncio.Protocol):
     # --- the socket's side ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are none by birth.
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports do not inherit from it.
         if self._seal is not None:
             self._transport.write(self._seal.greeting)
 
@@ -97,7 +97,7 @@ class SocketLink(asyncio.Protocol):
             data = opened
         frames = self._reader.feed(data)
         if isinstance(frames, Rejection):
-            self._end(f"what came from it cannot be read: {frames.why}")
+            self._end(f"it sent something that cannot be read: {frames.why}")
         elif frames and not self._lost:
             self._on_frames(frames)
 
@@ -136,7 +136,7 @@ class SocketLink(asyncio.Protocol):
 
 
 async def link_to_unix(path: str | None) -> SocketLink:
-    """To the node that listens there; where the rule says (types/paths.py) if nobody says."""
+    """Connect to the node that listens at `path`, or at the usual places (types/paths.py)."""
     tried = (path,) if path is not None else socket_candidates(os.environ)
     found = path if path is not None else find_socket(os.environ, os.path.exists)
     if found is None:
@@ -153,12 +153,12 @@ async def link_to_unix(path: str | None) -> SocketLink:
 
 
 async def link_to_host(host: str, key: bytes | None) -> SocketLink:
-    """`host` is "name:port"; a session over a network is always sealed."""
+    """`host` is "name:port". A session over the network is always sealed."""
     name, separator, port = host.rpartition(":")
     if not separator or not name or not (port.isascii() and port.isdigit()):
         raise UsageError(f"host = {host!r}: give it as name:port")
     if not 1 <= int(port) <= PORT_MAX:
-        raise UsageError(f"host = {host!r}: a port is 1 to {PORT_MAX}")
+        raise UsageError(f"host = {host!r}: the port must be 1 to {PORT_MAX}")
     if key is None:
         raise UsageError("a session over TCP needs the cluster's key: connect(host=..., key=...)")
     seal = SealedStream(key, os.urandom(RANDOM_SIZE), is_client=True)
@@ -167,7 +167,7 @@ async def link_to_host(host: str, key: bytes | None) -> SocketLink:
         async with asyncio.timeout(CONNECT_SECONDS):
             _, link = await loop.create_connection(lambda: SocketLink(f"the node at {host}", seal), name.strip("[]"), int(port))
     except UnicodeError:
-        raise UsageError(f"host = {host!r}: this cannot be the name of a host") from None
+        raise UsageError(f"host = {host!r}: this is not a host name") from None
     except (OSError, TimeoutError) as error:
         why = _reason(error)
         raise ConnectError(f"no node listens at {host} ({why}); a daemon listens for TCP where its sessions.tcp says") from error
@@ -175,10 +175,10 @@ async def link_to_host(host: str, key: bytes | None) -> SocketLink:
 
 
 def _reason(error: OSError) -> str:
-    """What the system says, without numbers and tuples."""
+    """The system's own words, without error numbers and tuples."""
     if isinstance(error, TimeoutError):
         return "it does not answer"
-    if error.errno is not None and error.errno > 0:  # A name that cannot be found has a number below 0.
+    if error.errno is not None and error.errno > 0:  # A name that cannot be resolved has a number below 0.
         return os.strerror(error.errno)
     return error.strerror or str(error)
 

@@ -1,22 +1,16 @@
-"""Credit, packing, receipts.
+"""Sending: flow control, packing messages into frames, and one receipt per call.
 
-Messages of a session on their way: accepted within the node's credit (outgoing.py), each call with a receipt (receipts.py).
-
-What leaves a session: messages within the credit that the node gave, packed, and flushed once per turn of the event loop.
-
-1. A message is *accepted* when it gets its counter and lies in the buffer; until then cancelling whoever waits means that it was
-   not sent, from then on it is sent unless the session is lost.
+1. A message is *accepted* when it has its counter and lies in the buffer. A caller that is cancelled before that has not sent it;
+   after that it is sent, unless the session is lost.
 2. Messages are accepted while credit is above zero and may overdraw it once (sessions/frames.py, rule 2). What was accepted
-   together is never divided between frames: the second frame would begin without credit.
-3. Who has to wait, waits in the order of asking. Nothing else is ever waited for here, so a sender cannot wait for itself.
-
-What became of what was sent: one receipt per call, whatever number of messages it was for.
-
-1. Counters are dense and grow with every message that was accepted, so a receipt is a range of them, and all open receipts lie
-   in the order of their ranges: finding one is a search, settling the oldest is a step.
-2. A node says of every message exactly once that it was delivered or that it will not be sent. Anything else it says about
-   them is nonsense, and the caller ends the session.
-3. A receipt that nobody looks at costs nothing and warns about nothing: waiting futures get no exceptions, whoever waits raises.
+   together is never split between frames, because the second frame would start without credit.
+3. Callers that have to wait are served in the order in which they asked. Nothing else ever waits here, so a sender cannot wait
+   for itself.
+4. Counters are dense and grow with every accepted message. A receipt is therefore a range of them, and the open receipts are
+   sorted by range: finding one is a binary search, settling the oldest a single step.
+5. The node reports each message exactly once, as delivered or as refused. Anything else is a protocol error, and the caller ends
+   the session.
+6. A receipt that nobody awaits costs nothing and warns about nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +29,7 @@ from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
 
 class Sender:
-    """Of one process, from when it has its id."""
+    """Sends for one process and keeps its receipts."""
 
     def __init__(self, out: SendBuffer, process: ProcessId) -> None:
         self._out = out
@@ -44,7 +38,7 @@ class Sender:
 
     @property
     def unconfirmed(self) -> int:
-        """Receipts that are open."""
+        """How many receipts are still open."""
         return len(self._receipts)
 
     async def send(self, address: bytes, payload: bytes, service: Service) -> Receipt:
@@ -83,7 +77,7 @@ class Sender:
         return receipt
 
     def settle(self, first: int, messages: int, why: str) -> bool:
-        """The node delivered them, or refused them for a reason; False if it has no business to say that."""
+        """The node delivered these messages, or refused them for a reason; False if they were not open."""
         return self._receipts.settle(first, messages, why)
 
     def lose(self, doubt: str) -> None:
@@ -95,12 +89,14 @@ class Sender:
 Outcome = Literal["pending", "delivered", "refused", "in doubt"]
 
 COMPACT_AT: Final = 1024
-"""Settled receipts at the head of the list are cut off when there are so many, so that each is moved only a few times."""
+"""So many settled receipts at the head of the list are removed together, so that each entry is moved only a few times."""
 
 
 class Receipt:
-    """Of one `send` or `send_many`. `await receipt` returns when all its messages were delivered at this node, with what their
-    service promises; it raises SendRefused if one of them was not sent, InDoubt if the session was lost before that was known.
+    """The receipt of one `send` or `send_many`.
+
+    `await receipt` returns when all its messages have been delivered at this node, with the guarantees of their service. It
+    raises SendRefused if one of them was not sent, and InDoubt if the session was lost before the outcome was known.
     """
 
     __slots__ = ("_open", "_outcome", "_process", "_refused", "_waiting", "_why", "count", "first")
@@ -117,7 +113,7 @@ class Receipt:
 
     @property
     def id(self) -> MessageId:
-        """Of the first message; the others have the counters that follow."""
+        """The id of the first message; the others have the counters that follow."""
         return MessageId(self._process, self.first)
 
     @property
@@ -131,12 +127,12 @@ class Receipt:
 
     def raise_unless_delivered(self) -> None:
         if self._outcome == "refused":
-            raise SendRefused(f"{self._refused} of {self.count} messages from {self.id} on were not sent: {self._why}")
+            raise SendRefused(f"{self._refused} of {self.count} messages, starting at {self.id}, were not sent: {self._why}")
         if self._outcome == "in doubt":
-            raise InDoubt(f"whether {self.count} messages from {self.id} on were sent is not known: {self._why}")
+            raise InDoubt(f"{self.count} messages, starting at {self.id}, may or may not have been sent: {self._why}")
 
     async def _wait(self) -> None:
-        """Everybody who waits has a future of their own: cancelling one does not touch the others."""
+        """Each waiter has its own future, so cancelling one does not disturb the others."""
         future = asyncio.get_running_loop().create_future()
         if self._waiting is None:
             self._waiting = []
@@ -162,7 +158,7 @@ class Receipt:
             self._end("refused" if self._refused else "delivered")
 
     def _lose(self, why: str) -> None:
-        """What was refused is no matter of doubt, but of the rest nobody knows."""
+        """Refused messages are settled; the fate of the rest is unknown."""
         self._why = why
         self._end("in doubt")
 
@@ -191,7 +187,7 @@ class Receipts:
         self._receipts.append(receipt)
 
     def cut_short(self, receipt: Receipt, count: int) -> None:
-        """Only so many of its messages were accepted before the caller gave up."""
+        """The caller gave up after this many of its messages had been accepted."""
         assert receipt is self._receipts[-1], "only the newest can still grow"
         settled = receipt.count - receipt._open
         assert settled <= count
@@ -201,7 +197,7 @@ class Receipts:
             self._trim()
 
     def settle(self, first: int, count: int, why: str = "") -> bool:
-        """So many messages are delivered, or refused for a reason; False if the node has no business to say that."""
+        """Settle a range of messages as delivered, or as refused for a reason; False if the range is not open."""
         end = first + count
         at = bisect_right(self._firsts, first, self._head) - 1
         while first < end:
@@ -240,11 +236,11 @@ Transmit = Callable[[Sequence[ClientFrame]], None]
 
 def require_size(size: int) -> None:
     if size > MESSAGE_MAX:
-        raise MessageTooLarge(f"a message of {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
+        raise MessageTooLarge(f"the message has {size} bytes: at most {MESSAGE_MAX} are allowed; send it in parts")
 
 
 def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
-    """Portions that fit one frame each: RUN_MESSAGES_MAX messages and BATCH_BYTES at most, or one larger message alone."""
+    """Portions that fit one frame each: at most RUN_MESSAGES_MAX messages and BATCH_BYTES, or a single larger message."""
     if len(payloads) <= RUN_MESSAGES_MAX and sum(map(len, payloads)) <= BATCH_BYTES:
         return [list(payloads)]
     portions: list[list[bytes]] = []
@@ -259,7 +255,7 @@ def divide(payloads: Sequence[bytes]) -> list[list[bytes]]:
 
 
 class SendBuffer:
-    """`credit` is what the node still lets us send, `accepted` the counter of the last message."""
+    """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
     def __init__(self, transmit: Transmit) -> None:
         self.credit = 0
@@ -275,14 +271,14 @@ class SendBuffer:
         self._queued = 0
         self._arrival: asyncio.Future[None] | None = None
 
-    # --- who may send -----------------------------------------------------------------------------------------------
+    # --- credit -----------------------------------------------------------------------------------------------------
 
     def may_accept(self) -> bool:
-        """Whether a message would be accepted at once: credit, and nobody who asked earlier."""
+        """Whether a message would be accepted at once: there is credit, and nobody asked earlier."""
         return self.credit > 0 and not self._queued and self._failure is None
 
     async def accept_in_turn(self, accept: Callable[[int], None], portions: int) -> None:
-        """Wait for the turn, then call `accept(n)` for each portion as credit allows; other senders wait until the last."""
+        """Wait in line, then call `accept(n)` for each portion as credit allows; other senders wait until the last one."""
         self._queued += 1
         try:
             async with self._turn:
@@ -296,7 +292,7 @@ class SendBuffer:
             self._queued -= 1
 
     async def _wait_for_credit(self) -> None:
-        assert self._arrival is None, "only whose turn it is waits for credit"
+        assert self._arrival is None, "only the sender at the head of the line waits for credit"
         self._arrival = asyncio.get_running_loop().create_future()
         try:
             await self._arrival
@@ -309,7 +305,7 @@ class SendBuffer:
             self._wake()
 
     def fail(self, failure: Callable[[], TransisError]) -> None:
-        """Whoever waits, and whoever comes, raises this. What lies in the buffer is not sent any more."""
+        """All waiting and future senders raise this. What is still in the buffer is not sent."""
         self._failure = failure
         self._frames.clear()
         self._run, self._run_key = [], None
@@ -322,7 +318,7 @@ class SendBuffer:
     # --- the buffer -------------------------------------------------------------------------------------------------
 
     def accept(self, address: bytes, service: Service, payloads: list[bytes]) -> int:
-        """Take messages that fit one frame; the counter of the first."""
+        """Accept messages that fit one frame; returns the counter of the first."""
         assert self.credit > 0
         assert self._failure is None
         size = sum(map(len, payloads))
@@ -348,14 +344,14 @@ class SendBuffer:
             self._run, self._run_key, self._run_bytes = [], None, 0
 
     def post(self, frame: ClientFrame) -> None:
-        """A frame that needs no credit, behind what was accepted before it."""
+        """Queue a frame that needs no credit, behind what was accepted before it."""
         if self._failure is None:
             self._close_run()
             self._frames.append(frame)
             self._plan_flush()
 
     def post_anywhere(self, frame: ClientFrame) -> None:
-        """A frame that needs no credit and says nothing about order: it does not end the run that is being filled."""
+        """Queue a frame that needs no credit and no place in the order: it does not end the run that is being filled."""
         if self._failure is None:
             self._frames.append(frame)
             self._plan_flush()

@@ -1,18 +1,12 @@
-"""A session with a node; questions, configurations followed.
+"""A session with a node: this process's identity, the groups it joined, what it sends and receives, and how it ends.
 
-A session with a node: who this process is, the groups it is in, what it sends, and the end of all that.
-
-1. Everything runs in one event loop. Frames of the node are worked off in the order they came, in one step, without waiting.
-2. The stream of the process is divided here into those of its groups and its private name. A frame's credit goes back when the
-   application took it: in pieces of a quarter of the window, or of what there is after a while, as credit also says that the
-   application lives. A stream that nobody reads uses the window up: then the others stand still, and in the end the node
-   ends the session as too slow.
-3. When the session is lost, everything that waits in it ends: streams after what had come, sends, joins, answers, receipts.
-   Nothing reconnects by itself, as a new session is a new process to everybody.
-
-Questions to the node, and their answers: each has a number, and they may be answered in any order.
-
-The streams of a session that shall have the node's configurations, each from the one in force on.
+1. Everything runs in one event loop. Frames from the node are handled in the order of arrival, each in one step without waiting.
+2. The stream of the process is split here into the streams of its groups and of its private name. Taking a frame gives its
+   credit back, once a quarter of the window or a few seconds have accumulated, because credit also shows the node that the
+   application is alive. A stream that nobody reads uses up the window: then the others stall, and in the end the node closes the
+   session as too slow.
+3. When the session is lost, everything that waits on it ends: streams once they are drained; sends, joins, answers and receipts
+   at once. Nothing reconnects by itself, because to everybody else a new session is a new process.
 """
 
 from __future__ import annotations
@@ -66,14 +60,14 @@ T = TypeVar("T")
 Failure = Callable[[], TransisError]
 
 CLOSE_SECONDS: Final = 5.0
-"""How long a close waits for the node to take what was sent last. It is sent after that as well, if the node lives."""
+"""How long `close` waits for the node to take what was sent last. A live node receives it even after that."""
 
 CREDIT_SECONDS: Final = 5.0
-"""Credit is not kept longer than this while the application takes something: a node gives up who takes nothing for long, and a
-handler that needs a second for each small message would take minutes for a quarter of the window."""
+"""Credit is not held back longer than this while the application reads: a node closes sessions that take nothing for long, and a
+handler that needs a second for each small message would need minutes to use a quarter of the window."""
 
 ATTEMPTS: Final = 1 << 32
-"""Attempts of one member to get a state; the next time it joins it counts on above them."""
+"""Range of attempt numbers that one join may use; the next join continues above it."""
 
 
 class Session(Generic[T]):
@@ -128,7 +122,7 @@ class Session(Generic[T]):
             self._welcomed.set_result("")
 
     async def close(self) -> None:
-        """Leave everything and go. What was sent is sent; receipts that are open stay in doubt. Again is nothing."""
+        """Leave all groups and disconnect. What was sent stays sent; open receipts are in doubt. Closing twice is harmless."""
         if not self._closing and self._failure is None:
             self._closing = True
             self._out.post(Bye())
@@ -152,11 +146,11 @@ class Session(Generic[T]):
 
     def _end(self, why: str) -> None:
         kind = SlowConsumer if why.startswith(TOO_SLOW) else SessionLost
-        text = f"the session with {self._link.peer} is over: {why}. Connect again for a new one, which is a new process to others"
+        text = f"the session with {self._link.peer} is over: {why}. Connect again: the new session is a new process to others"
         self._stop(lambda: kind(text), f"the session was lost ({why})", clean=False)
 
     def _stop(self, failure: Failure, doubt: str, clean: bool) -> None:
-        """Everything that waits ends; streams quietly if this program wanted it."""
+        """End everything that waits; `clean` means that this program asked for it, so streams end quietly."""
         self._failure = failure
         self._out.fail(failure)
         self._questions.lose(failure)
@@ -170,12 +164,12 @@ class Session(Generic[T]):
 
     @property
     def closed(self) -> bool:
-        """Whether it is over, for whatever reason."""
+        """Whether the session is over, for whatever reason."""
         return self._failure is not None
 
     @property
     def process(self) -> ProcessId:
-        """Who this is to everybody else: members of views, senders of messages, an address for private ones."""
+        """This process as others see it: a member of views, a sender of messages, an address for private messages."""
         assert self._process is not None, "a session is made by connect"
         return self._process
 
@@ -184,22 +178,20 @@ class Session(Generic[T]):
     def join(self, *names: str, state: Transfer | None = None, configurations: bool = False) -> Joining[T]:
         """`async with session.join("orders") as group`. Several names make one stream over all of them.
 
-        With `configurations` the stream also has the node's configurations, for who iterates over `everything()`.
+        With `configurations=True`, `everything()` also yields the node's configurations.
         """
         self._require_open()
         if not names or len(set(names)) < len(names):
             raise UsageError("join at least one name, and each once")
         if len(names) > ADDRESSED_GROUPS_MAX:
-            raise UsageError(
-                f"{len(names)} names of one stream, at most {ADDRESSED_GROUPS_MAX} are allowed: join in several calls"
-            )
+            raise UsageError(f"one stream may have at most {ADDRESSED_GROUPS_MAX} names, not {len(names)}: join in several calls")
         for name in names:
             require_application_name(name)
         if state is not None and len(names) > 1:
-            raise UsageError("a group with state has one name: its snapshot stands at a place of one group")
+            raise UsageError("a group with state has one name, because its snapshot belongs to one place in one group")
         if state is not None and configurations:
             raise UsageError(
-                "a group with state begins at its snapshot, whose configuration is not told: join without one of both"
+                "a group with state starts at its snapshot, whose configuration is unknown: leave out state or configurations"
             )
         return Joining(self, names, state, configurations)
 
@@ -211,8 +203,8 @@ class Session(Generic[T]):
     def private(self) -> MessageStream[T]:
         """Messages to this process by its private name.
 
-        A program that never looks here is not stopped by those who write to it: until it does, what is more than half of the
-        window is dropped, and counted in `statistics`.
+        A program that never reads this stream must not be stalled by those who write to it: until the first read, messages beyond
+        half of the window are dropped, and counted in `statistics`.
         """
         if self._private is None:
             self._private = MessageStream(self._private_buffer, self.codec)
@@ -221,13 +213,13 @@ class Session(Generic[T]):
     # --- sending ----------------------------------------------------------------------------------------------------
 
     async def send(self, to: Destination | Sequence[Destination], data: T, service: Service = Service.AGREED) -> Receipt:
-        """To groups by name and to processes, in one multicast, a member of them or not. Waits for flow control, not delivery."""
+        """One multicast to groups by name and to processes; needs no membership. Waits for flow control, not for delivery."""
         return await self._send(self._addresses.look_up(to), data, service)
 
     async def send_many(
         self, to: Destination | Sequence[Destination], datas: Sequence[T], service: Service = Service.AGREED
     ) -> Receipt:
-        """Many messages with one receipt. If it is cancelled while it waits, a first part of them may have been sent."""
+        """Many messages with one receipt. If cancelled while waiting, some of the first messages may have been sent."""
         return await self._send_many(self._addresses.look_up(to), datas, service)
 
     async def _send(self, address: bytes, data: T, service: Service) -> Receipt:
@@ -254,11 +246,11 @@ class Session(Generic[T]):
     # --- what comes -------------------------------------------------------------------------------------------------
 
     def _on_frames(self, frames: list[NodeFrame]) -> None:
-        """A frame that could not be kept (a disk that is full, a bug) is the end: going on would be a stream with a gap."""
+        """A frame that cannot be kept (a full disk, a bug) ends the session: going on would leave a gap in the stream."""
         try:
             self._take_in(frames)
         except Exception as error:
-            self._on_lost(f"what came could not be kept on this side: {error}")
+            self._on_lost(f"what arrived could not be kept on this side: {error}")
             raise
 
     def _take_in(self, frames: list[NodeFrame]) -> None:
@@ -315,7 +307,7 @@ class Session(Generic[T]):
         if not membership.is_leaving:
             membership.buffer.put(frame, (membership.name,))
             if transfer is not None:
-                text = f"this process was put out of {frame.name!r}: {frame.why}"
+                text = f"this process was removed from {frame.name!r}: {frame.why}"
                 transfer.abort(lambda: JoinRefused(text))
         if not self._memberships.has(membership.buffer):
             membership.buffer.end()
@@ -329,14 +321,12 @@ class Session(Generic[T]):
 
     def _settle(self, first: int, messages: int, why: str) -> None:
         if not self._sending.settle(first, messages, why):
-            self._on_lost(
-                f"it spoke of messages {first} to {first + messages - 1}, of which it spoke before or which nobody sent"
-            )
+            self._on_lost(f"it reported messages {first} to {first + messages - 1}, which were settled before or never sent")
 
     # --- questions --------------------------------------------------------------------------------------------------
 
     async def statistics(self) -> dict[str, Any]:
-        """Figures of the node and of this session at the node, and of this side under `client`."""
+        """Figures of the node, of this session at the node, and of this side under `client`."""
         return {**await self._ask("statistics"), "client": self._own_statistics()}
 
     async def about(self) -> dict[str, str]:
@@ -382,13 +372,15 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
 
 
 class Questions:
+    """Questions to the node. Each has a number; answers may come in any order."""
+
     def __init__(self, post: Callable[[ClientFrame], None]) -> None:
         self._post = post
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last = 0
 
     async def ask(self, question: str) -> dict[str, Any]:
-        """What the node answers. Raises UsageError where it knows none, and what `lose` is told when the session is over."""
+        """The node's answer. Raises UsageError if the node has none, and the failure given to `lose` if the session ends."""
         self._last += 1
         number = self._last
         future = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -417,7 +409,7 @@ class Questions:
 
 
 class ConfigurationFollowers:
-    """The node is asked once, by the first stream; those that come later get the last configuration from here."""
+    """The streams that want the node's configurations. Only the first asks the node; later ones start from the last known."""
 
     def __init__(self, post: Callable[[ClientFrame], None]) -> None:
         self._post = post

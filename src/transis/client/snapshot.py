@@ -1,14 +1,10 @@
-"""Snapshots in chunks to those who ask.
+"""Snapshots: what a group's members save and load, and how a provider sends one to each joiner that asks.
 
-Giving the state to those who ask: one task per joiner, each with its own snapshot, taken at its own cut.
-
-While a snapshot is read, the member's own stream waits, so that `save` may be a generator over the living state; with
-`background=True` it does not, and `save` must return something that later messages do not change.
-
-A snapshot in pieces: packed by the provider, kept within a window between the two, unpacked for `load`.
-
-1. Chunks keep their borders: what `save` yields, `load` gets, one by one. Small ones share a message.
-2. At most WINDOW messages are on their way that `load` did not take yet: memory is flat on both sides, whatever the state's size.
+1. Each joiner gets its own snapshot, taken at its own cut and sent by its own task.
+2. While a snapshot is read, the member's own stream waits, so that `save` may be a generator over the live state. With
+   `background=True` the stream goes on, and `save` must return something that later messages do not change.
+3. Chunks keep their boundaries: `load` gets exactly the chunks that `save` yielded. Small ones share a message.
+4. At most WINDOW messages are on their way that `load` has not taken yet: memory stays flat on both sides for any size of state.
 """
 
 from __future__ import annotations
@@ -31,25 +27,25 @@ ERROR_TEXT_MAX: Final = 1000
 """Characters of an error that travel to the joiner."""
 
 SendPrivately = Callable[[ProcessId, PrivateMessage], Awaitable[object]]
-"""A private message to one process."""
+"""Sends a private message to one process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """How a group's members give their state to those who come later (docs/client.md)."""
+    """How the members of a group pass their state to later members (docs/client.md)."""
 
     save: Callable[[], Iterable[bytes] | AsyncIterable[bytes]]
-    """Called at the cut, in the member's own stream: the application has seen everything before it, and nothing behind it."""
+    """Called at the cut, in the member's own stream: the application has seen everything before it and nothing after it."""
     load: Callable[[AsyncIterator[bytes]], Awaitable[None]]
-    """Gets the chunks of one `save`, in order. May be called again from the beginning; what it makes counts when it returns."""
+    """Gets the chunks of one `save`, in order. May be called again from the start; its result counts once it returns."""
     background: bool = False
-    """The member's stream goes on while `save`'s chunks are read."""
+    """Let the member's stream go on while the chunks of `save` are read."""
     patience: float = 30.0
-    """Seconds without `load` taking anything before the joiner is given up."""
+    """Seconds that a joiner's `load` may take nothing before the provider gives up on it."""
     memory_max: int = 1 << 20
-    """Bytes of what arrives during a transfer that stay in memory; more goes to a temporary file."""
+    """Bytes arriving during a transfer that are kept in memory; more goes to a temporary file."""
     directory: str | None = None
-    """Where that file is made, if not where temporary files are."""
+    """Directory of that file; None for the system's temporary directory."""
 
 
 class SnapshotProvider:
@@ -64,7 +60,7 @@ class SnapshotProvider:
 
 
 class SnapshotProviders:
-    """All that one member gives at this moment. `changed` is called when a snapshot was read to its end, or given up."""
+    """All snapshots this member is providing now. `changed` is called when one was read to its end or given up."""
 
     def __init__(self, group: GroupId, transfer: Transfer, send: SendPrivately, changed: Callable[[], None]) -> None:
         self._group = group
@@ -78,7 +74,7 @@ class SnapshotProviders:
         return not self._transfer.background and any(not one.is_read for one in self._active.values())
 
     def provide(self, joiner: ProcessId, attempt: int, holders: tuple[ProcessId, ...]) -> None:
-        """Take the snapshot now and send it in a task of its own."""
+        """Take the snapshot now, and send it from a task of its own."""
         self.stop(joiner)
         provider = self._active[joiner] = SnapshotProvider(joiner, attempt, self._transfer.patience)
         try:
@@ -107,9 +103,9 @@ class SnapshotProviders:
             self._finished(one)
 
     async def _fail(self, one: SnapshotProvider, error: Exception) -> None:
-        """The joiner asks somebody else; whoever wrote `save` is told here, and the member goes on."""
+        """Tell the joiner, which asks another member, and report the error to this program, which goes on."""
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"the state for {one.joiner} could not be given: {error}", "exception": error}
+            {"message": f"the state could not be sent to {one.joiner}: {error}", "exception": error}
         )
         try:
             await self._send_message(one.joiner, StateFailed(self._group, one.attempt, str(error)[:ERROR_TEXT_MAX], False))
@@ -124,7 +120,7 @@ class SnapshotProviders:
             del self._active[one.joiner]
         self._changed()
 
-    # --- what the joiners say ---------------------------------------------------------------------------------------
+    # --- answers of joiners -----------------------------------------------------------------------------------------
 
     def taken(self, joiner: ProcessId, attempt: int) -> None:
         one = self._active.get(joiner)
@@ -132,7 +128,7 @@ class SnapshotProviders:
             one.window.taken()
 
     def stop(self, joiner: ProcessId, attempt: int | None = None) -> None:
-        """It wants no more of this attempt, or of any, or is gone."""
+        """The joiner wants no more of this attempt (of any, if None), or is gone."""
         one = self._active.get(joiner)
         if one is not None and attempt in (None, one.attempt):
             del self._active[joiner]
@@ -149,9 +145,9 @@ class SnapshotProviders:
 
 
 def _require_iterable(chunks: object) -> None:
-    """A mistake that would otherwise show as a state of numbers."""
+    """Iterating over bytes would send a state of single numbers."""
     if isinstance(chunks, bytes | bytearray | str) or not isinstance(chunks, Iterable | AsyncIterable):
-        raise UsageError(f"save returned {type(chunks).__name__}: return an iterable of bytes")
+        raise UsageError(f"save returned {type(chunks).__name__}: it must return an iterable of bytes")
 
 
 # --- chunks -----------------------------------------------------------------------------------------------------------
@@ -175,7 +171,7 @@ async def each(chunks: SnapshotChunks) -> AsyncGenerator[bytes, None]:
 
 
 async def packs(chunks: SnapshotChunks) -> AsyncGenerator[list[bytes], None]:
-    """Full messages: PACK_BYTES or a larger chunk alone."""
+    """Chunks packed into messages of up to PACK_BYTES; a larger chunk travels alone."""
     pack: list[bytes] = []
     size = 0
     async with aclosing(each(chunks)) as source:
@@ -190,7 +186,7 @@ async def packs(chunks: SnapshotChunks) -> AsyncGenerator[list[bytes], None]:
 
 
 class ChunkWindow:
-    """The provider's side: how many messages are on their way."""
+    """The provider's side: bounds the number of messages on their way."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -198,7 +194,7 @@ class ChunkWindow:
         self._room: asyncio.Future[None] | None = None
 
     async def enter(self) -> None:
-        """Wait for room; a joiner that takes nothing for too long is given up, as others may wait for the same member."""
+        """Wait for room. A joiner that takes nothing for too long is given up, because others may be waiting for this member."""
         while self._outstanding >= WINDOW:
             self._room = asyncio.get_running_loop().create_future()
             done, _ = await asyncio.wait({self._room}, timeout=self._patience)

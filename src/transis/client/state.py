@@ -1,14 +1,11 @@
-"""State transfer at work: save, load, who speaks.
+"""State transfer at work: the rules of transfer.py between the stream, `save` and `load` of one group at one member.
 
-The state of one group at one member: the machine of transfer.py between the stream, `save` and `load`.
-
-Two places of the order matter. What *arrives* passes `arrived` at once: views, requests and founders are noticed there even if
+Two points of the order matter. What *arrives* passes `arrived` at once: views, requests and founders are noticed there even if
 the application is far behind. What the application *reaches* passes `step`, at its place: there, and only there, a holder knows
-what its state is, and provides. Rules:
-1. While this member has no state, its application does not iterate: what lies before the cut is dropped, what follows is kept.
-2. A member that had a state and wants another keeps everything from where its application stood, as it may become the founder.
+its own state, and provides it.
 
-The words of state transfer on their way out: in the order in which they were said, by one task, as flow control allows.
+1. While this member has no state, its application does not iterate: what lies before the cut is dropped, what follows is kept.
+2. A member that had a state and wants another keeps everything from where its application stood: it may become the founder.
 """
 
 from __future__ import annotations
@@ -56,7 +53,7 @@ from transis.types.ids import ProcessId, ViewKind
 from transis.types.views import Address, GroupView, GroupViewId, group_id
 from transis.wire.items import encode_address
 
-# --- state transfer ---
+# --- state transfer --------------------------------------------------------------------------------------------------
 
 LOADED: Final = "loaded"
 FOUNDED: Final = "founded"
@@ -69,6 +66,8 @@ class _Loading(NamedTuple):
 
 
 class StateTransfer:
+    """State transfer of one group at this member: it first acquires the state, and provides it to others from then on."""
+
     def __init__(self, name: str, transfer: Transfer, session: TransferSession, buffer: StreamBuffer) -> None:
         self.name = name
         self.group = group_id(name)
@@ -105,7 +104,7 @@ class StateTransfer:
     # --- what arrives -----------------------------------------------------------------------------------------------
 
     def arrived(self, frame: StreamFrame) -> StreamFrame | None:
-        """What of it the application has to reach, if anything."""
+        """The part of a frame that the application has to reach, if any."""
         if isinstance(frame, Stream) and frame.address == self._companion_address:
             return self._arrived_messages(frame)
         if isinstance(frame, Changed):
@@ -129,7 +128,7 @@ class StateTransfer:
             self._perform(self._acquisition.view(view))
 
     def _arrived_messages(self, frame: Stream) -> Stream | None:
-        """A frame may hold several words of one sender, and the application's stream may begin between two of them."""
+        """A frame may hold several messages of one sender, and the application's stream may begin between two of them."""
         kept: list[bytes] = []
         for payload in frame.payloads:
             message = decode_transfer(payload)
@@ -179,7 +178,7 @@ class StateTransfer:
             self._reader.feed(message.chunks)
             self.buffered_max = max(self.buffered_max, self._reader.bytes + self._buffer.bytes)
 
-    # --- what is to be done for it ----------------------------------------------------------------------------------
+    # --- actions of the acquisition ---------------------------------------------------------------------------------
 
     def _perform(self, actions: list[Action]) -> None:
         for action in actions:
@@ -222,16 +221,16 @@ class StateTransfer:
         self._keeping = self._buffer.held = True
 
     def _found(self) -> None:
-        """A founder that had a state goes on where its application stood, and reaches what made it the founder."""
+        """A founder that had a state goes on where its application stood, and later reaches what made it the founder."""
         if not self._has_state:
             self._reached = self._arrived.copy()
             self._buffer.discard()
             self._begin_stream(self._last_view, self._arrived_passed)
 
     def _begin_stream(self, view: GroupView | None, passed: Passed | None) -> None:
-        """The application begins here, with the view in force, unless that is the last it saw: a merge is told once.
+        """The application begins here, with the view in force, unless it has seen that view already.
 
-        `begun` is the position where it begins: what came since the view and before here is in the state.
+        `begun` is the position where it begins: the state already holds what came between the view and here.
         """
         self._to_reach.clear()
         self.begun = None if passed is None else Passed(passed.at())
@@ -243,7 +242,7 @@ class StateTransfer:
     # --- getting the state ------------------------------------------------------------------------------------------
 
     async def acquire(self) -> str:
-        """Until this member has the state; whether it was loaded, or founded here."""
+        """Wait until this member has the state; returns LOADED or FOUNDED."""
         while True:
             news = await self._news.get()
             if isinstance(news, FoundState):
@@ -251,14 +250,14 @@ class StateTransfer:
                 return FOUNDED
             if isinstance(news, GiveUp):
                 self._acquired()
-                raise TransferError(f"nobody could give the state of {self.name!r}: {news.why}")
+                raise TransferError(f"no member could provide the state of {self.name!r}: {news.why}")
             if not isinstance(news, _Loading):
                 raise news()
             if await self._load(*news):
                 return LOADED
 
     async def _load(self, load: LoadFrom, reader: ChunkReader) -> bool:
-        """Whether it came to its end; if not, another provider is asked already."""
+        """Whether the state was loaded to the end; if not, another provider has been asked already."""
         try:
             if not reader.is_interrupted():
                 await self._transfer.load(reader)
@@ -289,22 +288,22 @@ class StateTransfer:
 
     async def reload(self) -> str:
         if self._acquisition is not None:
-            raise UsageError(f"the state of {self.name!r} is being loaded already")
+            raise UsageError(f"the state of {self.name!r} is already being loaded")
         self._has_state = self._buffer.held = True
         self._acquisition = Acquisition(self._me, True, self._session.next_attempts())
         self._perform(self._acquisition.ask())
         try:
             return await self.acquire()
         except BaseException:
-            self._interrupt("nobody waits for it any more")
+            self._interrupt("the reload was cancelled")
             self._acquired()
-            self._send_to_all(StateReady())  # It has what it had, and every message since.
+            self._send_to_all(StateReady())  # It still has its old state, and every message since.
             raise
 
     # --- what the application reaches -------------------------------------------------------------------------------
 
     def reach(self, frame: StreamFrame) -> bool:
-        """Whether this frame is for the transfer; `step` then works it off."""
+        """Whether this frame belongs to the transfer; `step` then handles it."""
         if isinstance(frame, Changed) and frame.view.group == self._companion_id:
             self._to_reach.append(frame.view)
             return True
@@ -315,7 +314,7 @@ class StateTransfer:
         return False
 
     def step(self) -> bool:
-        """Go on with what was reached. False while the application has to wait."""
+        """Handle what was reached. False while the application has to wait."""
         while self._acquisition is None and not self._buffer.held:
             if not self._to_reach:
                 return True
@@ -327,7 +326,7 @@ class StateTransfer:
         return False
 
     def _providers_changed(self) -> None:
-        """While a snapshot is read from the living state, nothing may change that."""
+        """While a snapshot is read from the live state, the state must not change."""
         if self._acquisition is None:
             self._buffer.held = self._providers.holds_the_stream
             self._buffer.wake()
@@ -348,7 +347,7 @@ class StateTransfer:
             self._send_to_all(StateReady(True))
 
     def _reach_request(self, sender: ProcessId, request: StateRequest) -> None:
-        """Who has asked again meanwhile, or is gone, gets nothing here."""
+        """A joiner that has asked again meanwhile, or is gone, gets nothing here."""
         if self._open_requests.get(sender) != request.attempt:
             return
         provider = self._reached.provider(request.tried)
@@ -357,7 +356,7 @@ class StateTransfer:
             self._providers_changed()
         elif provider is None and self._me == min(self._reached.holders, default=None):
             self._sender.send_to(
-                sender, StateFailed(self.group, request.attempt, "every member that has it was tried in vain", True)
+                sender, StateFailed(self.group, request.attempt, "every member that has it was tried and failed", True)
             )
 
     def _send_to_all(self, message: PublicMessage) -> None:
@@ -366,34 +365,34 @@ class StateTransfer:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def abort(self, failure: Callable[[], TransisError]) -> None:
-        """The session is over, or this process left the group, or was put out of it: whoever waits for the state raises this."""
+        """The session is over, or this process left the group or was removed: callers that wait for the state raise this."""
         if self._reader is not None:
-            self._reader.interrupt("this member is cut off")
+            self._reader.interrupt("this member left, or lost its session")
         self._news.put_nowait(failure)
         self._providers.stop_all()
         self._sender.stop()
 
 
-# --- talking ----------------------------------------------------------------------------------------------------------
+# --- sending ----------------------------------------------------------------------------------------------------------
 
 
 class TransferSession(Protocol):
-    """What state transfer needs of a session."""
+    """What state transfer needs from a session."""
 
     @property
     def process(self) -> ProcessId: ...
 
     def next_attempts(self) -> int:
-        """A number above all attempts that this process made so far, with room for many more."""
+        """A number above all attempts this process has made so far, with room for many more."""
         ...
 
     async def say(self, address: bytes, payload: bytes) -> object:
-        """An agreed message; waits for credit."""
+        """Send an agreed message; waits for credit."""
         ...
 
 
 class TransferSender:
-    """Whoever notices something in the middle of a frame cannot wait for credit, so words queue here: few, and small."""
+    """Sends messages of a transfer in order, from a task of its own: code in the middle of a frame cannot wait for credit."""
 
     def __init__(self, session: TransferSession) -> None:
         self._session = session
@@ -412,7 +411,7 @@ class TransferSender:
         self.send(encode_address(transfer_address(process)), message)
 
     def send_now(self, process: ProcessId, message: PrivateMessage) -> Awaitable[object]:
-        """At once, past the queue, for whoever can wait."""
+        """Bypass the queue, for callers that can wait for credit."""
         return self._session.say(encode_address(transfer_address(process)), encode_transfer(message))
 
     async def _drain(self) -> None:
@@ -421,10 +420,10 @@ class TransferSender:
                 address, message = await self._queue.get()
                 await self._session.say(address, encode_transfer(message))
         except (SessionLost, UsageError):
-            pass  # The session is over, and with it all that could be said in it.
+            pass  # The session is over, and nothing more can be sent in it.
 
     def stop(self) -> None:
-        """What was not said is not said any more."""
+        """Drop what was not sent yet."""
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()

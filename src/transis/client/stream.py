@@ -1,23 +1,13 @@
-"""Iteration over a stream; its buffer and spool.
+"""Iteration over a stream, the buffer of frames behind it, and the spool on disk that takes what does not fit in memory.
 
-Iterating over a stream: messages one by one, or whole frames. The same for groups and for a process's private name.
-
-1. One stream has one reader at a time; it may change between messages and batches, and go on after any error or cancellation.
-2. Nothing is taken before it is returned: a cancelled `__anext__` has taken nothing.
-3. A stream ends when everything that came was taken: quietly if it was left or closed here, else with the error that ended it.
-
-The frames of one stream on their way from the session to whoever iterates.
-
-1. What is taken or discarded gives its credit back; a frame that went to several streams when the last of them let go of it.
-2. Waiting takes nothing: whoever is cancelled while it waits loses nothing, and the next one to ask goes on where it was.
-3. A stream that is *held* (a state transfer is under way) puts what is more than `memory_max` into a spool and gives the credit
-   back, so that the node does not take a client for a slow one that only is not allowed to look. Order: `_front`, then the spool,
-   then `_back`, which is used only behind a spool.
-
-Stream frames on disk, first in, first out: what arrives while an application cannot take it, without a bound on memory.
-
-A nameless temporary file, made when the first frame comes and gone with the spool; nothing in it outlives the process. Frames
-lie in it as they do on a socket.
+1. A stream has one reader at a time. The reader may change between messages and batches, and go on after any error or
+   cancellation: `__anext__` takes nothing before it returns it, so a cancelled call has lost nothing.
+2. A stream ends when everything that came was taken: quietly if it was left or closed here, else with the error that ended it.
+3. Taking or discarding a frame gives its credit back. A frame that went to several streams gives it back once, when the last of
+   them lets go.
+4. While a stream is *held* (a state transfer is under way), everything beyond `memory_max` goes to the spool and its credit goes
+   back, so that the node does not close a session as slow whose application is only not allowed to read yet. The order is
+   `_front`, then the spool, then `_back`, which is used only behind a spool.
 """
 
 from __future__ import annotations
@@ -40,7 +30,7 @@ T = TypeVar("T")
 
 
 class MessageStream(Generic[T]):
-    """`passed` is where the iteration stands, in a stream that has positions."""
+    """Messages one by one, or whole frames; of groups and of the private name alike. `passed` is where the iteration stands."""
 
     passed: Passed | None = None
 
@@ -66,11 +56,11 @@ class MessageStream(Generic[T]):
                 return event
 
     def batches(self) -> AsyncIterator[Batch[T] | View]:
-        """The same stream by frames: no object per message, unless a batch is iterated over."""
+        """The same stream frame by frame: no object per message, unless a batch is iterated over."""
         return _Batches(self)
 
     def everything(self) -> AsyncIterator[Batch[T] | View | Configuration]:
-        """By frames, with the node's configurations in their places, if the group was joined with `configurations=True`."""
+        """Frame by frame, with the node's configurations at their places if the group was joined with `configurations=True`."""
         return _Everything(self)
 
     async def next_batch(self) -> Batch[T] | View:
@@ -86,7 +76,7 @@ class MessageStream(Generic[T]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next one would come without waiting and without an error, as far as can be seen."""
+        """Whether the next event would come without waiting and, as far as can be seen, without an error."""
         entry = self._buffer.peek()
         return entry is not None and not isinstance(entry.frame, Left) and self._may_take()
 
@@ -109,13 +99,13 @@ class MessageStream(Generic[T]):
         return True
 
     def _open(self, entry: BufferedFrame) -> Batch[T] | View | Configuration | None:
-        """What the application sees of a frame; None if it is not for it."""
+        """What the application sees of a frame; None if the frame is not for it."""
         frame = entry.frame
         if isinstance(frame, Stream):
             return Batch(frame, entry.names, self._codec)
         if not isinstance(frame, Left):
             return frame.view
-        raise JoinRefused(f"this process was put out of the group {frame.name!r}: {frame.why}")
+        raise JoinRefused(f"this process was removed from the group {frame.name!r}: {frame.why}")
 
 
 class _Batches(Generic[T]):
@@ -143,14 +133,14 @@ class _Everything(Generic[T]):
 # --- buffer ------------------------------------------------------------------------------------------------------------
 
 FrameFilter = Callable[[StreamFrame], StreamFrame | None]
-"""Looks at what arrives and says what of it is to be kept for the iteration: all, the rest behind a point, or nothing."""
+"""Looks at a frame that arrives and returns what the iteration shall see of it: all, the rest behind a point, or nothing."""
 
 SPOOL_MAX: Final = 16 << 30
-"""Bytes that a spool may take on disk. Beyond it frames stay unread, and the node's own limits for slow clients apply."""
+"""Bytes a spool may take on disk. Beyond it frames stay unread, and the node's limits for slow clients apply."""
 
 
 class CreditClaim:
-    """A frame's claim on the credit of the session, until all the streams that have it let go."""
+    """A frame's claim on the credit of the session, until every stream that holds the frame lets go."""
 
     __slots__ = ("_cost", "_give_back", "holders")
 
@@ -171,7 +161,7 @@ class CreditClaim:
 
 
 class BufferedFrame(NamedTuple):
-    """A frame and the joined groups of this stream through which it came."""
+    """A frame, and the names of this stream it was sent to."""
 
     frame: StreamFrame
     names: tuple[str, ...]
@@ -179,7 +169,7 @@ class BufferedFrame(NamedTuple):
 
 
 class StreamBuffer:
-    """`put_count` and `taken_count` number the entries, so that a place between two of them can be named."""
+    """Frames between session and reader. `put_count` and `taken_count` number them, so that a point between two can be named."""
 
     def __init__(self, filter: FrameFilter | None = None, memory_max: int = 1 << 20, spool: Spool | None = None) -> None:
         self.filter = filter
@@ -199,7 +189,7 @@ class StreamBuffer:
     # --- the session's side -----------------------------------------------------------------------------------------
 
     def put(self, frame: StreamFrame, names: tuple[str, ...], claim: CreditClaim | None = None) -> None:
-        """The frame arrived. The claim was counted for this stream already, if there is one."""
+        """A frame arrived. Its claim, if it has one, already counts this stream."""
         kept = frame if self.filter is None else self.filter(frame)
         if kept is None or self._discarding or self._ended:
             if claim is not None:
@@ -208,7 +198,7 @@ class StreamBuffer:
         self.add(BufferedFrame(kept, names, claim))
 
     def add(self, entry: BufferedFrame) -> None:
-        """Behind everything that is there, past the filter."""
+        """Append a frame that passed the filter."""
         self.put_count += 1
         (self._back if self._spool else self._front).append(entry)
         self.bytes += _cost(entry)
@@ -222,13 +212,13 @@ class StreamBuffer:
 
     @held.setter
     def held(self, held: bool) -> None:
-        """What the application left lying must not use the window up while it may not look: other frames come through it."""
+        """While the application may not read, what waits for it must not use up the window: other frames need it."""
         self._held = held
         if held:
             self._spill()
 
     def _spill(self) -> None:
-        """Move what is behind the first `memory_max` bytes to the spool, if there is room; its credit goes back."""
+        """Move everything behind the first `memory_max` bytes to the spool, if there is room, and give its credit back."""
         spool = self._spool
         if spool is None or spool.size >= SPOOL_MAX:
             return
@@ -239,7 +229,7 @@ class StreamBuffer:
                 self._spooled_names.append(excess[0].names)
                 self._let_go(excess.popleft())
         finally:
-            (self._back if spool else self._front).extend(excess)  # Those that the disk did not take.
+            (self._back if spool else self._front).extend(excess)  # What the disk did not take.
 
     def _take_back(self) -> deque[BufferedFrame]:
         back, self._back = self._back, deque()
@@ -254,13 +244,13 @@ class StreamBuffer:
         return excess
 
     def end(self, failure: Callable[[], TransisError] | None = None) -> None:
-        """Nothing comes any more. What is there can still be taken; then the iteration ends, or raises the failure."""
+        """Nothing more comes. What is there can still be taken; then the iteration ends, or raises the failure."""
         if not self._ended:
             self._ended, self._failure = True, failure
             self.wake()
 
     def discard(self, for_good: bool = False) -> None:
-        """Let go of everything that is there; of what comes, too, if for good."""
+        """Drop everything that is there; if `for_good`, also everything that still comes."""
         self._discarding = self._discarding or for_good
         self.drop_before(self.put_count)
 
@@ -291,25 +281,25 @@ class StreamBuffer:
         return self._front[0] if self._front else None
 
     def ahead(self) -> Iterator[BufferedFrame]:
-        """The next entries, as far as they are in memory. Whoever takes one meanwhile ends it."""
+        """The next entries, as far as they are in memory. Taking one invalidates the iterator."""
         return iter(self._front)
 
     def drop_before(self, count: int) -> None:
-        """Let go of the entries that were put as the first so many."""
+        """Drop the entries up to the `count`-th one ever put."""
         while self.taken_count < count:
             entry = self.take()
             assert entry is not None
 
     def put_first(self, frame: StreamFrame, names: tuple[str, ...]) -> None:
-        """In front of everything that is there."""
+        """Put a frame in front of everything that is there."""
         self._front.appendleft(BufferedFrame(frame, names, None))
         self.taken_count -= 1
         self.wake()
 
     async def wait(self) -> None:
-        """Until something changed: an entry came, the stream ended, or somebody called `wake`."""
+        """Wait until an entry comes, the stream ends, or somebody calls `wake`. A cancelled wait loses nothing."""
         if self._waiting is not None:
-            raise UsageError("somebody else iterates over this stream at this moment: one stream has one reader")
+            raise UsageError("another task is iterating over this stream: a stream has one reader at a time")
         self._waiting = asyncio.get_running_loop().create_future()
         try:
             await self._waiting
@@ -322,7 +312,7 @@ class StreamBuffer:
 
     @property
     def ended(self) -> bool:
-        """Nothing is left and nothing will come."""
+        """Whether nothing is left and nothing more will come."""
         return self._ended and not self._front and not self._spool
 
     def raise_failure(self) -> None:
@@ -340,7 +330,10 @@ BLOCK: Final = 256 * 1024
 
 
 class Spool:
-    """`size` is what lies in the file and was not read yet; `in_memory` how many bytes of it were read ahead."""
+    """Frames on disk, first in, first out, encoded as on a socket. `size` is the number of bytes that were not read yet.
+
+    The file is temporary and nameless, made for the first frame; nothing outlives the process.
+    """
 
     def __init__(self, directory: str | None = None) -> None:
         self._directory = directory
@@ -365,7 +358,7 @@ class Spool:
             done = os.pwrite(self._file.fileno(), data, end)
             end += done
             data = data[done:]
-        self._written = end  # Not before: half a frame, on a disk that is full, is none.
+        self._written = end  # Only now: half a frame on a full disk does not count.
         self._count += 1
 
     def popleft(self) -> StreamFrame:
@@ -383,12 +376,12 @@ class Spool:
         data = os.pread(self._file.fileno(), BLOCK, self._read)
         frames = self._reader.feed(data)
         if not data or isinstance(frames, Rejection):
-            raise InternalError("what was written to a temporary file is not what is read from it")
+            raise InternalError("a temporary file does not hold what was written to it")
         self._read += len(data)
         self._ready.extend(frames)
 
     def clear(self) -> None:
-        """Forget everything and give the disk its room back."""
+        """Forget everything and free the disk space."""
         if self._file is not None:
             self._file.close()
         self._file = None

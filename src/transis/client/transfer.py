@@ -1,17 +1,20 @@
-"""State transfer between members of a group, without I/O: who has the state, who gives it to whom, and from where on.
+"""State transfer between members of a group, without I/O: who has the state, who provides it to whom, and from which place on.
 
-Members with state are also in a *companion group* of their group, whose views are therefore about them alone; everything
-below happens in its order, which is one with that of the group (docs/groups.md, promise 1). Rules:
-1. A member without the state multicasts Request. The place of the Request is the **cut**: what the group delivered before it is
-   in the snapshot, what it delivers behind it is the joiner's own business.
-2. At that place all holders know the same set of holders, and the lowest of them that was not tried in vain provides. The set
-   travels with the snapshot; Ready adds to it, Request takes away, views shrink it; whoever came in by a merge is unknown
-   until it said Ready again. After a merge two may provide at once: the joiner takes the first and refuses the other.
-3. If everybody in the regular view asked since the view began, nobody has the state: one of them founds it. Those who had it and
-   asked for another (`has_state`) come first, then the lowest.
-4. Who waits for a provider asks again, with a new attempt, at every regular view (the provider may be gone, and rule 3 wants
-   everybody's word), when somebody else founded, when a holder asked itself (`renounces`), and when the only holder invites.
-5. Chunks and acknowledgements are private messages: they do not disturb the others and belong to no place.
+Members of a group with state also join its *companion group*, whose views are therefore about them alone. Everything below
+happens in the order of the companion, which is the same as that of the group (docs/groups.md, promise 1).
+
+1. A member without the state multicasts a request. The place of the request is the **cut**: the snapshot holds what the group
+   delivered before it; what is delivered after it, the joiner applies itself.
+2. At that place all holders know the same set of holders. The lowest that the joiner has not already tried provides the state.
+   The set travels with the snapshot. Ready adds a member to it, a request removes one, views shrink it; members that came by a
+   merge are not holders until they say Ready again. After a merge two may provide at once: the joiner takes the first and refuses
+   the other.
+3. If every member of the regular view has asked since the view began, nobody has the state, and one of them founds it: first
+   those that had a state and asked for another (`has_state`), then the lowest.
+4. A member that waits for a provider asks again, with a new attempt: at every regular view (the provider may be gone, and rule 3
+   needs a request from everybody), when another member founds the state, when a holder asks itself (`renounces`), and when the
+   only holder invites it.
+5. Chunks and acknowledgements are private messages: they have no place in the order and do not disturb the other members.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ from transis.types.ids import ProcessId, ViewKind
 from transis.types.views import Address, GroupId, GroupView, group_id, private_name
 
 COMPANION_SUFFIX: Final = " ⟨state⟩"
-"""The companion of the group `orders` is the group `orders ⟨state⟩`; applications cannot join or address such names."""
+"""The companion of group `orders` is `orders ⟨state⟩`; applications cannot join or address such names."""
 
 TRANSFER_MARK: Final = group_id("\u2063state transfer")
-"""An extra group in the address of private messages of a transfer. Its name is not printable, so it is nobody's group."""
+"""An extra group in the address of a transfer's private messages. Its name is not printable, so nobody else uses it."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 
@@ -42,17 +45,17 @@ def transfer_address(process: ProcessId) -> Address:
     return Address((TRANSFER_MARK,), (private_name(process),))
 
 
-# --- what is said -------------------------------------------------------------------------------------------------------------
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 class _TransferMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Fields travel by position; tags are only ever appended."""
+    """Fields are encoded by position; new tags are only ever appended."""
 
 
 class StateRequest(_TransferMessage, frozen=True, tag=1):
-    """In the companion group: give me the state as it is at this place. `tried` tried to, and failed.
+    """In the companion group: send me the state as it is at this place. The members in `tried` have failed to.
 
-    `has_state`: I have one, and want another. `renounces`: until here I was a holder, and may leave Requests unanswered.
+    `has_state`: I have a state and want another. `renounces`: I was a holder until here and may leave requests unanswered.
     """
 
     attempt: int
@@ -62,7 +65,7 @@ class StateRequest(_TransferMessage, frozen=True, tag=1):
 
 
 class StateReady(_TransferMessage, frozen=True, tag=2):
-    """In the companion group: I have the state. An invitation says also: and nobody else, ask again."""
+    """In the companion group: I have the state. As an invitation also: I am the only holder, ask again."""
 
     invitation: bool = False
 
@@ -87,7 +90,7 @@ class StateEnd(_TransferMessage, frozen=True, tag=5):
 
 
 class StateFailed(_TransferMessage, frozen=True, tag=6):
-    """To the joiner: not from me. `final`: nor from anybody else."""
+    """To the joiner: I cannot provide it. `final`: nobody else can."""
 
     group: int
     attempt: int
@@ -96,14 +99,14 @@ class StateFailed(_TransferMessage, frozen=True, tag=6):
 
 
 class ChunksTaken(_TransferMessage, frozen=True, tag=7):
-    """To the provider: one more Chunks was taken by `load`."""
+    """To the provider: `load` took one more message of chunks."""
 
     group: int
     attempt: int
 
 
 class StateRefused(_TransferMessage, frozen=True, tag=8):
-    """To the provider: no more of this attempt."""
+    """To the provider: stop sending this attempt."""
 
     group: int
     attempt: int
@@ -129,14 +132,14 @@ def decode_transfer(data: bytes) -> TransferMessage | Rejection:
     return message
 
 
-# --- who has it ---------------------------------------------------------------------------------------------------------------
+# --- holders ----------------------------------------------------------------------------------------------------------
 
 
 class HolderTable:
-    """Rules 2 and 3 as a function of the companion's order, from any regular view or cut on.
+    """Rules 2 and 3 as a function of the companion's order, starting from any regular view or cut.
 
-    A member keeps one at the place that its application reached, where it provides, and one at the place that has arrived, where
-    it only looks for views and founders, as it may not know the holders there.
+    A member keeps two of them: one at the place its application has reached, where it provides the state, and one at the place
+    that has arrived, where it only looks for views and founders, because it may not know the holders there.
     """
 
     def __init__(self) -> None:
@@ -152,7 +155,7 @@ class HolderTable:
         return twin
 
     def heeds(self, sender: ProcessId) -> bool:
-        """Words of those who left may come after them, as groups are open; they mean nothing then."""
+        """Groups are open, so messages of members that left may still come; they are ignored."""
         return sender in self.present
 
     def view(self, view: GroupView) -> None:
@@ -164,7 +167,7 @@ class HolderTable:
             self.asking = {}
 
     def request(self, sender: ProcessId, has_state: bool) -> ProcessId | None:
-        """Who founds the state at this place, if anybody does."""
+        """The member that founds the state at this place, if one does."""
         assert self.heeds(sender)
         self.holders.discard(sender)
         self.asking[sender] = has_state
@@ -183,15 +186,15 @@ class HolderTable:
         return min(self.holders.difference(tried), default=None)
 
 
-# --- the one who wants it -----------------------------------------------------------------------------------------------------
+# --- acquisition ------------------------------------------------------------------------------------------------------
 
 
 class TransferPhase(Enum):
-    WAITING = "for a regular view"
-    ASKING = "for its own Request to come to its place"
-    CUT = "for a provider"
-    LOADING = "for the chunks"
-    DONE = "for nothing"
+    WAITING = "waits for a regular view"
+    ASKING = "waits for its own request to arrive"
+    CUT = "waits for a provider"
+    LOADING = "waits for chunks"
+    DONE = "done"
 
 
 class SendRequest(NamedTuple):
@@ -199,7 +202,7 @@ class SendRequest(NamedTuple):
 
 
 class MarkCut(NamedTuple):
-    """Here. What arrived before is worth nothing once the snapshot of this attempt is loaded."""
+    """The cut is here: the snapshot of this attempt will contain what arrived before."""
 
     attempt: int
 
@@ -211,7 +214,7 @@ class LoadFrom(NamedTuple):
 
 
 class InterruptLoad(NamedTuple):
-    """The chunks that were being loaded will not come to an end."""
+    """The chunks being loaded will not be complete."""
 
     why: str
 
@@ -222,7 +225,7 @@ class DeclineOffer(NamedTuple):
 
 
 class FoundState(NamedTuple):
-    """This member has the state because nobody else does. If a Request of its own is still on its way, Ready must follow it."""
+    """This member founds the state, because nobody has one. If its own request is still on its way, Ready must follow it."""
 
     is_asking: bool
 
@@ -235,7 +238,7 @@ Action = SendRequest | MarkCut | LoadFrom | InterruptLoad | DeclineOffer | Found
 
 
 class Acquisition:
-    """One member on its way to the state, seen from what *arrives*: the application does not iterate meanwhile."""
+    """One member acquiring the state, driven by what *arrives*: its application does not iterate meanwhile."""
 
     def __init__(self, me: ProcessId, has_state: bool, attempt: int) -> None:
         self.phase = TransferPhase.WAITING
@@ -255,7 +258,7 @@ class Acquisition:
 
     def view(self, view: GroupView) -> list[Action]:
         lost = self.phase is TransferPhase.LOADING and self.provider not in view.members
-        actions: list[Action] = [InterruptLoad(f"{self.provider}, who gave it, is gone")] if lost else []
+        actions: list[Action] = [InterruptLoad(f"its provider {self.provider} is gone")] if lost else []
         if lost:
             self.phase, self.provider = TransferPhase.WAITING, None
         if view.kind is ViewKind.REGULAR and self.phase in (TransferPhase.WAITING, TransferPhase.CUT):
@@ -263,7 +266,7 @@ class Acquisition:
         return actions
 
     def request(self, sender: ProcessId, request: StateRequest, founder: ProcessId | None) -> list[Action]:
-        """`founder` is what the arrived table made of it."""
+        """`founder` is the outcome of this request in the table of what has arrived."""
         if self.phase in (TransferPhase.LOADING, TransferPhase.DONE):
             return []
         mine = sender == self._me and request.attempt == self.attempt and self.phase is TransferPhase.ASKING
