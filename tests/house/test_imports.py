@@ -78,7 +78,6 @@ BEING_REPAIRED = {
     "audit/words.py",
     "embed/blocking.py",
     "embed/thread.py",
-    "engine/base.py",
     "net/evidence.py",
     "node/node.py",
     "settings/resolve.py",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.wire.samples import ANN, BEACON, COMMIT, JOIN, TOKEN, WAKE
 from transis.lansis.packets import KIND_ALIVE, KIND_FAULTS, KIND_QUERY
-from transis.node.node import KINDS, Node, engine_of, foreign_kinds
+from transis.node.node import ENGINES, Node, engine_of, foreign_kinds
 from transis.totem.engine import Engine as Totem
 from transis.totem.packets import encode_token
 from transis.types.config import Config
@@ -17,6 +17,9 @@ from transis.wire.control import KIND_PART, ControlPacket, encode_control
 from transis.wire.envelope import Sealer
 
 ME = NodeId("me", 1, 5)
+
+
+KINDS = {name: frozenset(packet.kind for packet in engine.packets) for name, engine in ENGINES.items()}
 
 
 def heard(node: Node, body: bytes) -> list[NodeOutput]:

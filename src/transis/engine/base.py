@@ -22,19 +22,17 @@ from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from transis.engine.core import BaseCore
-from transis.lansis.packets import Alive, Statement
-from transis.totem.packets import Join, Token
 from transis.types.config import Config
 from transis.types.ids import NodeId, ViewId
 from transis.types.outputs import Lane, OutboundRun, Output
 from transis.wire.burst import Burst
-from transis.wire.control import Beacon, ControlPacket
+from transis.wire.control import ControlPacket, SignedIntroduction
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 # --- engine -----------------------------------------------------------------------------------------------------------
 
-Packet = Burst | Token | Alive | ControlPacket
-"""What the wire room has checked; an engine passes over the kinds that are not its own."""
+Packet = Burst | ControlPacket
+"""What was checked on its way in; an engine passes over the kinds that are not its own."""
 
 
 class Engine(Protocol):
@@ -183,7 +181,7 @@ class Doors(ABC, Generic[C]):
     def _end_turn(self) -> None:
         """Everything that came at once has been handled."""
 
-    def _is_admitted(self, packet: Join | Statement | Beacon) -> bool:
+    def _is_admitted(self, packet: SignedIntroduction) -> bool:
         """Whoever introduces itself is met, unless it is this node, or cannot read our datagrams: that is refused loudly."""
         core = self._core
         if packet.sender == core.me:
@@ -194,7 +192,7 @@ class Doors(ABC, Generic[C]):
         core.meet(packet.sender, packet.address)
         return True
 
-    def _why_refused(self, packet: Join | Statement | Beacon) -> str:
+    def _why_refused(self, packet: SignedIntroduction) -> str:
         """What its operator has to change; nothing if it may be a member. Its digest does not say which setting is another."""
         low, high = packet.versions
         if not low <= WIRE_VERSION or not high >= WIRE_VERSION_MIN:

@@ -19,7 +19,7 @@ durable already, so a view's id is never used twice (W14).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from transis.engine.base import Doors, Packet
 from transis.engine.core import Health
@@ -51,6 +51,9 @@ STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 
 class Engine(Doors[Core]):
+    packets: ClassVar = (Alive, Attempt, Joining, Faults, Flushed, Query)
+    """Those that only this engine sends."""
+
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         core = Core(config, me, view_seq)
         quarantine, health = Quarantine(config.timing), Health()

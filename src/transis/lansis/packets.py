@@ -1,34 +1,19 @@
-"""Attempt, Joining, Faults, Flushed, Query, Alive; acks at the head of bursts.
+"""The packets of Lansis and their layouts: statements, Flushed, Query, Alive, and the acknowledgements at the head of bursts.
 
-Control packets of Lansis as the engine sees them: plain immutable values, checked already, with sets as sets.
+A *statement* is what a member says about the next membership (membership-1992 section 4): AJ, JOIN or FA, the paper's kinds of
+message. It is cumulative: a later one of the same member says all that its earlier ones said, so the newest version is enough
+and none has to arrive in order. Members know that they agree by a digest over the bytes of statements (lansis/statements.py), so
+even more than on the ring depends on a canonical encoding.
 
-A *statement* is what a machine says about the next membership (membership-1992 section 4). It is cumulative: a later one of the
-same machine says all that its earlier ones said, so the newest version is enough and none needs to arrive in order.
-
-Control packets of Lansis <-> bytes, by the rules of wire/control.py.
-
-Encoding is canonical, and more depends on it than on the ring: machines know that they agree by a digest over the bytes of
-statements (lansis/statements.py).
-
-ACKS: what a burst of Lansis says about other bursts, ahead of its messages (lansis-1992 3.1: they ride on data).
-
-Big-endian layout: kind u8 (4) | dep u64 | acks u8 | nacks u8, then rank u8 | counter u64 for each ack, then
-rank u8 | first u64 | count u16 for each nack.
-
-An ack names a burst by its sender's rank and the counter of its last datagram: it is held, and everything that it follows.
-A nack asks for datagrams. `dep` says how far in the total order the sender had delivered when it sent (W5).
-
-ALIVE, the "I am alive" of transis-design-1995 section 3: unnumbered, never acknowledged or stored, harmless when lost or old.
-
-Big-endian layout: kind u8 (10) | view tag u64 u64 | sender u16 | flags u8 (bit 0 frozen) | sent u64 | clock u64
-| members u8 | one counter u64 for each member | nacks u8 | rank u8, first u64, count u16 for each nack.
+Acknowledgements ride on data (lansis-1992 3.1): every burst begins with them. ALIVE is the "I am alive" of transis-design-1995
+section 3: unnumbered, never acknowledged or stored, harmless when lost or old.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
 
@@ -39,13 +24,13 @@ from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX
 from transis.wire.control import (
     CauseLayout,
+    ControlPacket,
     Layout,
     Nodes,
     NodeTable,
     Role,
     cause_layout,
     cause_of,
-    register,
     require,
     require_about_node,
     require_counters,
@@ -54,96 +39,11 @@ from transis.wire.control import (
 )
 from transis.wire.items import ACK_SIZE, ACKS, ACKS_HEAD_SIZE, INCOMPLETE, NACK_SIZE, Incomplete
 
-# --- lansis packets ---------------------------------------------------------------------------------------------------
-
-
-class Statement(NamedTuple):
-    """What its sender holds of its view and whom it wants in the next one. Its type is the paper's kind of message.
-
-    `recv` is sorted by node: the last counter of each member of `view` that the sender holds with everything before it.
-    """
-
-    sender: NodeId
-    address: str
-    info: bytes
-    version: int
-    """Grows with every statement of one life, whatever the view."""
-    view: RingId
-    """The view that the sender is in and would leave."""
-    view_seq: int
-    """The highest sequence of a view that the sender ever installed or promised to install."""
-    j: frozenset[NodeId]
-    f_before: frozenset[NodeId]
-    """Faults that the sender knew before it said whom it joins."""
-    f_after: frozenset[NodeId]
-    recv: tuple[tuple[NodeId, int], ...]
-    delivered: int
-    """Key of the last ordered burst that the sender delivered in its view."""
-    clock: int
-    cause: Cause
-    leaving: bool
-    digest: bytes
-    versions: tuple[int, int]
-
-    @property
-    def f(self) -> frozenset[NodeId]:
-        return self.f_before | self.f_after
-
-    @property
-    def accept(self) -> frozenset[NodeId]:
-        """Whom the sender wants in the next view."""
-        return self.j - self.f_before - self.f_after
-
-
-class Attempt(Statement):
-    """AJ, the attempt to join: I heard of others, let us gather. Its sender commits itself to nothing."""
-
-    __slots__ = ()
-
-
-class Joining(Statement):
-    """JOIN: its sender has stopped to send and to deliver, and wants one view with strangers."""
-
-    __slots__ = ()
-
-
-class Faults(Statement):
-    """FA: its sender has stopped to send and to deliver, and wants a view of those that are left."""
-
-    __slots__ = ()
-
-
-class Flushed(NamedTuple):
-    """Its sender holds everything that the proposal with this digest needs, and will install it or a later one."""
-
-    sender: NodeId
-    address: str
-    view: RingId
-    """The view that the sender is in and would leave."""
-    proposal: bytes
-    next_view: RingId
-
-
-class Query(NamedTuple):
-    """Are you there? And the answer to it, by unicast: a member whose multicast is lost is told from one that is dead."""
-
-    sender: NodeId
-    address: str
-    tag: RingTag
-    is_reply: bool
-
-
-# --- lansis control ---------------------------------------------------------------------------------------------------
+# --- statements -------------------------------------------------------------------------------------------------------
 
 KIND_ATTEMPT: Final = 11
 KIND_JOINING: Final = 12
 KIND_FAULTS: Final = 13
-KIND_FLUSHED: Final = 14
-KIND_QUERY: Final = 15
-
-PROPOSAL_SIZE: Final = 16
-"""Bytes of the digest that names a proposal: two of them never meet by chance."""
-_BOOT_END: Final = 1 << 64
 
 
 class StatementLayout(Layout, frozen=True):
@@ -166,59 +66,82 @@ class StatementLayout(Layout, frozen=True):
     versions: tuple[int, int]
 
 
-class FlushedLayout(Layout, frozen=True):
+class _Statement(NamedTuple):
     sender: NodeId
     address: str
-    view: tuple[int, NodeId]
-    proposal: bytes
-    next_view: tuple[int, NodeId]
+    info: bytes
+    version: int
+    """Grows with every statement of one life, whatever the view."""
+    view: RingId
+    """The view that the sender is in and would leave."""
+    view_seq: int
+    """The highest sequence of a view that the sender ever installed or promised to install."""
+    j: frozenset[NodeId]
+    f_before: frozenset[NodeId]
+    """Faults that the sender knew before it said whom it joins."""
+    f_after: frozenset[NodeId]
+    recv: tuple[tuple[NodeId, int], ...]
+    delivered: int
+    """Key of the last ordered burst that the sender delivered in its view."""
+    clock: int
+    cause: Cause
+    leaving: bool
+    digest: bytes
+    versions: tuple[int, int]
 
 
-class QueryLayout(Layout, frozen=True):
-    sender: NodeId
-    address: str
-    tag: tuple[int, int]
-    is_reply: bool
+class Statement(_Statement, ControlPacket):
+    """What its sender holds of its view and whom it wants in the next one. Its type is the paper's kind of message.
 
+    `recv` is sorted by node: the last counter of each member of `view` that the sender holds with everything before it.
+    """
 
-def _statement_layout(said: Statement) -> StatementLayout:
-    table = NodeTable.of(_named(said), said.j, said.f_before, said.f_after)
-    return StatementLayout(
-        table.nodes,
-        table.rank(said.sender),
-        said.address,
-        said.info,
-        said.version,
-        (said.view.seq, table.rank(said.view.rep)),
-        said.view_seq,
-        table.bitmap(said.j),
-        table.bitmap(said.f_before),
-        table.bitmap(said.f_after),
-        tuple((table.rank(node), counter) for node, counter in said.recv),
-        said.delivered,
-        said.clock,
-        cause_layout(said.cause, table),
-        said.leaving,
-        said.digest,
-        said.versions,
-    )
+    __slots__ = ()
 
+    @property
+    def f(self) -> frozenset[NodeId]:
+        return self.f_before | self.f_after
 
-def _named(said: Statement) -> Iterable[NodeId]:
-    yield from (said.sender, said.view.rep, *said.cause.accused)
-    yield from (node for node, _ in said.recv)
-    if said.cause.accuser is not None:
-        yield said.cause.accuser
+    @property
+    def accept(self) -> frozenset[NodeId]:
+        """Whom the sender wants in the next view."""
+        return self.j - self.f_before - self.f_after
 
+    def to_layout(self) -> StatementLayout:
+        table = NodeTable.of(self._named(), self.j, self.f_before, self.f_after)
+        return StatementLayout(
+            table.nodes,
+            table.rank(self.sender),
+            self.address,
+            self.info,
+            self.version,
+            (self.view.seq, table.rank(self.view.rep)),
+            self.view_seq,
+            table.bitmap(self.j),
+            table.bitmap(self.f_before),
+            table.bitmap(self.f_after),
+            tuple((table.rank(node), counter) for node, counter in self.recv),
+            self.delivered,
+            self.clock,
+            cause_layout(self.cause, table),
+            self.leaving,
+            self.digest,
+            self.versions,
+        )
 
-def _statement_decoder(kind: type[Statement]) -> Callable[[bytes], Any]:
-    def decode(body: bytes) -> Statement:
-        layout = _STATEMENT_DECODER.decode(memoryview(body)[1:])
+    def _named(self) -> Iterable[NodeId]:
+        yield from (self.sender, self.view.rep, *self.cause.accused)
+        yield from (node for node, _ in self.recv)
+        if self.cause.accuser is not None:
+            yield self.cause.accuser
+
+    @classmethod
+    def from_layout(cls, layout: StatementLayout) -> Self:
         table = NodeTable.received(layout.nodes)
         require_about_node(layout.address, layout.info)
         require_counters(layout.version, layout.view_seq, layout.delivered, layout.clock)
         require_signature(layout.digest, layout.versions)
-        return kind(
+        return cls(
             table.node(layout.sender),
             layout.address,
             layout.info,
@@ -237,7 +160,23 @@ def _statement_decoder(kind: type[Statement]) -> Callable[[bytes], Any]:
             layout.versions,
         )
 
-    return decode
+
+class Attempt(Statement, kind=KIND_ATTEMPT, layout=StatementLayout, role=Role.ASKS):
+    """AJ, the attempt to join: I heard of others, let us gather. Its sender commits itself to nothing."""
+
+    __slots__ = ()
+
+
+class Joining(Statement, kind=KIND_JOINING, layout=StatementLayout, role=Role.ASKS):
+    """JOIN: its sender no longer sends or delivers in its view, and wants one view with strangers."""
+
+    __slots__ = ()
+
+
+class Faults(Statement, kind=KIND_FAULTS, layout=StatementLayout, role=Role.ANNOUNCES):
+    """FA: its sender no longer sends or delivers in its view, and wants a view of those that are left."""
+
+    __slots__ = ()
 
 
 def _view(view: tuple[int, int], table: NodeTable) -> RingId:
@@ -252,42 +191,80 @@ def _recv(recv: tuple[tuple[int, int], ...], table: NodeTable) -> tuple[tuple[No
     return tuple((table.node(rank), counter) for rank, counter in recv)
 
 
-def _flushed_layout(flushed: Flushed) -> FlushedLayout:
-    view, next_view = flushed.view, flushed.next_view
-    return FlushedLayout(flushed.sender, flushed.address, (view.seq, view.rep), flushed.proposal, (next_view.seq, next_view.rep))
+# --- flushed and query ------------------------------------------------------------------------------------------------
+
+KIND_FLUSHED: Final = 14
+KIND_QUERY: Final = 15
+
+PROPOSAL_SIZE: Final = 16
+"""Bytes of the digest that names a proposal: two of them never meet by chance."""
+_BOOT_END: Final = 1 << 64
 
 
-def _decode_flushed(body: bytes) -> Flushed:
-    layout = _FLUSHED_DECODER.decode(memoryview(body)[1:])
-    require_about_node(layout.address, b"")
-    require_counters(layout.view[0], layout.next_view[0])
-    require(len(layout.proposal) == PROPOSAL_SIZE, "digest", f"a proposal named by {len(layout.proposal)} bytes")
-    view = RingId(layout.view[0], require_node(layout.view[1]))
-    next_view = RingId(layout.next_view[0], require_node(layout.next_view[1]))
-    return Flushed(require_node(layout.sender), layout.address, view, layout.proposal, next_view)
+class FlushedLayout(Layout, frozen=True):
+    sender: NodeId
+    address: str
+    view: tuple[int, NodeId]
+    proposal: bytes
+    next_view: tuple[int, NodeId]
 
 
-def _query_layout(query: Query) -> QueryLayout:
-    return QueryLayout(query.sender, query.address, (query.tag.seq, query.tag.boot), query.is_reply)
+class _Flushed(NamedTuple):
+    sender: NodeId
+    address: str
+    view: RingId
+    """The view that the sender is in and would leave."""
+    proposal: bytes
+    next_view: RingId
 
 
-def _decode_query(body: bytes) -> Query:
-    layout = _QUERY_DECODER.decode(memoryview(body)[1:])
-    require_about_node(layout.address, b"")
-    require_counters(layout.tag[0])
-    require(0 <= layout.tag[1] < _BOOT_END, "tag", "a boot id out of range")
-    return Query(require_node(layout.sender), layout.address, RingTag(*layout.tag), layout.is_reply)
+class Flushed(_Flushed, ControlPacket, kind=KIND_FLUSHED, layout=FlushedLayout, role=Role.ANNOUNCES):
+    """Its sender holds everything that the proposal with this digest needs, and will install it or a later one."""
+
+    __slots__ = ()
+
+    def to_layout(self) -> FlushedLayout:
+        view, next_view = self.view, self.next_view
+        return FlushedLayout(self.sender, self.address, (view.seq, view.rep), self.proposal, (next_view.seq, next_view.rep))
+
+    @classmethod
+    def from_layout(cls, layout: FlushedLayout) -> Self:
+        require_about_node(layout.address, b"")
+        require_counters(layout.view[0], layout.next_view[0])
+        require(len(layout.proposal) == PROPOSAL_SIZE, "digest", f"a proposal named by {len(layout.proposal)} bytes")
+        view = RingId(layout.view[0], require_node(layout.view[1]))
+        next_view = RingId(layout.next_view[0], require_node(layout.next_view[1]))
+        return cls(require_node(layout.sender), layout.address, view, layout.proposal, next_view)
 
 
-_STATEMENT_DECODER: Final = msgspec.msgpack.Decoder(StatementLayout)
-_FLUSHED_DECODER: Final = msgspec.msgpack.Decoder(FlushedLayout)
-_QUERY_DECODER: Final = msgspec.msgpack.Decoder(QueryLayout)
+class QueryLayout(Layout, frozen=True):
+    sender: NodeId
+    address: str
+    tag: tuple[int, int]
+    is_reply: bool
 
-register(Attempt, KIND_ATTEMPT, _statement_layout, _statement_decoder(Attempt), Role.ASKS)
-register(Joining, KIND_JOINING, _statement_layout, _statement_decoder(Joining), Role.ASKS)
-register(Faults, KIND_FAULTS, _statement_layout, _statement_decoder(Faults), Role.ANNOUNCES)
-register(Flushed, KIND_FLUSHED, _flushed_layout, _decode_flushed, Role.ANNOUNCES)
-register(Query, KIND_QUERY, _query_layout, _decode_query, Role.INTRODUCES)
+
+class _Query(NamedTuple):
+    sender: NodeId
+    address: str
+    tag: RingTag
+    is_reply: bool
+
+
+class Query(_Query, ControlPacket, kind=KIND_QUERY, layout=QueryLayout, role=Role.INTRODUCES):
+    """Are you there? And the answer to it, by unicast: a member whose multicast is lost is told from one that is dead."""
+
+    __slots__ = ()
+
+    def to_layout(self) -> QueryLayout:
+        return QueryLayout(self.sender, self.address, (self.tag.seq, self.tag.boot), self.is_reply)
+
+    @classmethod
+    def from_layout(cls, layout: QueryLayout) -> Self:
+        require_about_node(layout.address, b"")
+        require_counters(layout.tag[0])
+        require(0 <= layout.tag[1] < _BOOT_END, "tag", "a boot id out of range")
+        return cls(require_node(layout.sender), layout.address, RingTag(*layout.tag), layout.is_reply)
 
 
 # --- acks -------------------------------------------------------------------------------------------------------------
@@ -297,8 +274,10 @@ NACK_RANGES_MAX: Final = 32
 NACK_COUNT_MAX: Final = (1 << 16) - 1
 
 _ACKS_HEAD: Final = struct.Struct(">BQBB")
+"""Big-endian: kind u8 (4) | dep u64 | acks u8 | nacks u8, then the acks, then the nacks."""
 _ACK: Final = struct.Struct(">BQ")
 _NACK: Final = struct.Struct(">BQH")
+"""rank u8 | first u64 | count u16."""
 
 
 class Nack(NamedTuple):
@@ -310,7 +289,12 @@ class Nack(NamedTuple):
 
 
 class Acks(NamedTuple):
-    """`acks` are (rank, counter), sorted by rank, one for a rank; `nacks` are ranges of datagrams."""
+    """What a burst says about other bursts, ahead of its messages.
+
+    `dep` is how far in the total order the sender had delivered when it sent (W5). `acks` are (rank, counter), sorted by rank,
+    one for a rank: the sender holds the burst whose last datagram has this counter, and everything that it follows. `nacks` are
+    ranges of datagrams.
+    """
 
     dep: int
     acks: tuple[tuple[int, int], ...]
@@ -374,15 +358,12 @@ KIND_ALIVE: Final = 10
 FLAG_FROZEN: Final = 1
 
 _ALIVE_HEAD: Final = struct.Struct(">BQQHBQQB")
+"""Big-endian: kind u8 (10) | view tag u64 u64 | sender u16 | flags u8 (bit 0 frozen) | sent u64 | clock u64 | members u8, then
+one counter u64 for each member, nacks u8, and the nacks as at the head of bursts."""
 _COUNTER_SIZE: Final = 8
 
 
-class Alive(NamedTuple):
-    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
-
-    `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
-    """
-
+class _Alive(NamedTuple):
     tag: RingTag
     sender: int
     frozen: bool
@@ -391,6 +372,22 @@ class Alive(NamedTuple):
     clock: int
     recv: tuple[int, ...]
     nacks: tuple[Nack, ...]
+
+
+class Alive(_Alive, ControlPacket, kind=KIND_ALIVE):
+    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
+
+    `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
+    """
+
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        return encode_alive(self)[1:]
+
+    @classmethod
+    def read(cls, body: bytes) -> Alive | Rejection:
+        return decode_alive(body)
 
 
 def encode_alive(alive: Alive) -> bytes:

@@ -22,7 +22,7 @@ from transis.types.config import Config
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId
 from transis.types.limits import DATAGRAM_MIN, MEMBERS_MAX
-from transis.wire.control import PartAssembler, asks, decode_control, introduces
+from transis.wire.control import PartAssembler, Role, asks, decode_control, introduces, role_of
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE, Opener, Sealer
 
 KIND_INTRODUCTION: Final = b"\xf0"
@@ -105,6 +105,8 @@ class Peers:
         return False
 
     def _look_at(self, whole: bytes) -> None:
+        if role_of(whole) < Role.INTRODUCES:
+            return
         packet = decode_control(whole)
         if isinstance(packet, Rejection) or not introduces(packet):
             return

@@ -19,7 +19,7 @@ The engines there are: the one place that knows them by name, and which kinds of
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -27,21 +27,10 @@ from transis import __version__
 from transis.engine.base import Engine, Packet
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
 from transis.lansis.engine import Engine as Lansis
-from transis.lansis.packets import (
-    KIND_ALIVE,
-    KIND_ATTEMPT,
-    KIND_FAULTS,
-    KIND_FLUSHED,
-    KIND_JOINING,
-    KIND_QUERY,
-    Alive,
-    decode_alive,
-)
 from transis.node.identity import Identity, Stage
 from transis.node.intake import Freshness, Unpacking
 from transis.sessions.frames import Checkpoint
 from transis.totem.engine import Engine as Totem
-from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE, Token, decode_token
 from transis.types.config import Config
 from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, Rejection, UsageError
 from transis.types.ids import NodeId, Service, ViewId
@@ -72,30 +61,33 @@ from transis.types.outputs import (
 )
 from transis.types.views import Address, GroupId
 from transis.wire.burst import Burst
-from transis.wire.control import ControlPacket, PartAssembler, announces, decode_control, encode_control, introduces
+from transis.wire.control import (
+    ControlPacket,
+    PartAssembler,
+    ProbeAnswer,
+    Role,
+    announces,
+    decode_control,
+    encode_control,
+    introduces,
+)
 from transis.wire.envelope import Arrival, Opener, Sealer, transmitter_tag
 from transis.wire.items import CONTROL_ADDRESS, decode_address, encode_address
 from transis.wire.reassembly import Assembler
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 
-KINDS: Final = {
-    "totem": frozenset({KIND_TOKEN, KIND_JOIN, KIND_COMMIT, KIND_WAKE}),
-    "lansis": frozenset({KIND_ALIVE, KIND_ATTEMPT, KIND_JOINING, KIND_FAULTS, KIND_FLUSHED, KIND_QUERY}),
-}
-"""Kinds of packets that only one engine sends. Data, Beacons and questions about names are everybody's."""
+ENGINES: Final[dict[str, type[Totem] | type[Lansis]]] = {"totem": Totem, "lansis": Lansis}
 
 
 def engine_of(config: Config, me: NodeId, ring_seq: int) -> Engine:
     """`ring_seq` is the highest sequence of a view that an earlier life of this node made durable."""
-    if config.engine == "lansis":
-        return Lansis(config, me, ring_seq)
-    return Totem(config, me, ring_seq)
+    return ENGINES[config.engine](config, me, ring_seq)
 
 
 def foreign_kinds(engine: str) -> frozenset[int]:
     """Kinds that an engine has no use for: who sends them runs another one."""
-    return frozenset().union(*(kinds for name, kinds in KINDS.items() if name != engine))
+    return frozenset(packet.kind for name, other in ENGINES.items() if name != engine for packet in other.packets)
 
 
 # --- node -------------------------------------------------------------------------------------------------------------
@@ -233,14 +225,15 @@ class Node:
         if isinstance(packet, Rejection):
             self._reject(packet)
             return None
-        return packet if isinstance(packet, Token | Alive) else self._screen(transmitter, packet, counter)
+        if packet.role is Role.NONE and not isinstance(packet, ProbeAnswer):
+            return packet
+        return self._screen(transmitter, packet, counter)
 
-    def _decode_whole(self, whole: bytes) -> Token | Alive | ControlPacket | Rejection:
+    def _decode_whole(self, whole: bytes) -> ControlPacket | Rejection:
         kind = whole[0] if whole else 0
         if kind in self._foreign_kinds:
             return Rejection("engine", f"a packet of kind {kind}: somebody in this cluster runs another engine")
-        decode = _DECODERS.get(kind, decode_control)
-        return decode(whole)
+        return decode_control(whole)
 
     def _screen(self, transmitter: bytes, packet: ControlPacket, counter: int) -> Packet | None:
         """Nobody introduces somebody else; identity sees the rest first, and questions about names end there."""
@@ -334,13 +327,6 @@ class Node:
     def check(self) -> None:
         if self._running:
             self._engine.check()
-
-
-_DECODERS: Final[dict[int, Callable[[bytes], Token | Alive | ControlPacket | Rejection]]] = {
-    KIND_TOKEN: decode_token,
-    KIND_ALIVE: decode_alive,
-}
-"""Packets that come too often for msgpack; all others are control packets."""
 
 
 def _stored(stored: Mapping[str, int], key: str) -> int:

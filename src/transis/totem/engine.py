@@ -11,7 +11,7 @@ that must be done leaves through `take_outputs` in the order in which it is to b
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from transis.engine.base import Doors, Packet
 from transis.engine.presence import Quarantine
@@ -37,6 +37,9 @@ RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 
 class Engine(Doors[Core]):
+    packets: ClassVar = (Token, Join, Commit, Wake)
+    """Those that only this engine sends."""
+
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
         core = Core(config, me, ring_seq)
         quarantine = Quarantine(config.timing)

@@ -1,25 +1,16 @@
-"""Token, Join, Commit, Wake and their layouts (Beacon, Probe go to wire/control).
+"""The ring's packets and their layouts: Token, Join, Commit, Wake.
 
-The regular token of the ring (TOCS95 sec. 4), with retransmission requests as ranges.
-
-Big-endian layout: kind u8 | flags u8 (bit 0 retrans_flg) | sender u16 | target u16 | ring sequence u64 | ring boot u64
-| token_seq u64 | round u32 | seq u64 | aru u64 | aru_id u16 | fcc u32 | backlog u64 | timestamp u64 | ranges u8, then six
-bytes a range: how far its end lies behind seq (u24), how far its start lies behind its end (u24).
-
-Requests count backwards from seq because that bounds them by the window whatever aru does; six bytes let a token
-with RTR_RANGES_MAX ranges fit the smallest datagram a configuration may choose.
-
-Control packets of the ring and how they lie on the wire.
-
-Rows, proposals and attempts serve reachability and blame as common knowledge (W7, W8); obligations and flags of a
-commit entry are those of TOCS95 sec. 5 with the corrections F1 and W3.
+The token (TOCS95 section 4) carries retransmission requests as ranges. They count backwards from seq: that bounds them by the
+window whatever aru does, and six bytes a range let a token with RTR_RANGES_MAX of them fit the smallest datagram that a
+configuration may choose. A Join carries rows of reachability, a proposal and the last attempt (W7, W8); a commit entry carries
+the obligation and the flags of TOCS95 section 5 with the corrections F1 and W3.
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, Self
 
 import msgspec
 
@@ -31,13 +22,13 @@ from transis.wire.burst import COUNTER_MAX
 from transis.wire.control import (
     DIGEST_SIZE,
     CauseLayout,
+    ControlPacket,
     Layout,
     Nodes,
     NodeTable,
     Role,
     cause_layout,
     cause_of,
-    register,
     require,
     require_about_node,
     require_counters,
@@ -50,14 +41,17 @@ KIND_TOKEN: Final = 2
 NOBODY: Final = 0xFFFF
 """aru_id when nobody has lowered aru."""
 
-_LAYOUT: Final = struct.Struct(">BBHHQQQIQQHIQQB")
+_TOKEN: Final = struct.Struct(">BBHHQQQIQQHIQQB")
+"""Big-endian: kind u8 | flags u8 (bit 0 retrans_flg) | sender u16 | target u16 | ring sequence u64 | ring boot u64
+| token_seq u64 | round u32 | seq u64 | aru u64 | aru_id u16 | fcc u32 | backlog u64 | timestamp u64 | ranges u8, then six bytes
+a range: how far its end lies behind seq (u24), how far its start lies behind its end (u24)."""
 _RANGE_SIZE: Final = 6
 _DISTANCE_END: Final = 1 << 24
-TOKEN_SIZE_MAX: Final = _LAYOUT.size + _RANGE_SIZE * RTR_RANGES_MAX
+TOKEN_SIZE_MAX: Final = _TOKEN.size + _RANGE_SIZE * RTR_RANGES_MAX
 
 
 @dataclass(slots=True)
-class Token:
+class Token(ControlPacket, kind=KIND_TOKEN):
     """`sender` and `target` are ranks: a token sent by multicast says whom it is for (W8).
 
     1. aru <= seq. 2. `rtr` holds inclusive (first, last) ranges, sorted and disjoint, 1 <= first <= last <= seq.
@@ -77,12 +71,19 @@ class Token:
     timestamp: int
     rtr: list[tuple[int, int]] = field(default_factory=list)
 
+    def to_bytes(self) -> bytes:
+        return encode_token(self)[1:]
+
+    @classmethod
+    def read(cls, body: bytes) -> Token | Rejection:
+        return decode_token(body)
+
 
 def encode_token(token: Token) -> bytes:
     assert len(token.rtr) <= RTR_RANGES_MAX, f"{len(token.rtr)} ranges on one token"
     assert token.aru <= token.seq, f"aru {token.aru} is beyond seq {token.seq}"
     ring_seq, boot = token.ring
-    head = _LAYOUT.pack(
+    head = _TOKEN.pack(
         KIND_TOKEN,
         token.retrans_flg,
         token.sender,
@@ -117,10 +118,10 @@ def _encode_ranges(seq: int, ranges: list[tuple[int, int]]) -> bytes:
 
 
 def decode_token(body: bytes) -> Token | Rejection:
-    if len(body) < _LAYOUT.size:
+    if len(body) < _TOKEN.size:
         return Rejection("length", f"{len(body)} bytes are shorter than a token")
     (kind, flags, sender, target, ring_seq, boot, token_seq, round_, seq, aru, aru_id, fcc, backlog, timestamp, count) = (
-        _LAYOUT.unpack_from(body)
+        _TOKEN.unpack_from(body)
     )
     if kind != KIND_TOKEN or flags > 1:
         return Rejection("kind", f"kind {kind} with flags {flags:#04x} is not a token")
@@ -130,7 +131,7 @@ def decode_token(body: bytes) -> Token | Rejection:
         return Rejection("counter", "a counter beyond anything a ring reaches")
     if aru > seq:
         return Rejection("aru", f"aru {aru} is beyond seq {seq}")
-    ranges = _decode_ranges(body, count, seq) if count or len(body) != _LAYOUT.size else []
+    ranges = _decode_ranges(body, count, seq) if count or len(body) != _TOKEN.size else []
     if isinstance(ranges, Rejection):
         return ranges
     ring = RingTag(ring_seq, boot)
@@ -138,11 +139,11 @@ def decode_token(body: bytes) -> Token | Rejection:
 
 
 def _decode_ranges(body: bytes, count: int, seq: int) -> list[tuple[int, int]] | Rejection:
-    if count > RTR_RANGES_MAX or len(body) != _LAYOUT.size + count * _RANGE_SIZE:
+    if count > RTR_RANGES_MAX or len(body) != _TOKEN.size + count * _RANGE_SIZE:
         return Rejection("ranges", f"{count} ranges in {len(body)} bytes")
     ranges: list[tuple[int, int]] = []
     before = 0
-    for start in range(_LAYOUT.size, len(body), _RANGE_SIZE):
+    for start in range(_TOKEN.size, len(body), _RANGE_SIZE):
         distances = int.from_bytes(body[start : start + _RANGE_SIZE])
         last = seq - (distances >> 24)
         first = last - distances % _DISTANCE_END
@@ -153,13 +154,9 @@ def _decode_ranges(body: bytes, count: int, seq: int) -> list[tuple[int, int]] |
     return ranges
 
 
-# --- packets ----------------------------------------------------------------------------------------------------------
+# --- join -------------------------------------------------------------------------------------------------------------
 
 KIND_JOIN: Final = 3
-KIND_COMMIT: Final = 4
-KIND_WAKE: Final = 6
-
-_WAKE: Final = struct.Struct(">QQQ")
 
 
 class Row(NamedTuple):
@@ -169,61 +166,6 @@ class Row(NamedTuple):
     version: int
     beat: int
     unheard: frozenset[NodeId]
-
-
-class Join(NamedTuple):
-    """`rows` are sorted by node. `attempt_*` name the last ring tried and the highest commit index seen in it."""
-
-    sender: NodeId
-    address: str
-    info: bytes
-    ring_seq: int
-    proc_set: frozenset[NodeId]
-    fail_set: frozenset[NodeId]
-    proposal: frozenset[NodeId]
-    rows: tuple[Row, ...]
-    attempt_seq: int
-    attempt_index: int
-    leaving: bool
-    timestamp: int
-    digest: bytes
-    versions: tuple[int, int]
-
-
-class CommitEntry(NamedTuple):
-    """What one member says of itself while the commit token passes; `filled` tells said from not yet said."""
-
-    node: NodeId
-    address: str
-    info: bytes
-    filled: bool
-    old_ring: RingId | None
-    old_members_digest: bytes
-    aru: int
-    high_delivered: int
-    received_flg: bool
-    obligation: frozenset[NodeId]
-    timestamp: int
-
-
-class Commit(NamedTuple):
-    """Entries stand in ring order, the representative first; `sender` and `target` are indices into them."""
-
-    ring: RingId
-    rotation: int
-    token_seq: int
-    sender: int
-    target: int
-    attempt: int
-    cause: Cause
-    entries: tuple[CommitEntry, ...]
-
-
-class Wake(NamedTuple):
-    """Somebody has something to send: the representative should let a held token go."""
-
-    ring: RingTag
-    token_seq: int
 
 
 class RowLayout(Layout, frozen=True):
@@ -249,6 +191,104 @@ class JoinLayout(Layout, frozen=True):
     timestamp: int
     digest: bytes
     versions: tuple[int, int]
+
+
+class _Join(NamedTuple):
+    sender: NodeId
+    address: str
+    info: bytes
+    ring_seq: int
+    proc_set: frozenset[NodeId]
+    fail_set: frozenset[NodeId]
+    proposal: frozenset[NodeId]
+    rows: tuple[Row, ...]
+    attempt_seq: int
+    attempt_index: int
+    leaving: bool
+    timestamp: int
+    digest: bytes
+    versions: tuple[int, int]
+
+
+class Join(_Join, ControlPacket, kind=KIND_JOIN, layout=JoinLayout, role=Role.ASKS):
+    """`rows` are sorted by node. `attempt_*` name the last ring tried and the highest commit index seen in it."""
+
+    __slots__ = ()
+
+    def to_layout(self) -> JoinLayout:
+        unheard = (row.unheard for row in self.rows)
+        known = (row.node for row in self.rows)
+        table = NodeTable.of((self.sender,), self.proc_set, self.fail_set, self.proposal, known, *unheard)
+        rows = tuple(RowLayout(table.rank(row.node), row.version, row.beat, table.bitmap(row.unheard)) for row in self.rows)
+        return JoinLayout(
+            table.nodes,
+            table.rank(self.sender),
+            self.address,
+            self.info,
+            self.ring_seq,
+            table.bitmap(self.proc_set),
+            table.bitmap(self.fail_set),
+            table.bitmap(self.proposal),
+            rows,
+            self.attempt_seq,
+            self.attempt_index,
+            self.leaving,
+            self.timestamp,
+            self.digest,
+            self.versions,
+        )
+
+    @classmethod
+    def from_layout(cls, layout: JoinLayout) -> Self:
+        table = NodeTable.received(layout.nodes)
+        require_about_node(layout.address, layout.info)
+        require_counters(layout.ring_seq, layout.attempt_seq, layout.attempt_index, layout.timestamp)
+        require_signature(layout.digest, layout.versions)
+        rows = tuple(_row(row, table) for row in layout.rows)
+        ranks = [row.node for row in layout.rows]
+        require(all(map(int.__lt__, ranks, ranks[1:])), "rows", "rows are not sorted by node")
+        return cls(
+            table.node(layout.sender),
+            layout.address,
+            layout.info,
+            layout.ring_seq,
+            table.members(layout.proc_set),
+            table.members(layout.fail_set),
+            table.members(layout.proposal),
+            rows,
+            layout.attempt_seq,
+            layout.attempt_index,
+            layout.leaving,
+            layout.timestamp,
+            layout.digest,
+            layout.versions,
+        )
+
+
+def _row(row: RowLayout, table: NodeTable) -> Row:
+    require_counters(row.version, row.beat)
+    return Row(table.node(row.node), row.version, row.beat, table.members(row.unheard))
+
+
+# --- commit -----------------------------------------------------------------------------------------------------------
+
+KIND_COMMIT: Final = 4
+
+
+class CommitEntry(NamedTuple):
+    """What one member says of itself while the commit token passes; `filled` tells said from not yet said."""
+
+    node: NodeId
+    address: str
+    info: bytes
+    filled: bool
+    old_ring: RingId | None
+    old_members_digest: bytes
+    aru: int
+    high_delivered: int
+    received_flg: bool
+    obligation: frozenset[NodeId]
+    timestamp: int
 
 
 class EntryLayout(Layout, frozen=True):
@@ -279,49 +319,54 @@ class CommitLayout(Layout, frozen=True):
     entries: Annotated[tuple[EntryLayout, ...], msgspec.Meta(min_length=1, max_length=MEMBERS_MAX)]
 
 
-def _join_layout(join: Join) -> JoinLayout:
-    unheard = (row.unheard for row in join.rows)
-    known = (row.node for row in join.rows)
-    table = NodeTable.of((join.sender,), join.proc_set, join.fail_set, join.proposal, known, *unheard)
-    rows = tuple(RowLayout(table.rank(row.node), row.version, row.beat, table.bitmap(row.unheard)) for row in join.rows)
-    return JoinLayout(
-        table.nodes,
-        table.rank(join.sender),
-        join.address,
-        join.info,
-        join.ring_seq,
-        table.bitmap(join.proc_set),
-        table.bitmap(join.fail_set),
-        table.bitmap(join.proposal),
-        rows,
-        join.attempt_seq,
-        join.attempt_index,
-        join.leaving,
-        join.timestamp,
-        join.digest,
-        join.versions,
-    )
+class _Commit(NamedTuple):
+    ring: RingId
+    rotation: int
+    token_seq: int
+    sender: int
+    target: int
+    attempt: int
+    cause: Cause
+    entries: tuple[CommitEntry, ...]
 
 
-def _commit_layout(commit: Commit) -> CommitLayout:
-    assert commit.ring.rep == commit.entries[0].node, "the representative leads the ring order"
-    cause = commit.cause
-    accuser = () if cause.accuser is None else (cause.accuser,)
-    old_reps = [entry.old_ring.rep for entry in commit.entries if entry.old_ring is not None]
-    obliged = (entry.obligation for entry in commit.entries)
-    table = NodeTable.of((entry.node for entry in commit.entries), accuser, cause.accused, old_reps, *obliged)
-    entries = tuple(_entry_layout(entry, table) for entry in commit.entries)
-    return CommitLayout(
-        table.nodes,
-        commit.ring.seq,
-        commit.rotation,
-        commit.token_seq,
-        commit.sender,
-        commit.target,
-        commit.attempt,
-        cause_layout(cause, table),
-        entries,
-    )
+class Commit(_Commit, ControlPacket, kind=KIND_COMMIT, layout=CommitLayout):
+    """Entries stand in ring order, the representative first; `sender` and `target` are indices into them."""
+
+    __slots__ = ()
+
+    def to_layout(self) -> CommitLayout:
+        assert self.ring.rep == self.entries[0].node, "the representative leads the ring order"
+        cause = self.cause
+        accuser = () if cause.accuser is None else (cause.accuser,)
+        old_reps = [entry.old_ring.rep for entry in self.entries if entry.old_ring is not None]
+        obliged = (entry.obligation for entry in self.entries)
+        table = NodeTable.of((entry.node for entry in self.entries), accuser, cause.accused, old_reps, *obliged)
+        entries = tuple(_entry_layout(entry, table) for entry in self.entries)
+        return CommitLayout(
+            table.nodes,
+            self.ring.seq,
+            self.rotation,
+            self.token_seq,
+            self.sender,
+            self.target,
+            self.attempt,
+            cause_layout(cause, table),
+            entries,
+        )
+
+    @classmethod
+    def from_layout(cls, layout: CommitLayout) -> Self:
+        table = NodeTable.received(layout.nodes)
+        require(layout.rotation in (1, 2), "rotation", f"rotation {layout.rotation}")
+        require_counters(layout.ring_seq, layout.token_seq, layout.attempt)
+        require(0 <= layout.sender < len(layout.entries), "rank", f"sender {layout.sender} of {len(layout.entries)} entries")
+        require(0 <= layout.target < len(layout.entries), "rank", f"target {layout.target} of {len(layout.entries)} entries")
+        entries = tuple(_entry(entry, table) for entry in layout.entries)
+        require(len({entry.node for entry in entries}) == len(entries), "entries", "a node has two entries")
+        ring = RingId(layout.ring_seq, entries[0].node)
+        cause = cause_of(layout.cause, table)
+        return cls(ring, layout.rotation, layout.token_seq, layout.sender, layout.target, layout.attempt, cause, entries)
 
 
 def _entry_layout(entry: CommitEntry, table: NodeTable) -> EntryLayout:
@@ -339,52 +384,6 @@ def _entry_layout(entry: CommitEntry, table: NodeTable) -> EntryLayout:
         table.bitmap(entry.obligation),
         entry.timestamp,
     )
-
-
-def _decode_join(body: bytes) -> Join:
-    layout = _JOIN_DECODER.decode(memoryview(body)[1:])
-    table = NodeTable.received(layout.nodes)
-    require_about_node(layout.address, layout.info)
-    require_counters(layout.ring_seq, layout.attempt_seq, layout.attempt_index, layout.timestamp)
-    require_signature(layout.digest, layout.versions)
-    rows = tuple(_row(row, table) for row in layout.rows)
-    ranks = [row.node for row in layout.rows]
-    require(all(map(int.__lt__, ranks, ranks[1:])), "rows", "rows are not sorted by node")
-    return Join(
-        table.node(layout.sender),
-        layout.address,
-        layout.info,
-        layout.ring_seq,
-        table.members(layout.proc_set),
-        table.members(layout.fail_set),
-        table.members(layout.proposal),
-        rows,
-        layout.attempt_seq,
-        layout.attempt_index,
-        layout.leaving,
-        layout.timestamp,
-        layout.digest,
-        layout.versions,
-    )
-
-
-def _row(row: RowLayout, table: NodeTable) -> Row:
-    require_counters(row.version, row.beat)
-    return Row(table.node(row.node), row.version, row.beat, table.members(row.unheard))
-
-
-def _decode_commit(body: bytes) -> Commit:
-    layout = _COMMIT_DECODER.decode(memoryview(body)[1:])
-    table = NodeTable.received(layout.nodes)
-    require(layout.rotation in (1, 2), "rotation", f"rotation {layout.rotation}")
-    require_counters(layout.ring_seq, layout.token_seq, layout.attempt)
-    require(0 <= layout.sender < len(layout.entries), "rank", f"sender {layout.sender} of {len(layout.entries)} entries")
-    require(0 <= layout.target < len(layout.entries), "rank", f"target {layout.target} of {len(layout.entries)} entries")
-    entries = tuple(_entry(entry, table) for entry in layout.entries)
-    require(len({entry.node for entry in entries}) == len(entries), "entries", "a node has two entries")
-    ring = RingId(layout.ring_seq, entries[0].node)
-    cause = cause_of(layout.cause, table)
-    return Commit(ring, layout.rotation, layout.token_seq, layout.sender, layout.target, layout.attempt, cause, entries)
 
 
 def _entry(entry: EntryLayout, table: NodeTable) -> CommitEntry:
@@ -413,21 +412,31 @@ def _old_ring(old: tuple[int, int] | None, table: NodeTable) -> RingId | None:
     return RingId(old[0], table.node(old[1]))
 
 
-def _decode_wake(body: bytes) -> Wake:
-    require(len(body) == 1 + _WAKE.size, "length", f"a wake of {len(body)} bytes")
-    ring_seq, boot, token_seq = _WAKE.unpack_from(body, 1)
-    require(ring_seq <= COUNTER_MAX, "counter", "a ring sequence out of range")
-    require(token_seq <= COUNTER_MAX, "counter", "a token sequence out of range")
-    return Wake(RingTag(ring_seq, boot), token_seq)
+# --- wake -------------------------------------------------------------------------------------------------------------
+
+KIND_WAKE: Final = 6
+
+_WAKE: Final = struct.Struct(">QQQ")
+"""Sequence and boot of the ring's tag, then token_seq."""
 
 
-def _encode_wake(wake: Wake) -> bytes:
-    return _WAKE.pack(*wake.ring, wake.token_seq)
+class _Wake(NamedTuple):
+    ring: RingTag
+    token_seq: int
 
 
-_JOIN_DECODER: Final = msgspec.msgpack.Decoder(JoinLayout)
-_COMMIT_DECODER: Final = msgspec.msgpack.Decoder(CommitLayout)
+class Wake(_Wake, ControlPacket, kind=KIND_WAKE):
+    """Somebody has something to send: the representative should let a held token go."""
 
-register(Join, KIND_JOIN, _join_layout, _decode_join, Role.ASKS)
-register(Commit, KIND_COMMIT, _commit_layout, _decode_commit)
-register(Wake, KIND_WAKE, _encode_wake, _decode_wake)
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        return _WAKE.pack(*self.ring, self.token_seq)
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        require(len(body) == 1 + _WAKE.size, "length", f"a wake of {len(body)} bytes")
+        ring_seq, boot, token_seq = _WAKE.unpack_from(body, 1)
+        require(ring_seq <= COUNTER_MAX, "counter", "a ring sequence out of range")
+        require(token_seq <= COUNTER_MAX, "counter", "a token sequence out of range")
+        return cls(RingTag(ring_seq, boot), token_seq)

@@ -1,44 +1,26 @@
-"""Control packets <-> bytes: kind registry, layouts, node table, parts; Beacon, Probe, ProbeAnswer.
+"""Control packets <-> bytes: everything on the wire that is not data.
 
-How control packets lie on the wire: msgpack arrays, field by field in this order.
+A control packet is one byte of kind, then its fields. Most are msgpack arrays checked against a typed layout; the packets that
+come all the time have a fixed binary layout of their own. Each class of packets stands beside its layout: those that both
+engines send here, the ring's in totem/packets.py, those of Lansis in lansis/packets.py. The registry below knows them by kind.
 
-Nodes are ranks in the packet's own table and sets are bitmaps over it (nodetable.py). Every array has a largest
-length, which msgspec checks before it makes room; what the values mean is checked in control.py.
-
-Node ids in control packets: each packet names every node once, and its sets are bitmaps over that table.
-
-A Join of 128 members carries 128 rows; with ids spelled out in each it would need hundreds of parts. `Refused` is
-raised inside decoders of this room only and never leaves them: it carries the rejection out of nested loops.
-
-What several control packets carry alike: why something happened, and the signature of a configuration.
-
-Control packets larger than one datagram travel in parts (design 5).
-
-A part is: kind u8 | kind of the whole u8 | packet id u64 | i u16 | n u16, then its share of the bytes.
-
-1. There is one reassembly per transmitter and packet kind; a newer id evicts, an older one is ignored.
-2. A packet that is sent again keeps its id, so parts that were lost are filled in by the repetition.
-3. Memory grows with bytes received only: the claimed number of parts is compared, never set aside.
-
-Control packets <-> bytes: one byte of kind, then a msgpack array checked against a typed layout (layouts.py).
-
-1. The kind byte is the tag. Kinds are only ever appended; a layout never changes under the same kind.
-2. msgspec checks types and bounds the length of every array before it makes room for it; decoders check meaning:
-   names, tables in order, ranks within tables, sizes of digests, counters that leave room to count on.
-3. Encoding is canonical: equal packets give equal bytes in every process (bitmaps over a sorted table, no sets).
-
-Here are the packets that both engines send. Each engine registers its own.
+1. Kinds are only ever appended; a layout never changes under the same kind.
+2. msgspec checks types and bounds the length of every array before it makes room for it. Decoders check what values mean: names,
+   tables in order, ranks within tables, sizes of digests, counters that leave room to count on.
+3. Encoding is canonical: equal packets give equal bytes in every process. A packet names every node once, in a sorted table, and
+   its sets are bitmaps over that table: with ids spelled out, a Join of 128 members and their rows would need hundreds of parts.
+4. A packet larger than one datagram travels in parts (`split`, `PartAssembler`).
 """
 
 from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeGuard, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, Self, TypeGuard
 
 import msgspec
 
@@ -49,56 +31,152 @@ from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX
 from transis.wire.envelope import WIRE_VERSION
 
-# --- layouts ----------------------------------------------------------------------------------------------------------
-
-Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
-_Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+# --- packets by kind --------------------------------------------------------------------------------------------------
 
 
 class Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Fields travel by position; an array that is too short or too long is no packet."""
+    """How a packet lies on the wire. Fields travel by position; an array that is too short or too long is not a packet."""
 
 
-class CauseLayout(Layout, frozen=True):
-    what: str
-    accuser: int | None
-    accused: _Ranks
-    timer: str
+class Role(IntEnum):
+    """What a packet says of its sender; each role includes those before it."""
+
+    NONE = 0
+    INTRODUCES = 1
+    """It names its sender and its address: nobody sends it for somebody else."""
+    ANNOUNCES = 2
+    """It tells the world who its sender is together with: only the newest of each sender counts."""
+    ASKS = 3
+    """Its sender wants to be together with whoever hears it."""
 
 
-class BeaconLayout(Layout, frozen=True):
-    nodes: Nodes
-    sender: int
-    address: str
-    ring_seq: int
-    ring_rep: int
-    members: bytes
-    heard: bytes
-    timestamp: int
-    digest: bytes
-    versions: tuple[int, int]
+class ControlPacket:
+    """A packet that was checked. `class Beacon(_Beacon, ControlPacket, kind=5, layout=BeaconLayout)` makes its kind known.
+
+    Its fields are a NamedTuple's, with sets as sets. `to_layout` and `from_layout` say how they travel; a kind without a layout
+    has `to_bytes` and `parse`, or `read`, of its own.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[int]
+    role: ClassVar[Role]
+    _decoder: ClassVar[msgspec.msgpack.Decoder[Any]]
+
+    def __init_subclass__(
+        cls, *, kind: int | None = None, layout: type[Layout] | None = None, role: Role = Role.NONE, **keywords: object
+    ) -> None:
+        super().__init_subclass__(**keywords)
+        if kind is not None:
+            assert kind not in _KINDS, f"kind {kind} is {_KINDS[kind].__name__}"
+            cls.kind, cls.role = kind, role
+            if layout is not None:
+                cls._decoder = msgspec.msgpack.Decoder(layout)
+        if "kind" in cls.__dict__:
+            _KINDS[cls.kind] = cls  # A dataclass with slots is made twice: the second one stays.
+
+    def to_bytes(self) -> bytes:
+        """All that follows the kind."""
+        return msgspec.msgpack.encode(self.to_layout())
+
+    def to_layout(self) -> Layout:
+        raise NotImplementedError(f"{type(self).__name__} has no layout")
+
+    @classmethod
+    def from_layout(cls, layout: Any) -> Self:
+        raise NotImplementedError(f"{cls.__name__} has no layout")
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        """The packet in these bytes, kind and all; raises what `_parse` catches."""
+        return cls.from_layout(cls._decoder.decode(memoryview(body)[1:]))
+
+    @classmethod
+    def read(cls, body: bytes) -> ControlPacket | Rejection:
+        """The packet in these bytes, or why there is none."""
+        return _parse_remembered(body) if len(body) <= _REMEMBERED_SIZE else _parse(body)
 
 
-class ProbeLayout(Layout, frozen=True):
-    sender: NodeId
-    address: str
+_KINDS: Final[dict[int, type[ControlPacket]]] = {}
+"""1 is data (wire/burst.py) and 9 a part of a packet; all others are classes."""
 
 
-class ProbeAnswerLayout(Layout, frozen=True):
-    about: NodeId
-    by: NodeId
-    verdict: str
-    known_incarnation: int
+class Introduction(Protocol):
+    """What every packet has that introduces its sender."""
+
+    role: ClassVar[Role]
+
+    @property
+    def sender(self) -> NodeId: ...
+    @property
+    def address(self) -> str: ...
 
 
-# --- nodetable --------------------------------------------------------------------------------------------------------
+class SignedIntroduction(Introduction, Protocol):
+    """An introduction that says how its sender is configured: who would be together must agree on that."""
+
+    @property
+    def digest(self) -> bytes: ...
+    @property
+    def versions(self) -> tuple[int, int]: ...
+
+
+def introduces(packet: ControlPacket) -> TypeGuard[Introduction]:
+    return packet.role >= Role.INTRODUCES
+
+
+def announces(packet: ControlPacket | Introduction) -> TypeGuard[Introduction]:
+    return packet.role >= Role.ANNOUNCES
+
+
+def asks(packet: ControlPacket | Introduction) -> bool:
+    return packet.role >= Role.ASKS
+
+
+def role_of(body: bytes) -> Role:
+    """The role of the packet in these bytes, by its kind alone."""
+    packet = _KINDS.get(body[0]) if body else None
+    return Role.NONE if packet is None else packet.role
+
+
+def encode_control(packet: ControlPacket) -> bytes:
+    return bytes((packet.kind,)) + packet.to_bytes()
+
+
+def decode_control(body: bytes) -> ControlPacket | Rejection:
+    """The packet in one inner body, or why there is none."""
+    if not body or len(body) > CONTROL_MAX:
+        return Rejection("length", f"{len(body)} bytes are no control packet")
+    packet = _KINDS.get(body[0])
+    return Rejection("kind", f"kind {body[0]} is no control packet") if packet is None else packet.read(body)
+
+
+def _parse(body: bytes) -> ControlPacket | Rejection:
+    try:
+        return _KINDS[body[0]].parse(body)
+    except Refused as refused:
+        return refused.rejection
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        # ValueError covers text that is not UTF-8; nesting deeper than any layout ends in RecursionError.
+        return Rejection("layout", str(error))
+
+
+_REMEMBERED_SIZE: Final = 8192
+_parse_remembered: Final = lru_cache(maxsize=256)(_parse)
+"""Joins and beacons come again and again with the same bytes, and packets are immutable: decode each once."""
+
+
+# --- fields ------------------------------------------------------------------------------------------------------------
+
+Nodes = Annotated[tuple[NodeId, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
+_Ranks = Annotated[tuple[int, ...], msgspec.Meta(max_length=PROC_SET_MAX)]
 
 _BOOT_END: Final = 1 << 64
 _EMPTY: Final[frozenset[NodeId]] = frozenset()
 
 
 class Refused(Exception):
-    """A field of a packet is wrong. Internal to decoders."""
+    """A field of a packet is wrong. It carries the rejection out of nested decoders and never leaves them."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(why)
@@ -191,10 +269,17 @@ class NodeTable:
             bits ^= lowest
 
 
-# --- causes -----------------------------------------------------------------------------------------------------------
-
 DIGEST_SIZE: Final = 8
 CAUSE_TEXT_MAX: Final = 64
+
+
+class CauseLayout(Layout, frozen=True):
+    """Why a view is being changed."""
+
+    what: str
+    accuser: int | None
+    accused: _Ranks
+    timer: str
 
 
 def require_signature(digest: bytes, versions: tuple[int, int]) -> None:
@@ -214,6 +299,11 @@ def cause_of(cause: CauseLayout, table: NodeTable) -> Cause:
     return Cause(cause.what, accuser, tuple(map(table.node, cause.accused)), cause.timer)
 
 
+def config_digest(fields: tuple[object, ...]) -> bytes:
+    """What two nodes must agree on to read each other, in 8 bytes; the wire version is part of it."""
+    return sha256(msgspec.msgpack.encode((WIRE_VERSION, *fields))).digest()[:DIGEST_SIZE]
+
+
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 KIND_PART: Final = 9
@@ -221,7 +311,8 @@ CONTROL_MAX: Final = 256 * 1024
 """Bytes of one control packet: twice what 512 known nodes with all their rows need."""
 REASSEMBLIES_MAX: Final = 4 * MEMBERS_MAX
 
-_LAYOUT: Final = struct.Struct(">BBQHH")
+_PART: Final = struct.Struct(">BBQHH")
+"""kind u8 | kind of the whole u8 | packet id u64 | i u16 | n u16, then this part's share of the bytes."""
 
 
 class _Part(NamedTuple):
@@ -247,32 +338,38 @@ def split(packet_id: int, payload: bytes, limit: int) -> list[bytes]:
     assert payload, "a packet begins with its kind"
     if len(payload) <= limit:
         return [payload]
-    room = limit - _LAYOUT.size
+    room = limit - _PART.size
     assert room > 0, f"a limit of {limit} bytes leaves no room beside the part header"
     count = -(-len(payload) // room)
     assert count <= PARTS_MAX, f"a control packet of {len(payload)} bytes needs {count} parts"
     assert len(payload) <= CONTROL_MAX, f"a control packet of {len(payload)} bytes"
     return [
-        _LAYOUT.pack(KIND_PART, payload[0], packet_id, index, count) + payload[index * room : (index + 1) * room]
+        _PART.pack(KIND_PART, payload[0], packet_id, index, count) + payload[index * room : (index + 1) * room]
         for index in range(count)
     ]
 
 
 def _read_part(body: bytes) -> _Part | Rejection:
-    if len(body) <= _LAYOUT.size:
+    if len(body) <= _PART.size:
         return Rejection("length", f"{len(body)} bytes are no part of anything")
-    _, kind, packet_id, index, count = _LAYOUT.unpack_from(body)
+    _, kind, packet_id, index, count = _PART.unpack_from(body)
     if kind == KIND_PART:
         return Rejection("kind", "a part of parts")
     if packet_id > COUNTER_MAX:
         return Rejection("packet id", f"packet id {packet_id}")
     if not 2 <= count <= PARTS_MAX or index >= count:
         return Rejection("parts", f"part {index} of {count}")
-    return _Part(kind, packet_id, index, count, body[_LAYOUT.size :])
+    return _Part(kind, packet_id, index, count, body[_PART.size :])
 
 
 class PartAssembler:
-    """Puts packets together again. The least recently heard transmitter is forgotten first."""
+    """Puts packets together again.
+
+    1. There is one reassembly per transmitter and packet kind; a newer id evicts, an older one is ignored.
+    2. A packet that is sent again keeps its id, so parts that were lost are filled in by the repetition.
+    3. Memory grows with bytes received only: the claimed number of parts is compared, never set aside. The transmitter heard
+       least recently is forgotten first.
+    """
 
     __slots__ = ("_reassemblies",)
 
@@ -329,71 +426,27 @@ class PartAssembler:
         return whole
 
 
-# --- control ----------------------------------------------------------------------------------------------------------
-
-ControlPacket = tuple[Any, ...]
-"""Every control packet is an immutable value, a NamedTuple, checked already, with sets as sets."""
-P = TypeVar("P", bound=ControlPacket)
+# --- packets of both engines ------------------------------------------------------------------------------------------
 
 KIND_BEACON: Final = 5
 KIND_PROBE: Final = 7
 KIND_PROBE_ANSWER: Final = 8
-# 1 and 2 are data and the token, 9 is KIND_PART of parts.py; all others are registered by the engine that sends them.
 
 
-class Role(IntEnum):
-    """What a packet says of its sender; each role includes those before it."""
-
-    NONE = 0
-    INTRODUCES = 1
-    """It names its sender and its address: nobody sends it for somebody else."""
-    ANNOUNCES = 2
-    """It tells the world who its sender is together with: only the newest of each sender counts."""
-    ASKS = 3
-    """Its sender wants to be together with whoever hears it."""
-
-
-class Introduction(Protocol):
-    """What every packet has that introduces its sender."""
-
-    @property
-    def sender(self) -> NodeId: ...
-    @property
-    def address(self) -> str: ...
+class BeaconLayout(Layout, frozen=True):
+    nodes: Nodes
+    sender: int
+    address: str
+    ring_seq: int
+    ring_rep: int
+    members: bytes
+    heard: bytes
+    timestamp: int
+    digest: bytes
+    versions: tuple[int, int]
 
 
-_ENCODERS: Final[dict[type, Callable[[Any], bytes]]] = {}
-_DECODERS: Final[dict[int, Callable[[bytes], ControlPacket]]] = {}
-_ROLES: Final[dict[type, Role]] = {}
-
-
-def register(
-    packet: type[P], kind: int, encode: Callable[[P], Layout | bytes], decode: Callable[[bytes], P], role: Role = Role.NONE
-) -> None:
-    """Make a kind of packet known. `encode` gives a layout, or the bytes behind the kind."""
-    assert kind not in _DECODERS and packet not in _ENCODERS, f"kind {kind} is registered twice"
-    _ENCODERS[packet] = lambda value: bytes((kind,)) + _body(encode(value))
-    _DECODERS[kind] = decode
-    _ROLES[packet] = role
-
-
-def _body(encoded: Layout | bytes) -> bytes:
-    return encoded if isinstance(encoded, bytes) else msgspec.msgpack.encode(encoded)
-
-
-def introduces(packet: object) -> TypeGuard[Introduction]:
-    return _ROLES[type(packet)] >= Role.INTRODUCES
-
-
-def announces(packet: object) -> TypeGuard[Introduction]:
-    return _ROLES[type(packet)] >= Role.ANNOUNCES
-
-
-def asks(packet: object) -> bool:
-    return _ROLES[type(packet)] >= Role.ASKS
-
-
-class Beacon(NamedTuple):
+class _Beacon(NamedTuple):
     sender: NodeId
     address: str
     ring: RingId
@@ -404,111 +457,96 @@ class Beacon(NamedTuple):
     versions: tuple[int, int]
 
 
-class Probe(NamedTuple):
-    """May I run under this name? Asked before a node joins anything (C4)."""
+class Beacon(_Beacon, ControlPacket, kind=KIND_BEACON, layout=BeaconLayout, role=Role.ANNOUNCES):
+    """I am here, in this view, and these I have heard: how views that share no traffic find each other."""
 
+    __slots__ = ()
+
+    def to_layout(self) -> BeaconLayout:
+        table = NodeTable.of((self.sender, self.ring.rep), self.members, self.heard)
+        return BeaconLayout(
+            table.nodes,
+            table.rank(self.sender),
+            self.address,
+            self.ring.seq,
+            table.rank(self.ring.rep),
+            table.bitmap(self.members),
+            table.bitmap(self.heard),
+            self.timestamp,
+            self.digest,
+            self.versions,
+        )
+
+    @classmethod
+    def from_layout(cls, layout: BeaconLayout) -> Self:
+        table = NodeTable.received(layout.nodes)
+        require_about_node(layout.address, b"")
+        require_counters(layout.ring_seq, layout.timestamp)
+        require_signature(layout.digest, layout.versions)
+        return cls(
+            table.node(layout.sender),
+            layout.address,
+            RingId(layout.ring_seq, table.node(layout.ring_rep)),
+            table.members(layout.members),
+            table.members(layout.heard),
+            layout.timestamp,
+            layout.digest,
+            layout.versions,
+        )
+
+
+class ProbeLayout(Layout, frozen=True):
     sender: NodeId
     address: str
 
 
-class ProbeAnswer(NamedTuple):
-    """`about` is the prober. taken: the name is alive elsewhere; stale: a higher incarnation was seen; copied:
-    the same incarnation under another boot id."""
+class _Probe(NamedTuple):
+    sender: NodeId
+    address: str
 
+
+class Probe(_Probe, ControlPacket, kind=KIND_PROBE, layout=ProbeLayout, role=Role.INTRODUCES):
+    """May I run under this name? Asked before a node joins anything (C4)."""
+
+    __slots__ = ()
+
+    def to_layout(self) -> ProbeLayout:
+        return ProbeLayout(*self)
+
+    @classmethod
+    def from_layout(cls, layout: ProbeLayout) -> Self:
+        require_about_node(layout.address, b"")
+        return cls(require_node(layout.sender), layout.address)
+
+
+VERDICTS = ("taken", "stale", "copied")
+
+
+class ProbeAnswerLayout(Layout, frozen=True):
     about: NodeId
     by: NodeId
     verdict: str
     known_incarnation: int
 
 
-VERDICTS = ("taken", "stale", "copied")
+class _ProbeAnswer(NamedTuple):
+    about: NodeId
+    by: NodeId
+    verdict: str
+    known_incarnation: int
 
 
-def config_digest(fields: tuple[object, ...]) -> bytes:
-    """What two nodes must agree on to read each other, in 8 bytes; the wire version is part of it."""
-    return sha256(msgspec.msgpack.encode((WIRE_VERSION, *fields))).digest()[:DIGEST_SIZE]
+class ProbeAnswer(_ProbeAnswer, ControlPacket, kind=KIND_PROBE_ANSWER, layout=ProbeAnswerLayout):
+    """`about` is the prober. taken: the name is alive elsewhere; stale: a higher incarnation was seen; copied:
+    the same incarnation under another boot id."""
 
+    __slots__ = ()
 
-def encode_control(packet: ControlPacket) -> bytes:
-    return _ENCODERS[type(packet)](packet)
+    def to_layout(self) -> ProbeAnswerLayout:
+        return ProbeAnswerLayout(*self)
 
-
-def decode_control(body: bytes) -> ControlPacket | Rejection:
-    """The packet in one inner body, or why there is none."""
-    if not body or len(body) > CONTROL_MAX:
-        return Rejection("length", f"{len(body)} bytes are no control packet")
-    return _decode_remembered(body) if len(body) <= _REMEMBERED_SIZE else _decode(body)
-
-
-def _decode(body: bytes) -> ControlPacket | Rejection:
-    decoder = _DECODERS.get(body[0])
-    if decoder is None:
-        return Rejection("kind", f"kind {body[0]} is no control packet")
-    try:
-        return decoder(body)
-    except Refused as refused:
-        return refused.rejection
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        # ValueError covers text that is not UTF-8; nesting deeper than any layout ends in RecursionError.
-        return Rejection("layout", str(error))
-
-
-_REMEMBERED_SIZE: Final = 8192
-_decode_remembered: Final = lru_cache(maxsize=256)(_decode)
-"""Joins and beacons come again and again with the same bytes, and packets are immutable: decode each once."""
-
-
-def _beacon_layout(beacon: Beacon) -> BeaconLayout:
-    table = NodeTable.of((beacon.sender, beacon.ring.rep), beacon.members, beacon.heard)
-    return BeaconLayout(
-        table.nodes,
-        table.rank(beacon.sender),
-        beacon.address,
-        beacon.ring.seq,
-        table.rank(beacon.ring.rep),
-        table.bitmap(beacon.members),
-        table.bitmap(beacon.heard),
-        beacon.timestamp,
-        beacon.digest,
-        beacon.versions,
-    )
-
-
-def _decode_beacon(body: bytes) -> Beacon:
-    layout = _BEACON_DECODER.decode(memoryview(body)[1:])
-    table = NodeTable.received(layout.nodes)
-    require_about_node(layout.address, b"")
-    require_counters(layout.ring_seq, layout.timestamp)
-    require_signature(layout.digest, layout.versions)
-    return Beacon(
-        table.node(layout.sender),
-        layout.address,
-        RingId(layout.ring_seq, table.node(layout.ring_rep)),
-        table.members(layout.members),
-        table.members(layout.heard),
-        layout.timestamp,
-        layout.digest,
-        layout.versions,
-    )
-
-
-def _decode_probe(body: bytes) -> Probe:
-    layout = _PROBE_DECODER.decode(memoryview(body)[1:])
-    require_about_node(layout.address, b"")
-    return Probe(require_node(layout.sender), layout.address)
-
-
-def _decode_probe_answer(body: bytes) -> ProbeAnswer:
-    layout = _PROBE_ANSWER_DECODER.decode(memoryview(body)[1:])
-    require(layout.verdict in VERDICTS, "verdict", "a verdict that is none")
-    require_counters(layout.known_incarnation)
-    return ProbeAnswer(require_node(layout.about), require_node(layout.by), layout.verdict, layout.known_incarnation)
-
-
-_BEACON_DECODER: Final = msgspec.msgpack.Decoder(BeaconLayout)
-_PROBE_DECODER: Final = msgspec.msgpack.Decoder(ProbeLayout)
-_PROBE_ANSWER_DECODER: Final = msgspec.msgpack.Decoder(ProbeAnswerLayout)
-
-register(Beacon, KIND_BEACON, _beacon_layout, _decode_beacon, Role.ANNOUNCES)
-register(Probe, KIND_PROBE, lambda probe: ProbeLayout(*probe), _decode_probe, Role.INTRODUCES)
-register(ProbeAnswer, KIND_PROBE_ANSWER, lambda answer: ProbeAnswerLayout(*answer), _decode_probe_answer)
+    @classmethod
+    def from_layout(cls, layout: ProbeAnswerLayout) -> Self:
+        require(layout.verdict in VERDICTS, "verdict", "a verdict that is none")
+        require_counters(layout.known_incarnation)
+        return cls(require_node(layout.about), require_node(layout.by), layout.verdict, layout.known_incarnation)
