@@ -5,16 +5,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.audit.draw.layout import SILENCE_PX, TICK_PX, Scale
+from transis.audit.draw.layout import SILENCE_PX, TICK_PX, Layout, LifeLine, Mark, Moment, Picture, Room, Scale, Step
 from transis.audit.draw.svg import GAP_PX, Rows, clock, fitting, shortened, width_of
-from transis.sim.picture import Moment, Step
 
+ROOM = Room(20.0, Step.AFTER)
 TIMES = st.lists(st.integers(0, 10_000_000), min_size=1, max_size=60)
 
 
 @given(TIMES, TIMES, st.lists(st.integers(0, 10_000_000), max_size=30))
 def test_time_never_runs_backwards(busy: list[int], rooms: list[int], asked: list[int]) -> None:
-    scale = Scale(busy, set(rooms), set(), 800.0, 20.0)
+    scale = Scale(busy, dict.fromkeys(rooms, ROOM), 800.0)
     moments = sorted(Moment(time_us, step) for time_us in {*busy, *rooms, *asked} for step in Step)
     places = [scale.x(moment) for moment in moments]
     assert all(before <= after + 1e-6 for before, after in pairwise(places))
@@ -24,27 +24,46 @@ def test_time_never_runs_backwards(busy: list[int], rooms: list[int], asked: lis
 
 @given(TIMES)
 def test_an_instant_with_a_room_is_that_wide(busy: list[int]) -> None:
-    scale = Scale(busy, {busy[0]}, set(), 800.0, 20.0)
+    scale = Scale(busy, {busy[0]: ROOM}, 800.0)
     assert round(scale.x(Moment(busy[0], Step.AFTER)) - scale.x(Moment(busy[0])), 6) == 20.0
 
 
 def test_a_long_silence_is_cut_short_and_said() -> None:
     busy = [*range(0, 1_000, 10), 5_000_000]
-    scale = Scale(busy, set(), set(), 900.0, 20.0)
+    scale = Scale(busy, {}, 900.0)
     assert [(silence.start_us, silence.end_us) for silence in scale.silences] == [(990, 5_000_000)]
     assert scale.at(5_000_000) - scale.at(990) <= SILENCE_PX
 
 
 def test_between_two_cuts_time_is_straight() -> None:
-    scale = Scale(range(0, 1_000, 10), set(), set(), 500.0, 20.0)
+    scale = Scale(range(0, 1_000, 10), {}, 500.0)
     assert round(scale.at(200) - scale.at(100), 3) == round(scale.at(800) - scale.at(700), 3)
 
 
 @given(TIMES)
 def test_ticks_do_not_touch(busy: list[int]) -> None:
-    places = [x for _, x in Scale(busy, set(), set(), 800.0, 20.0).ticks()]
+    places = [x for _, x in Scale(busy, {}, 800.0).ticks()]
     assert places[0] == 0
     assert all(after - before >= TICK_PX for before, after in pairwise(places))
+
+
+def test_a_picture_may_begin_late() -> None:
+    scale = Scale([5_000_100, 5_000_300], {}, 800.0, 5_000_000)
+    assert scale.at(5_000_000) == 0.0
+    assert next(scale.ticks())[0] == 5_000_000
+    assert scale.silences == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 4)), min_size=1, max_size=40, unique=True))
+def test_in_a_spaced_picture_no_two_events_of_a_node_touch(places: list[tuple[int, int]]) -> None:
+    moments = [Moment(time_us, 2 * step + 1) for time_us, step in places]
+    marks = tuple(Mark(0, moment, "deliver", "") for moment in moments)
+    lives = (LifeLine(0, 0, 1_001),)
+    layout = Layout(Picture(lanes=("a",), end_us=1_001, spaced=True, lives=lives, marks=marks))
+    drawn = [layout.x(moment) for moment in sorted(moments)]
+    assert all(after - before >= 21.9 for before, after in pairwise(drawn))
+    assert layout.left < drawn[0]
+    assert drawn[-1] < layout.at(1_001) <= layout.width
 
 
 def test_times_are_written_as_people_write_them() -> None:

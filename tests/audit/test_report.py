@@ -16,10 +16,11 @@ from random import Random
 import pytest
 
 from tests.audit.contents import content_of_seed, many_runs, two_runs
-from transis.audit.report.around import EVENTS_OF_A_NODE, draw_around
+from transis.audit.draw.spacetime import draw_inline
 from transis.audit.report.charts import embedded, latency_chart
-from transis.audit.report.content import Around, Content, Latency, Verdict, Violation, from_json, to_json
+from transis.audit.report.content import Around, Content, End, Fault, Latency, Stay, Verdict, Violation, from_json, to_json
 from transis.audit.report.page import kind_of_master, page_of, write_report
+from transis.audit.report.pictures import EVENTS_OF_A_NODE, picture_around, picture_of_views, reported_once
 from transis.audit.report.runs import percentiles
 from transis.types.errors import PipelineError
 
@@ -230,6 +231,14 @@ def around(node: str, lseq: int, time_us: int, kind: str, about: str = "m") -> A
     )
 
 
+def drawn(violation: Violation, events: list[Around], stays: tuple[Stay, ...] = ()) -> Page:
+    return Page(draw_inline(picture_around(violation, events, 0, stays), "events", "spacetime"))
+
+
+def stay(start_us: int, end_us: int, view: str, kind: str = "regular") -> Stay:
+    return Stay(run="r", node="a/1", start_us=start_us, end_us=end_us, view=view, kind=kind, members=("a/1", "b/1"))
+
+
 def test_a_picture_leads_from_a_sending_to_its_deliveries() -> None:
     violation = Violation(run="r", property="fifo", explanation="", witness=(("b", 4),))
     events = [
@@ -238,25 +247,58 @@ def test_a_picture_leads_from_a_sending_to_its_deliveries() -> None:
         around("b", 4, 20, "deliver"),
         around("c", 1, 5, "deliver", "x"),
     ]
-    page = Page(draw_around(violation, events, 0))
-    links = [value for tag, name, value in page.attributes if (tag, name) == ("line", "stroke-width")]
-    assert links == ["2.2"]
+    picture = picture_around(violation, events, 0)
+    (sending,), (arrival,) = picture.sendings, picture.arrivals
+    assert (sending.node, arrival.node, sending.faint) == ("a", "b", False)
+    links = [value for tag, name, value in drawn(violation, events).attributes if (tag, name) == ("line", "stroke-width")]
+    assert links == ["1.6", "1.8"], "the sending's own stroke, and one line"
+
+
+def test_what_the_violation_is_not_about_is_faint() -> None:
+    violation = Violation(run="r", property="fifo", explanation="", witness=(("b", 4),))
+    events = [
+        *(around("a", 1, 10, "send"), around("b", 4, 20, "deliver")),
+        *(around("a", 2, 11, "send", "x"), around("b", 5, 21, "deliver", "x")),
+    ]
+    assert [sending.faint for sending in picture_around(violation, events, 0).sendings] == [False, True]
 
 
 def test_a_node_whose_clock_goes_back_is_drawn_in_the_order_of_its_events() -> None:
     violation = Violation(run="r", property="fifo", explanation="", witness=(("a", 1), ("a", 2)))
-    page = Page(draw_around(violation, [around("a", 1, 50, "send"), around("a", 2, 10, "deliver")], 0))
-    rings = [float(value) for tag, name, value in page.attributes if (tag, name) == ("circle", "cx")][-2:]
-    assert rings == sorted(rings)
-    assert rings[0] < rings[1]
+    page = drawn(violation, [around("a", 1, 50, "send"), around("a", 2, 10, "deliver")])
+    centres = [float(value) for tag, name, value in page.attributes if (tag, name) == ("circle", "cx")]
+    first, second = centres[-3:-1]
+    assert first < second, "the last circle is that of the lane's name"
 
 
 def test_a_picture_of_too_much_keeps_what_is_near_the_witness() -> None:
     violation = Violation(run="r", property="fifo", explanation="", witness=(("a", 500),))
-    page = Page(draw_around(violation, [around("a", lseq, lseq, "submit") for lseq in range(1, 1000)], 0))
-    told = [text for text in page.texts if text.startswith("a, event")]
-    assert len(told) == EVENTS_OF_A_NODE
-    assert any(text.startswith("a, event 500 ") for text in told)
+    page = drawn(violation, [around("a", lseq, lseq, "submit") for lseq in range(1, 1000)])
+    tips = [text for text in page.texts if text.startswith("a, event")]
+    assert len(tips) == EVENTS_OF_A_NODE
+    assert any(text.startswith("a, event 500 ") for text in tips)
+
+
+def test_a_picture_shows_the_views_of_its_nodes() -> None:
+    """Those installed in it, and before the first of them the one that was in force."""
+    violation = Violation(run="r", property="fifo", explanation="", witness=(("a/1", 2),))
+    events = [around("a/1", 1, 30, "send"), around("a/1", 2, 50, "view", "T9@a/1"), around("a/1", 3, 50, "view", "R9@a/1")]
+    stays = (stay(5, 50, "R5@a/1"), stay(50, 50, "T9@a/1", "transitional"), stay(50, 90, "R9@a/1"))
+    bands = picture_around(violation, events, 0, stays).bands
+    assert [(band.view, band.regular) for band in bands] == [("R5@a/1", "R5@a/1"), ("T9@a/1", "R5@a/1"), ("R9@a/1", "R9@a/1")]
+    assert all(band.start < band.end for band in bands)
+    known_by_name = picture_around(violation, events, 0).bands
+    assert [(band.view, band.is_regular) for band in known_by_name] == [("T9@a/1", False), ("R9@a/1", True)]
+
+
+def test_a_transitional_view_of_one_instant_has_room_in_the_timeline() -> None:
+    stays = [stay(5, 50, "R5@a/1"), stay(50, 50, "T9@a/1", "transitional"), stay(50, 90, "R9@a/1")]
+    faults = reported_once([Fault(run="r", node=node, time_us=40, what="cut a->b") for node in ("b/1", "a/1")])
+    picture = picture_of_views(stays, faults, [End(run="r", node="a/1", time_us=95, how="failed")], (5, 95))
+    assert [(band.start, band.end) for band in picture.bands] == [((0, 0), (45, 0)), ((45, 0), (45, 2)), ((45, 2), (85, 0))]
+    assert [(strike.time_us, strike.lanes) for strike in picture.strikes] == [(35, (0,))]
+    (life,) = picture.lives
+    assert (life.start_us, life.end_us, life.crashed) == (0, 90, True)
 
 
 def bar(low_us: float, high_us: float, count: int) -> Latency:
@@ -315,8 +357,8 @@ def test_a_browser_draws_it_without_complaint(name: str, tmp_path: Path) -> None
     command = [browser, *options, profile, patience, "--dump-dom", (tmp_path / "report.html").as_uri()]
     seen = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert [line for line in seen.stderr.splitlines() if "CONSOLE" in line] == []
-    drawn = Page(seen.stdout)
-    assert "img" not in drawn.tags
+    found = Page(seen.stdout)
+    assert "img" not in found.tags
     unfolded = [name for name in Page(page_of(content)).ids if name.startswith(("chart-0-", "chart-figure-"))]
-    charts = [value for _, kind, value in drawn.attributes if kind == "class" and "js-plotly-plot" in value]
+    charts = [value for _, kind, value in found.attributes if kind == "class" and "js-plotly-plot" in value]
     assert len(charts) == len(unfolded), "what is folded is drawn when it is opened"

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
 from transis.audit.words import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.cli.admin import INTERRUPTED, unable
@@ -43,7 +44,7 @@ from transis.sim.options import (
     seeds_of,
     tried_of,
 )
-from transis.sim.picture import Picture, picture_of
+from transis.sim.picture import picture_of
 from transis.sim.plan import TOTEM, plan_text
 from transis.sim.run import Outcome, beyond_promise
 from transis.sim.run import simulate as simulate_plan

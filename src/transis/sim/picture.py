@@ -1,119 +1,42 @@
-"""What a diagram shows, read from a recorded history and the harness's log.
+"""The picture of a whole run, read from its recorded history and the harness's log.
 
 1. A lane is a row of the diagram: the lives of one name, one after the other. Two lives of one name that overlap (a
    copied state directory) get a lane each.
-2. Several events of a node happen at one instant, a transitional view and the regular one after it nearly always: a
-   `Moment` has a step beside its time, so that the scale can give such an instant some room.
+2. A transitional view nearly always begins and ends at one instant: the step of a `Moment` tells what came before it, in it and
+   after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
+from transis.audit.draw.layout import (
+    Arrival,
+    Band,
+    LifeLine,
+    Mark,
+    Moment,
+    PausedSpan,
+    Picture,
+    Sending,
+    Step,
+    Strike,
+    WitnessMark,
+)
+from transis.audit.draw.svg import clock
 from transis.audit.guarantees.property import Violation
+from transis.sim.cluster import show_node, show_view, show_view_id
 from transis.sim.faults import HARMLESS, Crash, Fault, Pause, Restart, Resume, names_in, parse
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
-from transis.types.ids import NodeId, ProcessId, Service, ViewId
+from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import View
 
 EXPLANATION_MAX: Final = 600
 """Characters of a violation that the diagram repeats; the command prints all of it."""
-
-
-class Step(IntEnum):
-    """BEFORE an instant's change of configuration, IN the transitional one that begins and ends there, or AFTER."""
-
-    BEFORE = 0
-    IN = 1
-    AFTER = 2
-
-
-class Moment(NamedTuple):
-    time_us: int
-    step: Step = Step.BEFORE
-
-
-class LifeLine(NamedTuple):
-    """`how` it ended; empty if it lives to the end of the picture."""
-
-    lane: int
-    node: NodeId
-    start_us: int
-    end_us: int
-    how: str
-
-
-class Band(NamedTuple):
-    """A node's time in one configuration."""
-
-    lane: int
-    node: NodeId
-    view: View
-    start: Moment
-    end: Moment
-
-
-class Sending(NamedTuple):
-    lane: int
-    process: ProcessId
-    first: int
-    count: int  # type: ignore[assignment]  # hides tuple.count
-    service: Service
-    conf: ViewId
-    moment: Moment
-
-
-class Arrival(NamedTuple):
-    lane: int
-    node: NodeId
-    process: ProcessId
-    first: int
-    count: int  # type: ignore[assignment]  # hides tuple.count
-    conf: ViewId
-    moment: Moment
-
-
-class Strike(NamedTuple):
-    """A fault in the harness's words; `lanes` are those it speaks of, none for the whole network."""
-
-    time_us: int
-    text: str
-    kind: str
-    lanes: tuple[int, ...]
-
-
-class Rest(NamedTuple):
-    """A node was paused."""
-
-    lane: int
-    start_us: int
-    end_us: int
-
-
-class Proof(NamedTuple):
-    """An event that takes part in a violation."""
-
-    lane: int
-    moment: Moment
-    text: str
-
-
-class Picture(NamedTuple):
-    title: str
-    facts: tuple[str, ...]
-    lanes: tuple[str, ...]
-    lives: tuple[LifeLine, ...]
-    bands: tuple[Band, ...]
-    sendings: tuple[Sending, ...]
-    arrivals: tuple[Arrival, ...]
-    refusals: tuple[tuple[int, int, str], ...]
-    """(lane, time, why) of messages that were not sent."""
-    strikes: tuple[Strike, ...]
-    rests: tuple[Rest, ...]
-    proofs: tuple[Proof, ...]
-    end_us: int
+DEATHS: Final = {"failed": "crashed", "stopped": "stopped by itself", "unknown": "trace ends"}
+KINDS: Final = {Service.BASIC: "basic", Service.CAUSAL: "causal", Service.SAFE: "safe"}
+"""Of lines; the other services are ordered. Causal messages are a kind apart: on Lansis they have no place in the order."""
 
 
 Log = Sequence[tuple[int, str]]
@@ -130,7 +53,7 @@ def picture_of(
     )
     lanes, lane_of = _lanes(traces, end_us)
     readings = [_Reading(trace, lane_of[trace.node], end_us) for trace in traces]
-    strikes, rests = _strikes(log, lanes, end_us)
+    strikes, pauses = _strikes(log, lanes, end_us)
     return Picture(
         title=title,
         facts=tuple(facts),
@@ -139,10 +62,10 @@ def picture_of(
         bands=tuple(band for reading in readings for band in reading.bands),
         sendings=tuple(sending for reading in readings for sending in reading.sendings),
         arrivals=tuple(arrival for reading in readings for arrival in reading.arrivals),
-        refusals=tuple(refusal for reading in readings for refusal in reading.refusals),
+        marks=tuple(mark for reading in readings for mark in reading.marks),
         strikes=strikes,
-        rests=rests,
-        proofs=_proofs(readings, violations),
+        pauses=pauses,
+        witnesses=_witnesses(readings, violations),
         end_us=end_us,
     )
 
@@ -156,7 +79,7 @@ class _Reading:
         self.bands: list[Band] = []
         self.sendings: list[Sending] = []
         self.arrivals: list[Arrival] = []
-        self.refusals: list[tuple[int, int, str]] = []
+        self.marks: list[Mark] = []
         self.moments: dict[int, Moment] = {}
         self._now = Moment(_start(trace))
         self._view: View | None = None
@@ -166,7 +89,7 @@ class _Reading:
         last = trace.events[-1]
         how = last.how if isinstance(last, End) else ""
         ended_us = last.time_us if isinstance(last, End) else end_us
-        self.life = LifeLine(lane, trace.node, _start(trace), ended_us, how)
+        self.life = _life_line(lane, trace.node, _start(trace), ended_us, how)
         self._close(Moment(ended_us, self._now.step if ended_us == self._now.time_us else Step.BEFORE))
 
     def _read(self, event: Event) -> None:
@@ -176,14 +99,16 @@ class _Reading:
             self._configure(event.view)
         self.moments[event.lseq] = self._now
         if isinstance(event, Sent):
-            process = ProcessId(self.node, event.process)
-            sending = Sending(self.lane, process, event.first, event.count, event.service, event.conf, self._now)
-            self.sendings.append(sending)
+            self.sendings.append(self._sending(event))
         elif isinstance(event, Delivery):
-            what = (event.process, event.first, event.count, event.conf)
-            self.arrivals.append(Arrival(self.lane, self.node, *what, self._now))
+            messages = (str(event.process), event.first, event.count)
+            self.arrivals.append(Arrival(self.lane, show_node(self.node), *messages, str(event.conf), self._now))
         elif isinstance(event, Refuse):
-            self.refusals.append((self.lane, event.time_us, event.why))
+            self.marks.append(Mark(self.lane, self._now, "refused", f"refused at {clock(event.time_us)}: {event.why}"))
+
+    def _sending(self, event: Sent) -> Sending:
+        messages = (str(ProcessId(self.node, event.process)), event.first, event.count, KINDS.get(event.service, "ordered"))
+        return Sending(self.lane, show_node(self.node), *messages, str(event.conf), self._now)
 
     def _configure(self, view: View) -> None:
         """A regular view at the instant of the transitional one before it comes AFTER it."""
@@ -193,12 +118,45 @@ class _Reading:
         self._close(self._now)
         self._view = view
         self._since = self._now
-        if not view.id.is_regular and self._now.step is Step.BEFORE:
+        if not view.id.is_regular and self._now.step == Step.BEFORE:
             self._now = Moment(self._now.time_us, Step.IN)
 
     def _close(self, end: Moment) -> None:
         if self._view is not None:
-            self.bands.append(Band(self.lane, self.node, self._view, self._since, end))
+            self.bands.append(_band(self.lane, self.node, self._view, self._since, end))
+
+
+def _life_line(lane: int, node: NodeId, start_us: int, end_us: int, how: str) -> LifeLine:
+    return LifeLine(
+        lane=lane,
+        start_us=start_us,
+        end_us=end_us,
+        birth=f"{node} starts at {clock(start_us)}",
+        death=f"{node} {DEATHS.get(how, how)} at {clock(end_us)}" if how else "",
+        crashed=how == "failed",
+        label=f"life {node.incarnation}" if node.incarnation > 1 else "",
+    )
+
+
+def _band(lane: int, node: NodeId, view: View, start: Moment, end: Moment) -> Band:
+    name, is_regular = show_view_id(view.id), view.id.is_regular
+    tip = [
+        f"{show_node(node)}: {'regular' if is_regular else f'transitional after {view.regular}'} view {view.id}",
+        f"members {', '.join(map(str, view.nodes))}",
+        f"cause: {view.cause}",
+        f"from {clock(start.time_us)} to {clock(end.time_us)}",
+    ]
+    tip += [f"{member.node} comes from {member.previous or 'nowhere'}" for member in view.members if is_regular]
+    return Band(
+        lane=lane,
+        view=str(view.id),
+        regular=str(view.regular),
+        start=start,
+        end=end,
+        names=(show_view(view), f"{name} {len(view.members)} nodes", name),
+        details=(str(view.cause), view.cause.what) if is_regular else (),
+        tip="\n".join(tip),
+    )
 
 
 def _start(trace: NodeTrace) -> int:
@@ -223,47 +181,47 @@ def _lanes(traces: Sequence[NodeTrace], end_us: int) -> tuple[list[str], dict[No
     return lanes, lane_of
 
 
-def _strikes(log: Log, lanes: Sequence[str], end_us: int) -> tuple[tuple[Strike, ...], tuple[Rest, ...]]:
+def _strikes(log: Log, lanes: Sequence[str], end_us: int) -> tuple[tuple[Strike, ...], tuple[PausedSpan, ...]]:
     """The log as marks. Left out are ambushes, which stand in the log again when they strike, and sends, which are drawn."""
-    strikes, rests = [], []
-    resting: dict[str, int] = {}
+    strikes, pauses = [], []
+    paused: dict[str, int] = {}
     for time_us, words in log:
         fault = _parsed(words)
         if isinstance(fault, HARMLESS):
             continue
         if isinstance(fault, Pause):
-            resting.setdefault(fault.node, time_us)
-        if isinstance(fault, Resume | Crash | Restart) and fault.node in resting:
-            rests += _rests(lanes, fault.node, resting.pop(fault.node), time_us)
+            paused.setdefault(fault.node, time_us)
+        if isinstance(fault, Resume | Crash | Restart) and fault.node in paused:
+            pauses += _pauses(lanes, fault.node, paused.pop(fault.node), time_us)
         named = names_in(fault) if fault is not None else frozenset(words.split(" ", 1)[0:1])
         kind = fault.kind if fault is not None else "said"
         strikes.append(Strike(time_us, words, kind, tuple(lane for lane, name in enumerate(lanes) if name in named)))
-    for name, since in resting.items():
-        rests += _rests(lanes, name, since, end_us)
-    return tuple(strikes), tuple(rests)
+    for name, since in paused.items():
+        pauses += _pauses(lanes, name, since, end_us)
+    return tuple(strikes), tuple(pauses)
 
 
-def _rests(lanes: Sequence[str], name: str, start_us: int, end_us: int) -> list[Rest]:
-    return [Rest(lane, start_us, end_us) for lane, owner in enumerate(lanes) if owner == name]
+def _pauses(lanes: Sequence[str], name: str, start_us: int, end_us: int) -> list[PausedSpan]:
+    return [PausedSpan(lane, start_us, end_us) for lane, owner in enumerate(lanes) if owner == name]
 
 
 def _parsed(words: str) -> Fault | None:
-    """The fault that a line of the log tells of; other lines are what a node said."""
+    """The fault of a line of the log; None of a line that a node wrote."""
     try:
         return parse(words)
     except ValueError:
         return None
 
 
-def _proofs(readings: Sequence[_Reading], violations: Sequence[Violation]) -> tuple[Proof, ...]:
+def _witnesses(readings: Sequence[_Reading], violations: Sequence[Violation]) -> tuple[WitnessMark, ...]:
     """The events of the first violation of each property: more rings would hide what they point at."""
     by_node = {reading.node: reading for reading in readings}
     first = {violation.property: violation for violation in reversed(violations)}
-    proofs = []
+    marks = []
     for violation in first.values():
         words = f"{violation.property}: {violation.explanation[:EXPLANATION_MAX]}"
         for node, lseq in violation.witness:
             reading = by_node.get(node)
             if reading is not None and lseq in reading.moments:
-                proofs.append(Proof(reading.lane, reading.moments[lseq], words))
-    return tuple(proofs)
+                marks.append(WitnessMark(reading.lane, reading.moments[lseq], words))
+    return tuple(marks)

@@ -1,12 +1,9 @@
-"""Where everything goes.
+"""What a space-time diagram shows, and where each part of it goes.
 
-Where everything goes: margins, rows, lanes, and the scale across.
+A `Picture` holds moments and words, whatever they were read from. Time runs to the right, and each node has a lane. From top to
+bottom: title and facts, legend, rows of fault labels, the axis, the lanes, the axis again. From time to x:
 
-From top to bottom: title and facts, legend, rows of fault labels, the axis, one strip per lane, the axis again.
-
-Time to x: straight where something happens, cut short where nothing does, with room where configurations change.
-
-1. x never decreases with time, and one instant has one x, or a room (from, to) if a transitional view begins and ends in it.
+1. x never decreases with time. An instant has one x, or a room with a place for each of its steps.
 2. A silence longer than `SILENCE_PX` allows is drawn so wide and marked as cut.
 3. The rest is stretched evenly, so that lengths can be compared between two cuts.
 """
@@ -14,22 +11,156 @@ Time to x: straight where something happens, cut short where nothing does, with 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 from transis.audit.draw.svg import Rows, shortened, width_of
-from transis.sim.picture import Moment, Picture, Step, Strike
+
+# --- picture ----------------------------------------------------------------------------------------------------------
+
+
+class Step(IntEnum):
+    """BEFORE an instant's change of view, IN the transitional view that begins and ends there, or AFTER."""
+
+    BEFORE = 0
+    IN = 1
+    AFTER = 2
+
+
+class Moment(NamedTuple):
+    """A time, and the place of an event among those of one node at that time."""
+
+    time_us: int
+    step: int = 0
+
+
+class LifeLine(NamedTuple):
+    """A node's life. `birth` and `death` are empty where it goes on beyond the picture."""
+
+    lane: int
+    start_us: int
+    end_us: int
+    birth: str = ""
+    death: str = ""
+    crashed: bool = False
+    label: str = ""
+
+
+class Band(NamedTuple):
+    """A node's time in one view. A transitional view has the colour of `regular`, the view that it ends."""
+
+    lane: int
+    view: str
+    regular: str
+    start: Moment
+    end: Moment
+    names: tuple[str, ...]
+    """Wordings from the longest to the shortest: the first that fits is drawn. So are the `details` below it."""
+    details: tuple[str, ...]
+    tip: str
+
+    @property
+    def is_regular(self) -> bool:
+        return self.view == self.regular
+
+
+class Sending(NamedTuple):
+    """`kind` of line: basic, causal, ordered or safe. One that the picture is not about is `faint`."""
+
+    lane: int
+    node: str
+    process: str
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    kind: str
+    view: str
+    moment: Moment
+    faint: bool = False
+
+
+class Arrival(NamedTuple):
+    """Messages of a process, delivered at a node."""
+
+    lane: int
+    node: str
+    process: str
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    view: str
+    moment: Moment
+
+
+class Mark(NamedTuple):
+    """An event with a sign of its own, and words below it if there is room for them."""
+
+    lane: int
+    moment: Moment
+    sign: str
+    tip: str
+    words: tuple[str, ...] = ()
+
+
+class Strike(NamedTuple):
+    """A fault in the harness's words; `lanes` are those it speaks of, none for the whole network."""
+
+    time_us: int
+    text: str
+    kind: str
+    lanes: tuple[int, ...]
+
+
+class PausedSpan(NamedTuple):
+    lane: int
+    start_us: int
+    end_us: int
+
+
+class WitnessMark(NamedTuple):
+    """An event that shows a violation; `number` is its place in a list beside the picture."""
+
+    lane: int
+    moment: Moment
+    text: str
+    number: str = ""
+
+
+class Picture(NamedTuple):
+    lanes: tuple[str, ...]
+    end_us: int
+    start_us: int = 0
+    title: str = ""
+    """Without one there is no heading and no legend: the picture is part of a page that has its own."""
+    facts: tuple[str, ...] = ()
+    width: float = 0.0
+    """What the page has for it, which many changes of view may exceed; without it, as wide as it needs to be."""
+    spaced: bool = False
+    """Each event gets room of its own and may have words: for a few events whose order matters more than their distance."""
+    lives: tuple[LifeLine, ...] = ()
+    bands: tuple[Band, ...] = ()
+    sendings: tuple[Sending, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    strikes: tuple[Strike, ...] = ()
+    pauses: tuple[PausedSpan, ...] = ()
+    witnesses: tuple[WitnessMark, ...] = ()
+
 
 # --- scale ------------------------------------------------------------------------------------------------------------
 
 SILENCE_PX: Final = 48.0
-CHANGE_PX: Final = 3.0
-"""An instant at which a configuration or a fault comes gets at least so much for itself."""
-ROUNDS: Final = 50
-"""Halvings in the search for the stretch: enough for any ratio of doubles that matters here."""
+HALVINGS: Final = 50
+"""In the search for the stretch: enough for any ratio of doubles that matters here."""
 TICK_PX: Final = 84.0
 """Ticks stand no closer: their labels are up to 60 wide."""
 STEPS: Final = (1, 2, 5)
+
+
+class Room(NamedTuple):
+    """The width of an instant, which its steps share."""
+
+    width: float
+    steps: int
 
 
 class Silence(NamedTuple):
@@ -42,22 +173,25 @@ class Silence(NamedTuple):
 
 
 class Scale:
-    def __init__(
-        self, busy: Iterable[int], rooms: Collection[int], changes: Collection[int], width: float, room_px: float
-    ) -> None:
-        """`busy` are the instants at which something is drawn; `rooms` and `changes` are among them."""
-        self._times = sorted({0, *busy, *rooms, *changes})
-        self._rooms = {time_us: room_px if time_us in rooms else CHANGE_PX for time_us in sorted({*rooms, *changes})}
+    """From time to x. `busy` are the instants at which something is drawn, and `rooms` those among them that need some width."""
+
+    def __init__(self, busy: Iterable[int], rooms: Mapping[int, Room], width: float, start_us: int = 0) -> None:
+        self._times = sorted({start_us, *busy, *rooms})
+        self._rooms = rooms
         gaps = [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
         self._stretch = _stretch(gaps, max(width, 1.0))
         self._x = [0.0]
         self.silences: list[Silence] = []
         for before, gap in zip(self._times, gaps, strict=False):
             self._advance(before, gap)
-        self.width = self._x[-1] + self._rooms.get(self._times[-1], 0.0)
+        self.width = self._x[-1] + self._room(self._times[-1])
+
+    def _room(self, time_us: int) -> float:
+        room = self._rooms.get(time_us)
+        return 0.0 if room is None else room.width
 
     def _advance(self, before: int, gap: int) -> None:
-        x = self._x[-1] + self._rooms.get(before, 0.0)
+        x = self._x[-1] + self._room(before)
         drawn = min(gap * self._stretch, SILENCE_PX)
         if gap * self._stretch > 2 * SILENCE_PX:
             self.silences.append(Silence(before, before + gap, x, drawn))
@@ -65,24 +199,26 @@ class Scale:
 
     def x(self, moment: Moment) -> float:
         """Where an event of this moment is drawn."""
-        x = self.at(moment.time_us)
-        return x + self._rooms.get(moment.time_us, 0.0) * moment.step / Step.AFTER
+        room = self._rooms.get(moment.time_us)
+        inside = 0.0 if room is None else room.width * min(1.0, moment.step / room.steps)
+        return self.at(moment.time_us) + inside
 
     def at(self, time_us: int) -> float:
         """The left edge of an instant; instants between two busy ones are interpolated."""
         index = bisect_right(self._times, time_us) - 1
-        assert index >= 0, "time starts at 0"
+        assert index >= 0, "nothing is drawn before the start of the picture"
         before = self._times[index]
         if time_us == before or index + 1 == len(self._times):
-            return self._x[index] + (self._rooms.get(before, 0.0) if time_us > before else 0.0)
-        left = self._x[index] + self._rooms.get(before, 0.0)
+            return self._x[index] + (self._room(before) if time_us > before else 0.0)
+        left = self._x[index] + self._room(before)
         share = (time_us - before) / (self._times[index + 1] - before)
         return left + share * (self._x[index + 1] - left)
 
     def ticks(self) -> Iterator[tuple[int, float]]:
         """Round times, and where silences end, none closer than `TICK_PX` to the one before it."""
         last_x = -TICK_PX
-        round_times = range(0, self._times[-1] + 1, self._tick_us())
+        start_us, step_us = self._times[0], self._tick_us()
+        round_times = range(-(-start_us // step_us) * step_us, self._times[-1] + 1, step_us)
         for time_us in sorted({*round_times, *(silence.end_us for silence in self.silences)}):
             x = self.at(time_us)
             if x - last_x >= TICK_PX and not self._is_cut(time_us):
@@ -95,8 +231,8 @@ class Scale:
 
     def _tick_us(self) -> int:
         """The smallest round step that is at least as wide as a tick where time is straight."""
-        wanted = TICK_PX / self._stretch if self._stretch > 0 else float(self._times[-1])
-        wanted = max(wanted, self._times[-1] / 5_000)
+        span_us = self._times[-1] - self._times[0]
+        wanted = max(TICK_PX / self._stretch if self._stretch > 0 else float(span_us), span_us / 5_000)
         power = 1
         while True:
             for digit in STEPS:
@@ -109,7 +245,7 @@ def _stretch(gaps: list[int], width: float) -> float:
     """Pixels per microsecond such that all gaps, each cut at `SILENCE_PX`, are together as wide as wanted."""
     low, high = 0.0, SILENCE_PX
     wanted = min(width, SILENCE_PX * len(gaps) * 0.999)
-    for _ in range(ROUNDS):
+    for _ in range(HALVINGS):
         middle = (low + high) / 2
         if sum(min(gap * middle, SILENCE_PX) for gap in gaps) < wanted:
             low = middle
@@ -127,17 +263,34 @@ LEGEND_PX: Final = 30.0
 ROW_PX: Final = 15.0
 AXIS_PX: Final = 26.0
 ROWS_MAX: Final = 8
-"""Rows of fault labels; what finds no place keeps its mark and tells its text on hover."""
+"""Rows of fault labels; a fault without a place in them keeps its mark and shows its text on hover."""
 
+NAME_MAX: Final = 8
+CHARACTER_OF_NAME_PX: Final = 8.0
+"""Of the larger type in which the names of the lanes are drawn."""
+NAME_MAX_ALONE: Final = 14
+"""Pictures without a heading have no script that keeps short names in sight: theirs may be longer."""
 WORDS_MAX: Final = 42
 WIDTH_MIN: Final = 1_200.0
 """The legend needs so much."""
 WIDTH_BASE: Final = 900.0
 INSTANT_PX: Final = 5.0
 WIDTH_MAX: Final = 9_000.0
+CHANGE_PX: Final = 3.0
+"""An instant at which a view or a fault comes gets at least so much for itself."""
 ROOM_PX: Final = 30.0
 ROOMS_PX: Final = 190.0
 """A change of configuration, node after node, gets about so much in all."""
+ROOMS_SHARE: Final = 0.4
+"""Of a picture whose width is given."""
+SPACED_PX: Final = (22.0, 44.0)
+"""The least and the most room of an event that has its own: what makes the picture `WIDTH_SPACED` wide."""
+STEPS_OF_EVENT: Final = 2
+"""It stands in the middle of its room."""
+WIDTH_SPACED: Final = 1_000.0
+GAP_PX: Final = 26.0
+"""Between two of them, on average."""
+SPACED_LANE_PX: Final = 88.0
 
 
 class Label(NamedTuple):
@@ -155,31 +308,33 @@ class Layout:
 
     def __init__(self, picture: Picture) -> None:
         self.picture = picture
-        self.scale = _scale(picture)
-        self.lane_px, self.detailed = _lane_px(len(picture.lanes))
-        self.width = max(WIDTH_MIN, LEFT + self.scale.width + RIGHT)
+        self.scale = _spaced_scale(picture) if picture.spaced else _scale(picture)
+        self.lane_px, self.detailed = (SPACED_LANE_PX, True) if picture.spaced else _lane_px(len(picture.lanes))
+        longest = max(map(len, picture.lanes), default=0)
+        self.name_max = NAME_MAX if picture.title else NAME_MAX_ALONE
+        self.left = LEFT + CHARACTER_OF_NAME_PX * max(0, min(longest, self.name_max) - NAME_MAX)
+        self.width = max(WIDTH_MIN if picture.title else 0.0, self.left + self.scale.width + RIGHT)
         self.labels, rows = self._place_faults()
-        self.head = 30.0 + FACT_PX * len(picture.facts)
-        self.faults_top = self.head + LEGEND_PX
-        self.axis_y = self.faults_top + ROW_PX * rows + AXIS_PX
+        self.head = 30.0 + FACT_PX * len(picture.facts) if picture.title else 0.0
+        self.axis_y = self.head + (LEGEND_PX if picture.title else 0.0) + ROW_PX * rows + AXIS_PX
         self.lanes_top = self.axis_y + 6.0
         self.lanes_end = self.lanes_top + self.lane_px * len(picture.lanes)
         self.height = self.lanes_end + AXIS_PX + 6.0
 
     def x(self, moment: Moment) -> float:
-        return LEFT + self.scale.x(moment)
+        return self.left + self.scale.x(moment)
 
     def at(self, time_us: int) -> float:
-        return LEFT + self.scale.at(time_us)
+        return self.left + self.scale.at(time_us)
 
-    def strip(self, lane: int) -> tuple[float, float]:
-        """Top and height of a lane's band."""
+    def band(self, lane: int) -> tuple[float, float]:
+        """Top and height of a lane's bands."""
         return self.lanes_top + lane * self.lane_px + 2.0, self.lane_px - 4.0
 
     def line_y(self, lane: int) -> float:
-        """Where a lane's life runs: below the words of its views."""
-        top, height = self.strip(lane)
-        return top + height * (0.72 if self.detailed else 0.6)
+        """Where a lane's life runs: below the words of its views, above those of its events."""
+        top, height = self.band(lane)
+        return top + height * (0.55 if self.picture.spaced else 0.72 if self.detailed else 0.6)
 
     def _place_faults(self) -> tuple[list[Label], int]:
         rows = Rows(ROWS_MAX, self.scale.width)
@@ -189,7 +344,7 @@ class Layout:
             words = shortened(strike.text, WORDS_MAX)
             place = rows.place(x, width_of(words) + 4.0)
             row, word_x = (None, x) if place is None else place
-            labels.append(Label(strike, LEFT + x, words, LEFT + word_x, row))
+            labels.append(Label(strike, self.left + x, words, self.left + word_x, row))
         return labels, rows.used
 
     def label_y(self, row: int) -> float:
@@ -205,10 +360,33 @@ def _lane_px(lanes: int) -> tuple[float, bool]:
 
 
 def _scale(picture: Picture) -> Scale:
+    """Time as straight as it can be: only changes get room."""
     changes = {band.start.time_us for band in picture.bands} | {strike.time_us for strike in picture.strikes}
-    rooms = {band.start.time_us for band in picture.bands if band.start.step is Step.AFTER}
-    busy = {sending.moment.time_us for sending in picture.sendings} | {arrival.moment.time_us for arrival in picture.arrivals}
-    busy |= {life.end_us for life in picture.lives} | {picture.end_us}
-    width = min(WIDTH_MAX, WIDTH_BASE + INSTANT_PX * len(busy | changes))
+    double = {band.start.time_us for band in picture.bands if band.start.step == Step.AFTER}
     room_px = min(ROOM_PX, max(4.0, ROOMS_PX / max(1, len(picture.lanes))))
-    return Scale(busy, rooms, changes, width, room_px)
+    if picture.width:
+        room_px = min(room_px, max(CHANGE_PX, picture.width * ROOMS_SHARE / max(1, len(double))))
+    rooms = dict.fromkeys(sorted(changes), Room(CHANGE_PX, Step.AFTER)) | dict.fromkeys(sorted(double), Room(room_px, Step.AFTER))
+    busy = {moment.time_us for moment in _moments(picture)} | {life.end_us for life in picture.lives} | {picture.end_us}
+    width = min(WIDTH_MAX, WIDTH_BASE + INSTANT_PX * len(busy | changes))
+    if picture.width:
+        width = picture.width - LEFT - RIGHT - sum(room.width for room in rooms.values())
+    return Scale(busy, rooms, width, picture.start_us)
+
+
+def _spaced_scale(picture: Picture) -> Scale:
+    """Every event gets room, beside those of its node at the same instant: their steps are 1, 3, 5."""
+    steps: dict[int, int] = {}
+    for moment in _moments(picture):
+        steps[moment.time_us] = max(steps.get(moment.time_us, 0), moment.step + 1)
+    low, high = SPACED_PX
+    events = sum(steps.values()) / STEPS_OF_EVENT
+    event_px = min(high, max(low, (WIDTH_SPACED - GAP_PX * len(steps)) / max(1.0, events)))
+    rooms = {time_us: Room(event_px * count / STEPS_OF_EVENT, count) for time_us, count in steps.items()}
+    return Scale((picture.end_us,), rooms, GAP_PX * len(rooms), picture.start_us)
+
+
+def _moments(picture: Picture) -> Iterator[Moment]:
+    """Of everything that happens at one; a band is not an event, only its view's beginning may be."""
+    for events in (picture.sendings, picture.arrivals, picture.marks, picture.witnesses):
+        yield from (event.moment for event in events)

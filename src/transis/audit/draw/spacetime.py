@@ -1,24 +1,11 @@
-"""A space-time diagram, drawn from a Picture: whole runs and the events around a violation.
+"""A space-time diagram, drawn from a `Picture`: of a whole run, of its views only, or of the events around a violation.
 
-The drawing itself, layer by layer from the back: grid, views, faults, messages, lives, words on top.
-
-Each element that a person may ask about carries a title; elements that belong together carry the same `data-k`, and
-the page lights them up together.
-
-The smaller signs: faults with their words, births and deaths, pauses, proofs of a violation, and the legend.
-
-Messages as lines: each sending is tied to its deliveries, and sendings that would be drawn on top of each other
-become one bundle.
-
-1. A bundle holds messages of one node, one kind of line (basic, causal, ordered, safe) and one configuration.
-2. Bundles grow until the lines fit the budget: a picture of ten thousand lines shows nothing.
-3. Per receiver and configuration a bundle arrives once, where its first message did; the count says the rest.
-
-The drawing as a page for a browser: the SVG, a few lines of script for hovering, and what happened in words.
-
-Self-contained: nothing is fetched, and the page forbids itself to.
-
-A diagram in a file: the name's end says whether it is a page or a bare drawing.
+1. Layers from the back: grid, views, faults, messages, lives, marks, words, the names of the lanes.
+2. What a person may ask about carries a title. Elements that belong together carry the same `data-k`, and the page lights them up
+   together.
+3. Messages of one node, one kind of line and one view become one bundle until all lines fit the budget: a picture of ten thousand
+   lines shows nothing. A bundle arrives once per receiver and view, where its first message did; its title says the rest.
+4. A diagram is a drawing, or a page around one for a browser. Nothing is fetched, and the page forbids itself to.
 """
 
 from __future__ import annotations
@@ -30,11 +17,12 @@ from math import log10
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.audit.draw.layout import LEFT, Label, Layout
+from transis.audit.draw.layout import Arrival, Label, Layout, LifeLine, Moment, Picture, Sending
 from transis.audit.draw.svg import (
     DARK,
     FONT,
     LIGHT,
+    Rows,
     clock,
     element,
     escaped,
@@ -45,21 +33,168 @@ from transis.audit.draw.svg import (
     path,
     rect,
     sender_class,
+    shortened,
     style,
     text,
     title,
     view_class,
+    width_of,
 )
-from transis.sim.cluster import show_node, show_view, show_view_id
-from transis.sim.picture import Arrival, Band, LifeLine, Moment, Picture, Sending
-from transis.types.ids import NodeId, ProcessId, Service, ViewId
 
-# --- marks ------------------------------------------------------------------------------------------------------------
-
-DEATHS: Final = {"failed": "crashed", "stopped": "stopped by itself", "unknown": "trace ends"}
+# --- documents --------------------------------------------------------------------------------------------------------
 
 
-def fault_marks(layout: Layout) -> Iterator[str]:
+def draw_svg(picture: Picture) -> str:
+    """A self-contained SVG document."""
+    layout = Layout(picture)
+    size = {"width": number(layout.width), "height": number(layout.height)}
+    view_box = f"0 0 {size['width']} {size['height']}"
+    paper = rect(0, 0, layout.width, layout.height, class_="paper")
+    drawn = (element("style", style()), _definitions(), paper, *_layers(layout, with_ids=True))
+    return element("svg", *drawn, xmlns="http://www.w3.org/2000/svg", viewBox=view_box, **size, role="img")
+
+
+def draw_inline(picture: Picture, label: str, class_: str) -> str:
+    """An SVG element for a page that has `style()` and, once, `hatching()`."""
+    layout = Layout(picture)
+    view_box = f"0 0 {number(layout.width)} {number(layout.height)}"
+    size = {"width": layout.width, "height": layout.height}
+    return element("svg", *_layers(layout, with_ids=False), viewBox=view_box, **size, role="img", aria_label=label, class_=class_)
+
+
+def hatching() -> str:
+    """What transitional views are filled with: never in a part of the page that is folded, or browsers do not find it."""
+    return element("svg", _definitions(), width="0", height="0", class_="hidden", aria_hidden="true")
+
+
+def _definitions() -> str:
+    stroke = path("M0 6 L6 0", class_="hatching", stroke_width="1", stroke_opacity=".55")
+    return element("defs", element("pattern", stroke, id="hatch", width="6", height="6", patternUnits="userSpaceOnUse"))
+
+
+def write_diagram(file: Path, picture: Picture) -> None:
+    """The end of the file's name says whether it is a page or a bare drawing."""
+    drawn = draw_svg(picture) if file.suffix.lower() == ".svg" else draw_html(picture)
+    file.write_text(drawn, encoding="utf-8")
+
+
+# --- layers -----------------------------------------------------------------------------------------------------------
+
+
+def _layers(layout: Layout, with_ids: bool) -> Iterator[str]:
+    """A page of one drawing has a script that moves two of them; in a page of several, ids would not be unique."""
+    if layout.picture.title:
+        yield group(_heading(layout), id="heading" if with_ids else None)
+    yield group(_grid(layout))
+    yield group(_bands(layout))
+    yield group(_faults(layout))
+    yield group(_messages(layout))
+    yield group(_lives(layout))
+    yield group(_marks(layout))
+    yield group(_band_words(layout))
+    yield group(_mark_words(layout))
+    yield group(_witnesses(layout), class_="witnesses")
+    yield group(_lane_names(layout), id="lanes" if with_ids else None)
+
+
+def _heading(layout: Layout) -> Iterator[str]:
+    yield text(14, 23, layout.picture.title, class_="title")
+    for index, fact in enumerate(layout.picture.facts):
+        yield text(14, 42 + 17 * index, fact, class_="faint")
+    yield from _legend(14, layout.head + 12, bool(layout.picture.witnesses))
+
+
+def _legend(x: float, y: float, broken: bool) -> Iterator[str]:
+    """One row of signs, each with its meaning."""
+    for sign, width, words in (*_LEGEND, _BROKEN) if broken else _LEGEND:
+        yield element("g", sign, transform=f"translate({number(x)} {number(y)})")
+        yield text(x + width + 5, y + 4, words, class_="faint")
+        x += width + 5 + len(words) * 5.9 + 18
+
+
+def _sample(kind: str) -> str:
+    return element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_=f"m {kind} c0")
+
+
+_LEGEND: Final = (
+    (rect(0, -6, 22, 12, class_="edge v0"), 22.0, "regular view"),
+    (rect(0, -6, 22, 12, class_="edge v0") + rect(0, -6, 22, 12, fill="url(#hatch)"), 22.0, "transitional"),
+    (_sample("ordered"), 26.0, "ordered message, sender's colour"),
+    (_sample("safe"), 26.0, "safe"),
+    (_sample("basic"), 26.0, "basic"),
+    (_sample("causal"), 26.0, "causal"),
+    (element("circle", cx=3, cy=0, r=3, class_="c0"), 6.0, "delivered"),
+    (path("M0 -5 l8 5 l-8 5 z", class_="ink"), 8.0, "start"),
+    (path("M0 -5 l10 10 m0 -10 l-10 10", class_="cross", fill="none"), 10.0, "crash"),
+    (rect(0, -5, 10, 10, class_="ink"), 10.0, "stop"),
+    (line(0, 0, 18, 0, class_="rest"), 18.0, "paused"),
+    (line(0, 0, 18, 0, class_="blow wide"), 18.0, "fault"),
+    (path("M4 -5 l-4 10 M9 -5 l-4 10", class_="life", fill="none"), 9.0, "silence, cut short"),
+)
+
+_BROKEN: Final = (element("circle", cx=6, cy=0, r=6, class_="ring"), 12.0, "part of a violation")
+
+
+def _grid(layout: Layout) -> Iterator[str]:
+    top, end = layout.axis_y, layout.lanes_end
+    for time_us, offset in layout.scale.ticks():
+        x = layout.left + offset
+        yield line(x, top, x, end + 4, class_="grid")
+        yield text(x, top - 6, clock(time_us), class_="faint small middle")
+        yield text(x, end + 18, clock(time_us), class_="faint small middle")
+    for silence in layout.scale.silences:
+        yield _cut(layout, layout.left + silence.x + silence.width / 2, silence.end_us - silence.start_us)
+
+
+def _cut(layout: Layout, x: float, length_us: int) -> str:
+    words = f"nothing happens for {clock(length_us)}: cut short"
+    zigzag = "".join(f"M{number(x + dx)} {number(y - 5)} l-4 10 " for y in (layout.axis_y, layout.lanes_end + 4) for dx in (0, 5))
+    return group((path(zigzag, class_="life", fill="none"), rect(x - 8, layout.axis_y - 6, 16, 12, opacity="0"), title(words)))
+
+
+def _lane_names(layout: Layout) -> Iterator[str]:
+    if layout.picture.title:
+        yield rect(0, layout.lanes_top, layout.left - 6, layout.lanes_end - layout.lanes_top, class_="paper")
+    for lane, name in enumerate(layout.picture.lanes):
+        y = layout.line_y(lane)
+        yield element("circle", cx=16.0, cy=y - 4, r=5.0, class_=sender_class(lane))
+        words = shortened(name, layout.name_max)
+        yield text(27, y, words, title(name), class_="lane" if layout.lane_px > 30 else "")
+
+
+# --- views ------------------------------------------------------------------------------------------------------------
+
+
+def _bands(layout: Layout) -> Iterator[str]:
+    """Views have colours in the order in which they appear."""
+    starts = sorted((band.start, band.regular) for band in layout.picture.bands)
+    numbers = {view: index for index, view in enumerate(dict.fromkeys(view for _, view in starts))}
+    for band in layout.picture.bands:
+        x, end = layout.x(band.start), layout.x(band.end)
+        top, height = layout.band(band.lane)
+        shape = (x, top, max(1.0, end - x), height)
+        parts = [rect(*shape, class_=f"edge {view_class(numbers[band.regular])}")]
+        if not band.is_regular:
+            parts.append(rect(*shape, fill="url(#hatch)"))
+        yield group((*parts, title(band.tip)), class_="b", data_k=f"v{band.view}")
+
+
+def _band_words(layout: Layout) -> Iterator[str]:
+    for band in layout.picture.bands:
+        x, width = layout.x(band.start), layout.x(band.end) - layout.x(band.start) - 6
+        top, _ = layout.band(band.lane)
+        name = fitting(band.names, width)
+        detail = fitting(band.details, width) if layout.detailed else ""
+        if name:
+            yield text(x + 4, top + 12, name, class_="halo", pointer_events="none")
+        if detail:
+            yield text(x + 4, top + 24, detail, class_="faint small halo", pointer_events="none")
+
+
+# --- faults and lives -------------------------------------------------------------------------------------------------
+
+
+def _faults(layout: Layout) -> Iterator[str]:
     for label in layout.labels:
         words = f"{clock(label.strike.time_us)}: {label.strike.text}"
         yield group((*_fault_lines(layout, label), *_fault_words(layout, label), title(words)), class_="f")
@@ -83,71 +218,83 @@ def _fault_words(layout: Layout, label: Label) -> Iterator[str]:
         yield text(label.word_x, layout.label_y(label.row), label.words, class_="word halo")
 
 
-def life_marks(layout: Layout) -> Iterator[str]:
+def _lives(layout: Layout) -> Iterator[str]:
     for life in layout.picture.lives:
         y, start, end = layout.line_y(life.lane), layout.at(life.start_us), layout.at(life.end_us)
         yield line(start, y, end, y, class_="life")
-        yield from _birth(layout, life, start, y)
-        if life.how:
-            yield group(
-                (_death(life.how, end, y), title(f"{life.node} {DEATHS.get(life.how, life.how)} at {clock(life.end_us)}"))
-            )
-    for rest in layout.picture.rests:
-        y, start, end = layout.line_y(rest.lane), layout.at(rest.start_us), layout.at(rest.end_us)
-        words = f"paused from {clock(rest.start_us)} to {clock(rest.end_us)}"
+        if life.birth:
+            yield from _birth(layout, life, start, y)
+        if life.death:
+            yield group((_cross(end, y) if life.crashed else rect(end - 5, y - 5, 10, 10, class_="ink"), title(life.death)))
+    for pause in layout.picture.pauses:
+        y, start, end = layout.line_y(pause.lane), layout.at(pause.start_us), layout.at(pause.end_us)
+        words = f"paused from {clock(pause.start_us)} to {clock(pause.end_us)}"
         yield line(start, y, end, y, title(words), class_="rest")
-    for lane, time_us, why in layout.picture.refusals:
-        x, y = layout.at(time_us), layout.line_y(lane)
-        yield path(f"M{number(x)} {number(y + 4)} l-3 6 h6 z", title(f"refused at {clock(time_us)}: {why}"), class_="faint")
 
 
 def _birth(layout: Layout, life: LifeLine, x: float, y: float) -> Iterator[str]:
-    words = f"{life.node} starts at {clock(life.start_us)}"
-    yield path(f"M{number(x)} {number(y - 5)} l8 5 l-8 5 z", title(words), class_="ink")
-    if life.node.incarnation > 1 and layout.detailed:
-        yield text(x + 11, y + 13, f"life {life.node.incarnation}", class_="small halo", pointer_events="none")
+    yield path(f"M{number(x)} {number(y - 5)} l8 5 l-8 5 z", title(life.birth), class_="ink")
+    if life.label and layout.detailed:
+        yield text(x + 11, y + 13, life.label, class_="small halo", pointer_events="none")
 
 
-def _death(how: str, x: float, y: float) -> str:
-    if how == "failed":
-        return path(f"M{number(x - 6)} {number(y - 6)} l12 12 m0 -12 l-12 12", class_="cross", fill="none")
-    return rect(x - 5, y - 5, 10, 10, class_="ink")
+def _cross(x: float, y: float) -> str:
+    return path(f"M{number(x - 6)} {number(y - 6)} l12 12 m0 -12 l-12 12", class_="cross", fill="none")
 
 
-def proof_marks(layout: Layout) -> Iterator[str]:
-    for proof in layout.picture.proofs:
-        yield element("circle", title(proof.text), cx=layout.x(proof.moment), cy=layout.line_y(proof.lane), r=9.0, class_="ring")
+# --- marks ------------------------------------------------------------------------------------------------------------
+
+MARK_ROWS: Final = 2
+MARK_WORDS_PX: Final = 130.0
 
 
-def legend(x: float, y: float, broken: bool) -> Iterator[str]:
-    """One row of signs, each with its meaning."""
-    for sign, width, words in (*_LEGEND, _BROKEN) if broken else _LEGEND:
-        yield element("g", sign, transform=f"translate({number(x)} {number(y)})")
-        yield text(x + width + 5, y + 4, words, class_="faint")
-        x += width + 5 + len(words) * 5.9 + 18
+def _marks(layout: Layout) -> Iterator[str]:
+    for mark in layout.picture.marks:
+        drawn = _sign(mark.sign, layout.x(mark.moment), layout.line_y(mark.lane), sender_class(mark.lane))
+        yield group((drawn, title(mark.tip)))
 
 
-_LEGEND: Final = (
-    (rect(0, -6, 22, 12, class_="edge v0"), 22.0, "regular view"),
-    (rect(0, -6, 22, 12, class_="edge v0") + rect(0, -6, 22, 12, fill="url(#hatch)"), 22.0, "transitional"),
-    (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m ordered c0"), 26.0, "ordered message, sender's colour"),
-    (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m safe c0"), 26.0, "safe"),
-    (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m basic c0"), 26.0, "basic"),
-    (element("g", line(0, 0, 26, 0, stroke_width="1.4"), class_="m causal c0"), 26.0, "causal"),
-    (element("circle", cx=3, cy=0, r=3, class_="c0"), 6.0, "delivered"),
-    (path("M0 -5 l8 5 l-8 5 z", class_="ink"), 8.0, "start"),
-    (path("M0 -5 l10 10 m0 -10 l-10 10", class_="cross", fill="none"), 10.0, "crash"),
-    (rect(0, -5, 10, 10, class_="ink"), 10.0, "stop"),
-    (line(0, 0, 18, 0, class_="rest"), 18.0, "paused"),
-    (line(0, 0, 18, 0, class_="blow wide"), 18.0, "fault"),
-    (path("M4 -5 l-4 10 M9 -5 l-4 10", class_="life", fill="none"), 9.0, "silence, cut short"),
-)
+def _sign(sign: str, x: float, y: float, colour: str) -> str:
+    match sign:
+        case "send":
+            return path(f"M{number(x)} {number(y - 7)} l5 11 h-10 z", class_=colour)
+        case "deliver":
+            return element("circle", cx=x, cy=y, r=4.2, class_=colour)
+        case "view":
+            return rect(x - 3, y - 14, 6, 28, class_="ink")
+        case "end":
+            return _cross(x, y)
+        case "fault" | "gap":
+            return path(f"M{number(x)} {number(y + 7)} l5 -11 h-10 z", class_="word")
+        case "refused":
+            return path(f"M{number(x)} {number(y + 4)} l-3 6 h6 z", class_="faint")
+        case _:
+            return element("circle", cx=x, cy=y, r=2.4, class_="faint")
 
-_BROKEN: Final = (element("circle", cx=6, cy=0, r=6, class_="ring"), 12.0, "part of a violation")
+
+def _mark_words(layout: Layout) -> Iterator[str]:
+    """What events are about, where there is room."""
+    rows = [Rows(MARK_ROWS, layout.width) for _ in layout.picture.lanes]
+    for mark in sorted(layout.picture.marks, key=lambda mark: layout.x(mark.moment)):
+        words = fitting(mark.words, MARK_WORDS_PX)
+        place = rows[mark.lane].place(layout.x(mark.moment) - 4, width_of(words)) if words else None
+        if place is not None:
+            row, x = place
+            yield text(x, layout.line_y(mark.lane) + 21 + 12 * row, words, class_="halo small", pointer_events="none")
 
 
-# --- traffic ----------------------------------------------------------------------------------------------------------
+def _witnesses(layout: Layout) -> Iterator[str]:
+    for witness in layout.picture.witnesses:
+        x, y = layout.x(witness.moment), layout.line_y(witness.lane)
+        yield element("circle", title(witness.text), cx=x, cy=y, r=9.0, class_="ring")
+        if witness.number:
+            yield text(x, y - 13, witness.number, class_="alarm middle halo strong", pointer_events="none")
 
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+RUNS_NAMED: Final = 6
+LANDINGS_NAMED: Final = 24
 LINES_MAX: Final = 900
 WINDOW_FIRST_PX: Final = 4.0
 WINDOW_LAST_PX: Final = 130.0
@@ -157,9 +304,11 @@ Position = Callable[[Moment], float]
 
 
 class Landing(NamedTuple):
+    """Where a bundle arrives: at a node in a view."""
+
     lane: int
-    node: NodeId
-    conf: ViewId
+    node: str
+    view: str
     moment: Moment
     count: int  # type: ignore[assignment]  # hides tuple.count
 
@@ -169,10 +318,9 @@ class Bundle:
     """Messages drawn as one, and where they were delivered."""
 
     first: Sending
-    service: Service
     count: int = 0
-    runs: list[tuple[ProcessId, int, int]] = field(default_factory=list)
-    landings: dict[tuple[NodeId, ViewId], Landing] = field(default_factory=dict)
+    runs: list[tuple[str, int, int]] = field(default_factory=list)
+    landings: dict[tuple[str, str], Landing] = field(default_factory=dict)
 
     def add(self, sending: Sending, arrivals: Iterable[Arrival]) -> None:
         self.count += sending.count
@@ -181,11 +329,11 @@ class Bundle:
             self._land(arrival)
 
     def _land(self, arrival: Arrival) -> None:
-        key = (arrival.node, arrival.conf)
+        key = (arrival.node, arrival.view)
         known = self.landings.get(key)
         count = arrival.count + (known.count if known is not None else 0)
         moment = min(arrival.moment, known.moment) if known is not None else arrival.moment
-        self.landings[key] = Landing(arrival.lane, arrival.node, arrival.conf, moment, count)
+        self.landings[key] = Landing(arrival.lane, arrival.node, arrival.view, moment, count)
 
     @property
     def elsewhere(self) -> list[Landing]:
@@ -193,14 +341,9 @@ class Bundle:
         return [landing for landing in self.landings.values() if landing.lane != self.first.lane]
 
 
-def kind_of(service: Service) -> str:
-    """The kind of line. Causal messages have one of their own: on Lansis they have no place in the order."""
-    return {Service.BASIC: "basic", Service.CAUSAL: "causal", Service.SAFE: "safe"}.get(service, "ordered")
-
-
 def bundles(sendings: Sequence[Sending], arrivals: Sequence[Arrival], position: Position) -> list[Bundle]:
     """The finest bundling whose lines fit the budget."""
-    ordered = sorted(sendings, key=lambda sending: (sending.process.node, sending.moment, sending.process, sending.first))
+    ordered = sorted(sendings, key=lambda sending: (sending.node, sending.moment, sending.process, sending.first))
     found = _deliveries(ordered, arrivals)
     window = WINDOW_FIRST_PX
     while True:
@@ -212,12 +355,12 @@ def bundles(sendings: Sequence[Sending], arrivals: Sequence[Arrival], position: 
 
 def _bundled(ordered: Sequence[Sending], found: Sequence[list[Arrival]], position: Position, window: float) -> list[Bundle]:
     drawn: list[Bundle] = []
-    open_bundles: dict[tuple[NodeId, str, ViewId], Bundle] = {}
+    open_bundles: dict[tuple[str, str, str, bool], Bundle] = {}
     for sending, arrivals in zip(ordered, found, strict=True):
-        key = (sending.process.node, kind_of(sending.service), sending.conf)
+        key = (sending.node, sending.kind, sending.view, sending.faint)
         bundle = open_bundles.get(key)
         if bundle is None or position(sending.moment) - position(bundle.first.moment) > window:
-            bundle = open_bundles[key] = Bundle(sending, sending.service)
+            bundle = open_bundles[key] = Bundle(sending)
             drawn.append(bundle)
         bundle.add(sending, arrivals)
     return drawn
@@ -225,7 +368,7 @@ def _bundled(ordered: Sequence[Sending], found: Sequence[list[Arrival]], positio
 
 def _deliveries(ordered: Sequence[Sending], arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
     """For each sending its deliveries; a delivered run may cover several sendings, and goes to each."""
-    by_process: dict[ProcessId, list[tuple[int, int]]] = {}
+    by_process: dict[str, list[tuple[int, int]]] = {}
     for index, sending in enumerate(ordered):
         by_process.setdefault(sending.process, []).append((sending.first, index))
     for starts in by_process.values():
@@ -249,135 +392,23 @@ def _pieces(ordered: Sequence[Sending], starts: Sequence[tuple[int, int]], arriv
             yield index, arrival._replace(first=low, count=high - low + 1)
 
 
-# --- layers -----------------------------------------------------------------------------------------------------------
-
-RUNS_TOLD: Final = 6
-LANDINGS_TOLD: Final = 24
-
-
-def draw_svg(picture: Picture) -> str:
-    """A self-contained SVG document."""
-    layout = Layout(picture)
-    numbers = _view_numbers(picture)
-    layers = (
-        element("style", style()),
-        _definitions(),
-        rect(0, 0, layout.width, layout.height, class_="paper"),
-        group(_heading(layout), id="heading"),
-        group(_grid(layout)),
-        group(_bands(layout, numbers)),
-        group(fault_marks(layout)),
-        group(_messages(layout)),
-        group(life_marks(layout)),
-        group(_band_words(layout)),
-        group(proof_marks(layout), id="proofs"),
-        group(_lane_names(layout), id="lanes"),
-    )
-    size = {"width": number(layout.width), "height": number(layout.height)}
-    view_box = f"0 0 {size['width']} {size['height']}"
-    return element("svg", *layers, xmlns="http://www.w3.org/2000/svg", viewBox=view_box, **size, role="img")
-
-
-def _definitions() -> str:
-    stroke = path("M0 6 L6 0", class_="hatching", stroke_width="1", stroke_opacity=".55")
-    return element("defs", element("pattern", stroke, id="hatch", width="6", height="6", patternUnits="userSpaceOnUse"))
-
-
-def _heading(layout: Layout) -> Iterator[str]:
-    yield text(14, 23, layout.picture.title, class_="title")
-    for index, fact in enumerate(layout.picture.facts):
-        yield text(14, 42 + 17 * index, fact, class_="faint")
-    yield from legend(14, layout.head + 12, bool(layout.picture.proofs))
-
-
-def _grid(layout: Layout) -> Iterator[str]:
-    top, end = layout.axis_y, layout.lanes_end
-    for time_us, offset in layout.scale.ticks():
-        x = LEFT + offset
-        yield line(x, top, x, end + 4, class_="grid")
-        yield text(x, top - 6, clock(time_us), class_="faint small middle")
-        yield text(x, end + 18, clock(time_us), class_="faint small middle")
-    for silence in layout.scale.silences:
-        yield _cut(layout, LEFT + silence.x + silence.width / 2, silence.end_us - silence.start_us)
-
-
-def _cut(layout: Layout, x: float, length_us: int) -> str:
-    words = f"nothing happens for {clock(length_us)}: cut short"
-    zigzag = "".join(f"M{number(x + dx)} {number(y - 5)} l-4 10 " for y in (layout.axis_y, layout.lanes_end + 4) for dx in (0, 5))
-    return group((path(zigzag, class_="life", fill="none"), rect(x - 8, layout.axis_y - 6, 16, 12, opacity="0"), title(words)))
-
-
-def _view_numbers(picture: Picture) -> dict[ViewId, int]:
-    """Regular views in order of appearance; a transitional view has the colour of the view that it ends."""
-    starts = sorted((band.start, band.view.regular) for band in picture.bands)
-    return {view: index for index, view in enumerate(dict.fromkeys(view for _, view in starts))}
-
-
-def _bands(layout: Layout, numbers: dict[ViewId, int]) -> Iterator[str]:
-    for band in layout.picture.bands:
-        x, end = layout.x(band.start), layout.x(band.end)
-        top, height = layout.strip(band.lane)
-        shape = (x, top, max(1.0, end - x), height)
-        parts = [rect(*shape, class_=f"edge {view_class(numbers[band.view.regular])}")]
-        if not band.view.id.is_regular:
-            parts.append(rect(*shape, fill="url(#hatch)"))
-        yield group((*parts, title(_band_tip(band))), class_="b", data_k=f"v{band.view.id}")
-
-
-def _band_tip(band: Band) -> str:
-    view = band.view
-    kind = "regular" if view.id.is_regular else f"transitional after {view.regular}"
-    lines = [
-        f"{show_node(band.node)}: {kind} view {view.id}",
-        f"members {', '.join(map(str, view.nodes))}",
-        f"cause: {view.cause}",
-        f"from {clock(band.start.time_us)} to {clock(band.end.time_us)}",
-    ]
-    lines += [f"{member.node} comes from {member.previous or 'nowhere'}" for member in view.members if view.id.is_regular]
-    return "\n".join(lines)
-
-
-def _band_words(layout: Layout) -> Iterator[str]:
-    for band in layout.picture.bands:
-        x, width = layout.x(band.start), layout.x(band.end) - layout.x(band.start) - 6
-        top, _ = layout.strip(band.lane)
-        size = f"{len(band.view.members)} nodes"
-        name = show_view_id(band.view.id)
-        words = fitting((show_view(band.view), f"{name} {size}", name), width)
-        if words:
-            yield text(x + 4, top + 12, words, class_="halo", pointer_events="none")
-        cause = (
-            fitting((str(band.view.cause), band.view.cause.what), width) if layout.detailed and band.view.id.is_regular else ""
-        )
-        if cause:
-            yield text(x + 4, top + 24, cause, class_="faint small halo", pointer_events="none")
-
-
-def _lane_names(layout: Layout) -> Iterator[str]:
-    picture = layout.picture
-    yield rect(0, layout.lanes_top, LEFT - 6, layout.lanes_end - layout.lanes_top, class_="paper")
-    for lane, name in enumerate(picture.lanes):
-        y = layout.line_y(lane)
-        yield element("circle", cx=16.0, cy=y - 4, r=5.0, class_=sender_class(lane))
-        shown = name if len(name) <= 8 else name[:7] + "…"
-        yield text(27, y, shown, title(name), class_="lane" if layout.lane_px > 30 else "")
-
-
 def _messages(layout: Layout) -> Iterator[str]:
     drawn = bundles(layout.picture.sendings, layout.picture.arrivals, layout.x)
     for index, bundle in enumerate(drawn):
         landings = sorted(bundle.landings.values(), key=lambda landing: (landing.moment, landing.lane))
         yield group(
             (*_bundle_lines(layout, bundle), *_bundle_dots(layout, bundle, landings), title(_bundle_tip(bundle, landings))),
-            class_=f"m {kind_of(bundle.service)} {sender_class(bundle.first.lane)}",
+            class_=f"m {bundle.first.kind} {sender_class(bundle.first.lane)}",
             data_k=f"m{index}",
+            opacity=".4" if bundle.first.faint else None,
         )
 
 
 def _bundle_lines(layout: Layout, bundle: Bundle) -> Iterator[str]:
     x, y = layout.x(bundle.first.moment), layout.line_y(bundle.first.lane)
     yield line(x, y - 5, x, y + 5, stroke_width="1.6", stroke_dasharray="none")
-    width = number(0.9 + 0.6 * log10(bundle.count))
+    thin = bundle.first.faint or not layout.picture.spaced
+    width = number((0.9 if thin else 1.8) + 0.6 * log10(bundle.count))
     for landing in bundle.elsewhere:
         yield line(x, y, layout.x(landing.moment), layout.line_y(landing.lane), stroke_width=width)
 
@@ -390,21 +421,24 @@ def _bundle_dots(layout: Layout, bundle: Bundle, landings: Sequence[Landing]) ->
 
 def _bundle_tip(bundle: Bundle, landings: Sequence[Landing]) -> str:
     first = bundle.first
-    what = f"{bundle.count} message{'s' if bundle.count > 1 else ''} ({kind_of(bundle.service)})"
-    runs = [_run_words(*run) for run in bundle.runs[:RUNS_TOLD]]
-    more = f" and {len(bundle.runs) - RUNS_TOLD} more runs" if len(bundle.runs) > RUNS_TOLD else ""
+    messages = f"{bundle.count} message{'s' if bundle.count > 1 else ''} ({first.kind})"
+    runs = [_run_words(*run) for run in bundle.runs[:RUNS_NAMED]]
+    more = f" and {len(bundle.runs) - RUNS_NAMED} more runs" if len(bundle.runs) > RUNS_NAMED else ""
     lines = [
-        f"{show_node(first.process.node)} sent {what} in {show_view_id(first.conf)} from {clock(first.moment.time_us)} on",
+        f"{first.node} sent {messages}{_in(first.view)} from {clock(first.moment.time_us)} on",
         ", ".join(runs) + more,
     ]
-    for landing in landings[:LANDINGS_TOLD]:
+    for landing in landings[:LANDINGS_NAMED]:
         part = f" {landing.count} of them" if landing.count < bundle.count else ""
-        view = show_view_id(landing.conf)
-        lines.append(f"delivered at {show_node(landing.node)} in {view} from {clock(landing.moment.time_us)} on{part}")
+        lines.append(f"delivered at {landing.node}{_in(landing.view)} from {clock(landing.moment.time_us)} on{part}")
     return "\n".join(lines if landings else [*lines, "delivered nowhere"])
 
 
-def _run_words(process: ProcessId, first: int, count: int) -> str:
+def _in(view: str) -> str:
+    return f" in {view.partition('@')[0]}" if view else ""
+
+
+def _run_words(process: str, first: int, count: int) -> str:
     return f"{process}:{first}" if count == 1 else f"{process}:{first}..{first + count - 1}"
 
 
@@ -429,7 +463,7 @@ li{{font-variant-numeric:tabular-nums}} ul{{margin:6px 0;padding-left:22px}}
 """
 
 # Titles become tips that show at once; what shares a `data-k` with the element under the pointer lights up with it; the
-# heading and the names of the lanes stay in sight; and a violation is what one sees first.
+# heading and the names of the lanes stay in sight; and the page opens at the violation, if there is one.
 _SCRIPT: Final = """
 const svg=document.querySelector('svg'),tip=document.getElementById('tip'),scroll=document.getElementById('scroll');
 svg.querySelectorAll('title').forEach(t=>{t.parentNode.dataset.tip=t.textContent;t.remove()});
@@ -450,7 +484,7 @@ svg.addEventListener('pointermove',event=>{
   if(found.classList.contains('m'))svg.classList.add('hot');
 });
 svg.addEventListener('pointerleave',dark);
-const still=[document.getElementById('lanes'),document.getElementById('heading')],ring=svg.querySelector('#proofs .ring');
+const still=[document.getElementById('lanes'),document.getElementById('heading')],ring=svg.querySelector('.witnesses .ring');
 scroll.addEventListener('scroll',()=>still.forEach(e=>e.setAttribute('transform',`translate(${scroll.scrollLeft} 0)`)));
 if(ring)scroll.scrollLeft=ring.cx.baseVal.value-innerWidth/2;
 """
@@ -479,11 +513,3 @@ def _listed(heading: str, lines: Iterable[str]) -> str:
     if not items:
         return ""
     return element("details", element("summary", escaped(heading)), element("ul", *items))
-
-
-# --- file -------------------------------------------------------------------------------------------------------------
-
-
-def write_diagram(file: Path, picture: Picture) -> None:
-    drawn = draw_svg(picture) if file.suffix.lower() == ".svg" else draw_html(picture)
-    file.write_text(drawn, encoding="utf-8")

@@ -19,8 +19,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from transis.audit.draw.spacetime import hatching
 from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, style, table, table_row, tag, words
-from transis.audit.report.charts import Chart, embedded, figures_charts, hatching
+from transis.audit.report.charts import Chart, embedded, figures_charts
 from transis.audit.report.content import Change, Computed, Content, Run
 from transis.audit.report.runs import RUNS_DRAWN, Of, chart_markup, run_section, runs_told_of
 from transis.audit.report.verdicts import banner, starts_us, verdict_section, verdicts_by_run, violation_section
@@ -146,8 +147,7 @@ details{{margin:8px 0}} summary{{cursor:pointer}} .apart summary{{color:var(--fa
 .violation,.run{{padding:10px 14px;border:1px solid var(--line);border-radius:8px;background:var(--card)}}
 .violation .sentence{{display:block;margin:4px 0 2px 18px;font-weight:600;overflow-wrap:anywhere}}
 .witnesses li{{overflow-wrap:anywhere}}
-.timeline{{display:block;width:100%;min-width:860px;height:auto}}
-.spacetime{{display:block;margin:8px 0}} .spacetime .proof{{font-weight:700}}
+.timeline,.spacetime{{display:block;margin:8px 0}} .spacetime .strong{{font-weight:700}}
 .chart{{width:100%}}
 .facts{{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:8px 24px;margin:0 0 14px}}
 .facts dt{{color:var(--faint);font-size:13px}} .facts dd{{margin:0;overflow-wrap:anywhere}}
@@ -159,7 +159,7 @@ _PAPER: Final = """
 body{max-width:none;padding:0;font-size:11pt} nav,.skip,.modebar-container{display:none}
 .scroll{overflow:visible} table{font-size:9pt}
 .violation,.run{border:0;padding:0;background:none} .banner{background:none}
-.spacetime{max-width:100%;height:auto} .timeline{min-width:0}
+.timeline,.spacetime{max-width:100%;height:auto}
 h2,h3,h4,h4+.note,summary,thead{break-after:avoid} tr,svg,.chart,.banner{break-inside:avoid}}
 """
 

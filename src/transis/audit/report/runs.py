@@ -14,20 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
+from transis.audit.draw.spacetime import draw_inline
 from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
-from transis.audit.report.charts import (
-    LANES_MAX,
-    Blow,
-    Chart,
-    blows_of,
-    draw_timeline,
-    group_chart,
-    lane_of,
-    latency_chart,
-    ring_charts,
-    throughput_chart,
-)
+from transis.audit.report.charts import Chart, group_chart, latency_chart, ring_charts, throughput_chart
 from transis.audit.report.content import Change, Clock, Content, GroupLatency, Incident, Latency, Point, Ring, Run, Throughput
+from transis.audit.report.pictures import LANES_MAX, ReportedFault, lane_of, picture_of_views, reported_once
 from transis.types.ids import Service
 
 # --- percentiles ------------------------------------------------------------------------------------------------------
@@ -81,7 +72,7 @@ class Of:
             return [one for one in rows if getattr(one, "run", None) == run]
 
         self.stays = mine(content.stays)
-        self.blows = blows_of(mine(content.faults))
+        self.reported_faults = reported_once(mine(content.faults))
         self.ends = mine(content.ends)
         self.latency = mine(content.latency)
         self.clocks = sorted(mine(content.clocks), key=lambda one: (one.node, one.at_us))
@@ -143,27 +134,33 @@ def _views(found: Of) -> Iterator[str]:
     yield words("h4", "Views and faults, by node")
     yield words(
         "p",
-        "A colour is a view, hatched is transitional, a dashed line is a fault, a cross a crash. Rest on any of them.",
+        "Each colour is a view, hatched if it is transitional; dashed lines are faults, crosses crashes. Hover over any of them.",
         class_="note",
     )
-    yield tag("div", draw_timeline(found.stays, found.blows, found.ends, found.span_us), class_="scroll", tabindex="0")
+    picture = picture_of_views(found.stays, found.reported_faults, found.ends, found.span_us)
+    label = f"Views of {len(picture.lanes)} nodes over {clock(picture.end_us)}"
+    yield tag("div", draw_inline(picture, label, "timeline"), class_="scroll", tabindex="0")
     hidden = len({lane_of(stay.node) for stay in found.stays}) - LANES_MAX
     if hidden > 0:
         yield words("p", f"{hidden:,} more nodes are not drawn.", class_="note")
-    if found.blows:
-        yield _fault_list(found.blows, found.span_us[0])
+    if found.reported_faults:
+        yield _fault_list(found.reported_faults, found.span_us[0])
 
 
-def _fault_list(blows: Sequence[Blow], start_us: int) -> str:
+def _fault_list(faults: Sequence[ReportedFault], start_us: int) -> str:
     rows = (
         table_row(
-            [words("td", clock(blow.time_us - start_us), class_="n"), words("td", blow.what), words("td", ", ".join(blow.nodes))]
+            [
+                words("td", clock(fault.time_us - start_us), class_="n"),
+                words("td", fault.what),
+                words("td", ", ".join(fault.nodes)),
+            ]
         )
-        for blow in blows[:FAULTS_LISTED]
+        for fault in faults[:FAULTS_LISTED]
     )
-    more = len(blows) - FAULTS_LISTED
+    more = len(faults) - FAULTS_LISTED
     rest = words("p", f"{more:,} more are not listed.", class_="note") if more > 0 else ""
-    return folded(escaped(f"What was done ({len(blows):,})"), table(["#time", "fault", "told by"], rows), rest, class_="apart")
+    return folded(escaped(f"What was done ({len(faults):,})"), table(["#time", "fault", "told by"], rows), rest, class_="apart")
 
 
 def _latency_table(rows: Sequence[Latency]) -> str:

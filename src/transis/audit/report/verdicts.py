@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from transis.audit.draw.spacetime import draw_inline
 from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
 from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN, EVIDENCE, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
-from transis.audit.report.around import draw_around
-from transis.audit.report.content import Around, Content, Reason, Violation
+from transis.audit.report.content import Around, Content, Reason, Stay, Violation
+from transis.audit.report.pictures import picture_around
 
 # --- summary ----------------------------------------------------------------------------------------------------------
 
@@ -274,8 +275,8 @@ PICTURES_MAX: Final = 200
 NAMED_MAX: Final = 12
 
 HOW_TO_READ: Final = (
-    "▲ sent, ● delivered, ▮ view installed, ✕ end, ▼ fault; a line leads from a sending to its deliveries. Ringed and numbered "
-    "are the events of the list. Time goes to the right, in order and not to scale."
+    "▲ sent, ● delivered, ▮ view installed, ✕ end, ▼ fault; a line leads from a sending to its deliveries. The events of the "
+    "list are ringed and numbered. Time goes to the right; two strokes mark a silence that is cut short."
 )
 
 
@@ -287,25 +288,37 @@ def violation_section(content: Content, starts_us: Mapping[str, int]) -> str:
         return tag("section", words("h2", "Violations"), words("p", told), id="violations")
     around = around_by_violation(content)
     many = len(content.runs) > 1
-    articles = (
-        _article(one, around.get((one.run, one.property, one.rank), []), starts_us.get(one.run, 0), place, many)
-        for place, one in enumerate(found)
-    )
+    stays: dict[str, list[Stay]] = {}
+    for stay in content.stays:
+        stays.setdefault(stay.run, []).append(stay)
+    articles = []
+    for place, one in enumerate(found):
+        events, start_us = around.get((one.run, one.property, one.rank), []), starts_us.get(one.run, 0)
+        picture = _picture(one, events, start_us, stays.get(one.run, ())) if place < PICTURES_MAX else ""
+        articles.append(_article(one, events, start_us, picture, many, is_open=place < OPEN_MAX))
     told = f"{total:,} in all; {len(found):,} are explained, the shortest of each property and run first. "
     return tag("section", words("h2", "Violations"), words("p", told + HOW_TO_READ, class_="note"), *articles, id="violations")
 
 
-def _article(violation: Violation, around: Sequence[Around], start_us: int, place: int, many: bool) -> str:
+def _picture(violation: Violation, around: Sequence[Around], start_us: int, stays: Sequence[Stay]) -> str:
+    """Empty if nothing is known of the events."""
+    if not around:
+        return ""
+    picture = picture_around(violation, around, start_us, stays)
+    label = f"Events around the violation of {violation.property}, {len(picture.lanes)} nodes"
+    return tag("div", draw_inline(picture, label, "spacetime"), class_="scroll", tabindex="0")
+
+
+def _article(violation: Violation, around: Sequence[Around], start_us: int, picture: str, many: bool, is_open: bool) -> str:
     counted = f" · {violation.rank} of {violation.total:,}" if violation.total > 1 else ""
     where = f" · run {violation.run}" if many else ""
     summary = chip(BROKEN) + " " + words("code", violation.property) + words("span", counted + where, class_="meaning")
-    picture = draw_around(violation, around, start_us) if place < PICTURES_MAX else ""
     return folded(
         summary + words("span", violation.explanation, class_="sentence"),
         tag("ol", *_witnesses(violation, around, start_us), class_="witnesses"),
-        tag("div", picture, class_="scroll", tabindex="0") if picture else "",
+        picture,
         tag("p", *_concerned(violation), class_="note"),
-        is_open=place < OPEN_MAX,
+        is_open=is_open,
         class_="violation",
     )
 
