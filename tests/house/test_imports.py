@@ -73,9 +73,6 @@ OF_OTHERS: dict[str, set[str]] = {
 
 
 BEING_REPAIRED = {
-    "audit/draw/layout.py",
-    "audit/draw/spacetime.py",
-    "audit/words.py",
     "embed/blocking.py",
     "embed/thread.py",
     "net/evidence.py",

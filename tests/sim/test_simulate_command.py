@@ -19,9 +19,9 @@ from tests.cli.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
 from transis.audit.guarantees.property import MEANINGS
-from transis.audit.words import coverage_tables
 from transis.cli.main import app
 from transis.sim.coverage import Coverage
+from transis.sim.words import coverage_tables
 from transis.trace.reader import read_trace
 from transis.trace.segment import digest
 

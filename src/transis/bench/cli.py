@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transis.audit.words import plain_table, stdout
 from transis.cli.admin import INTERRUPTED, JsonOption, unable
-from transis.cli.options import complete_engine, one_of, picture_file, wrong
+from transis.cli.options import complete_engine, one_of, picture_file, plain_table, stdout, wrong
 from transis.types.config import ENGINES
 from transis.types.errors import TransisError
 

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
-from transis.audit.words import coverage_tables, fault_line, say, stdout, verdict_table
 from transis.cli.admin import INTERRUPTED, unable
 from transis.cli.options import (
     complain,
@@ -29,6 +28,8 @@ from transis.cli.options import (
     local_directory,
     nodes_of,
     picture_file,
+    say,
+    stdout,
     trace_directory,
     wrong,
 )
@@ -53,7 +54,7 @@ from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, Job, SeedRow, result_from
-from transis.sim.words import witness_lines, written
+from transis.sim.words import coverage_tables, fault_line, verdict_table, witness_lines, written
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
 

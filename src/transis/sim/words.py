@@ -13,21 +13,23 @@ The result of `simulate` for a machine: one JSON object, keys documented here by
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from transis.audit.draw.svg import clock
-from transis.audit.guarantees.property import NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
-from transis.audit.words import plain_table, verdict_table
+from transis.audit.guarantees.property import ALL_MEANINGS, NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
+from transis.audit.words import COLOURS
+from transis.cli.options import plain_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
-from transis.sim.coverage import expected_of
+from transis.sim.coverage import Coverage, Expected, Pair, expected_of
 from transis.sim.plan import TOTEM
 from transis.sim.run import Outcome
 from transis.sim.runs import Failure, Tally, Wish
@@ -129,6 +131,118 @@ def _numbers(processes: Sequence[int]) -> str:
 def _run(process: ProcessId, first: int, count: int) -> str:
     start = show_message(MessageId(process, first))
     return start if count == 1 else f"{start} to {show_message(MessageId(process, first + count - 1))}"
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+TRAP: Final = re.compile(r"((?:\d+ )*)(.*)", re.DOTALL)
+
+
+def verdict_table(properties: Mapping[str, Property]) -> Table:
+    table = plain_table("guarantee", "verdict", "checks made", "violations", title="Verdict per guarantee")
+    table.add_column("in words")
+    for name, found in properties.items():
+        verdict = Text(found.verdict, style=COLOURS.get(found.verdict, ""))
+        violations = f"{found.violations:,}" if found.violations else ""
+        table.add_row(name, verdict, f"{found.checked:,}", violations, Text(ALL_MEANINGS.get(name, ""), style="dim"))
+    return table
+
+
+def fault_line(faults: Mapping[str, int]) -> str:
+    drawn = ", ".join(f"{kind} {count:,}" for kind, count in sorted(faults.items(), key=lambda item: (-item[1], item[0])))
+    return f"Faults drawn: {drawn or 'none'}"
+
+
+def coverage_tables(coverage: Coverage, runs: int, engine: str = "totem") -> RenderableType:
+    """One run cannot reach much, and the tables show what it did not; after many runs, what is missing is named."""
+    wanted = expected_of(engine)
+    missing = wanted.never_reached(coverage)
+    events = _turned_pairs(wanted.events)
+    parts: list[RenderableType] = [
+        _pair_table("States × events reached", wanted.event_names, _turned(coverage.events), events, wanted.states),
+        Text(),
+        _pair_table("Faults × states they met", _fault_names(coverage, wanted), coverage.faults, wanted.faults, wanted.states),
+        Text(),
+        Text(_traps(coverage)),
+        Text(),
+        *([Text(_groups(coverage)), Text()] if coverage.groups else []),
+        *(_missing_counts(missing, wanted) if runs == 1 else _missing_names(missing)),
+    ]
+    return Group(*parts)
+
+
+def _turned(counts: Mapping[Pair, int]) -> dict[Pair, int]:
+    """(state, event) as (event, state): events make the rows, for there are more of them."""
+    return {(event, state): count for (state, event), count in counts.items()}
+
+
+def _turned_pairs(pairs: Iterable[Pair]) -> frozenset[Pair]:
+    return frozenset((event, state) for state, event in pairs)
+
+
+def _fault_names(coverage: Coverage, wanted: Expected) -> list[str]:
+    return sorted({kind for kind, _ in coverage.faults} | {kind for kind, _ in wanted.faults})
+
+
+def _pair_table(
+    title: str, rows: Iterable[str], counts: Mapping[Pair, int], expected: frozenset[Pair], states: tuple[str, ...]
+) -> Table:
+    """Counts; `never` where something was expected, nothing where nothing was."""
+    columns = [*states, *sorted({column for _, column in counts} - set(states))]
+    table = plain_table("", *columns, title=title)
+    for row in rows:
+        table.add_row(row, *(_cell(counts.get((row, column), 0), (row, column) in expected) for column in columns))
+    return table
+
+
+def _cell(count: int, expected: bool) -> Text:
+    if count:
+        return Text(f"{count:,}", style="" if expected else "dim")
+    return Text("never", style="yellow") if expected else Text("·", style="dim")
+
+
+def _traps(coverage: Coverage) -> str:
+    fired = sorted(coverage.traps.items(), key=lambda item: _natural(item[0]))
+    return "Traps whose trigger fired: " + ("; ".join(f"{_trap(name)}: {count:,}" for name, count in fired) or "none")
+
+
+def _trap(name: str) -> str:
+    """`10 more to flush than a window` as `trap 10, more to flush than a window`: its number is no count."""
+    numbers, words = TRAP.fullmatch(name).groups()  # type: ignore[union-attr]  # It takes any text.
+    return f"trap {'/'.join(numbers.split())}, {words}" if numbers else words
+
+
+def _groups(coverage: Coverage) -> str:
+    return "Groups: " + ", ".join(f"{what} {count:,}" for what, count in sorted(coverage.groups.items()))
+
+
+def _natural(name: str) -> tuple[int, str]:
+    first = name.partition(" ")[0]
+    return (int(first) if first.isdigit() else 0, name)
+
+
+def _missing_counts(missing: Mapping[str, list[str]], wanted: Expected) -> Iterator[Text]:
+    expected = {"events": len(wanted.events), "faults": len(wanted.faults)}
+    told = (f"{len(missing[table])} of {count} expected pairs of states and {table}" for table, count in expected.items())
+    yield Text(f"Never reached in this run: {', '.join(told)}.")
+
+
+def _missing_names(missing: Mapping[str, list[str]]) -> Iterator[Text]:
+    if not any(missing.values()):
+        yield Text("Never reached: nothing that was expected is missing.")
+    for table, names in missing.items():
+        if names:
+            named = _grouped(names) if table in ("events", "faults") else "; ".join(map(_trap, sorted(names, key=_natural)))
+            yield Text(f"Never reached, of {table}: ", style="bold").append(named, style="not bold")
+
+
+def _grouped(names: Iterable[str]) -> str:
+    """`crash x Commit` and `crash x Gather` as `crash x Commit/Gather`."""
+    together: dict[str, list[str]] = {}
+    for name in names:
+        first, _, second = name.partition(" x ")
+        together.setdefault(first, []).append(second)
+    return ", ".join(f"{first} × {'/'.join(seconds)}" for first, seconds in together.items())
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
