@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from transis.archive.rows import STREAM, Position
+from transis.archive.rows import STREAM, RowPosition
 from transis.client.events import Batch, Configuration, View
 from transis.types.ids import NodeId, ProcessId, Service, ViewId
 from transis.types.views import GroupViewId
@@ -30,7 +30,7 @@ def group_view(view: GroupViewId) -> str:
     return f"{conf(view.configuration)}+{view.place.seq}.{view.place.index}"
 
 
-def rows_of(events: list[Event], engine: str, guarantees: str, last: Position | None, times_us: list[int]) -> list[Row]:
+def rows_of(events: list[Event], engine: str, guarantees: str, last: RowPosition | None, times_us: list[int]) -> list[Row]:
     """With the row of the beginning first, told at the time 0."""
     since = dict(zip(("since_ring_seq", "since_ring_rep", "since_place_seq", "since_place_index"), last or (), strict=False))
     rows: list[Row] = [{"kind": "begin", "why": "test", "time": 0, "transitional": False} | since]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow.parquet as pq
 
 from tests.archive.naive import conf, group_view, process
-from transis.archive.archiver import Archiver, Strand, Surroundings
-from transis.archive.writing import Limits
+from transis.archive.archiver import Archiver, ArchiverContext, BlockingWorker
+from transis.archive.writing import ArchiveLimits
 from transis.testing import Cluster
 from transis.trace.events import ClientDelivery, Conf, Delivery, GroupConf, NodeTrace
 from transis.types.errors import ConnectError
@@ -19,7 +19,7 @@ from transis.types.ids import NodeId, ProcessId, Service
 
 T = TypeVar("T")
 
-LIMITS = Limits(segment_bytes=20_000, segment_s=0.5, sync_s=0.1, free_bytes=0)
+LIMITS = ArchiveLimits(segment_bytes=20_000, segment_s=0.5, sync_s=0.1, free_bytes=0)
 """Small, so that there are many files."""
 
 Row = dict[str, Any]
@@ -43,9 +43,9 @@ class Running:
         node: str,
         directory: Path,
         name: str,
-        limits: Limits = LIMITS,
-        disk: Strand = at_once,
-        publishing: Strand = at_once,
+        limits: ArchiveLimits = LIMITS,
+        disk: BlockingWorker = at_once,
+        publishing: BlockingWorker = at_once,
         group: str = "g",
     ) -> None:
         self.said: list[str] = []
@@ -68,7 +68,7 @@ class Running:
 
     def _make(self) -> Archiver:
         c = self._c
-        world = Surroundings(
+        world = ArchiverContext(
             lambda: c.connect(self._node),
             self._disk,
             self._publishing,

@@ -19,7 +19,7 @@ from tests.archive.written import files_of_at_most
 from tests.cli.running import environment
 from transis import Service
 from transis.archive.archiver import WAITING_BYTES
-from transis.archive.directory import Place
+from transis.archive.directory import ArchiveDirectory
 from transis.sessions.host import SessionPolicy
 from transis.testing import Cluster, Clusters
 from transis.trace.reader import node_name
@@ -157,7 +157,7 @@ async def test_stopping_writes_everything_up_to_the_leave_and_publishes_it(clust
     assert [row["value"] for row in rows if row["kind"] == "message"] == [b"%d" % number for number in range(501)]
     assert {row["archiver"] for row in rows} == {"a"}, "it is called as its node unless it is told"
     assert rows[0]["why"] == "started"
-    figures = await archiver.archiver.figures()
+    figures = await archiver.archiver.statistics()
     assert (figures["rows"], figures["gaps"], figures["behind_bytes"]) == (len(rows), 0, 0)
     assert figures["files"] == len(list((tmp_path / "stream").iterdir()))
 
@@ -184,7 +184,7 @@ async def test_acknowledged_rows_are_there_whatever_happens_next(cluster: Cluste
         for _ in range(20):
             await session.send_many("g", [b"x"] * 50)
             await c.run_for(0.05)
-    acknowledged = (await archiver.archiver.figures())["acknowledged"]
+    acknowledged = (await archiver.archiver.statistics())["acknowledged"]
     await archiver.kill()
     archiver.start()
     await c.run_for(0.5)
@@ -331,7 +331,7 @@ async def test_a_file_may_be_moved_away_as_soon_as_it_is_published(cluster: Clus
     archiver = Running(c, "a", tmp_path, "first", publishing=moves)
     await c.run_for(3)
     await archiver.stop()
-    figures = await archiver.archiver.figures()
+    figures = await archiver.archiver.statistics()
     assert figures["files"] == len(moved) > 0
     assert figures["bytes"] == sum((tmp_path / name).stat().st_size for name in moved)
     assert archiver.said == []
@@ -470,7 +470,7 @@ async def test_a_cluster_that_was_begun_anew_is_another_one_whatever_it_is_calle
     """Its rings are numbered from the start, so its rows would stand before and among those that are there."""
     c = cluster(2)
     async with c.connect("a") as session:
-        before = Place(tmp_path, "g", "first")
+        before = ArchiveDirectory(tmp_path, "g", "first")
         before.open(session.cluster, session.process.node._replace(boot=1))
         before.close()
     with pytest.raises(ArchiveError, match="if its cluster was begun anew, give another --to"):

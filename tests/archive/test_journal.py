@@ -22,7 +22,7 @@ from transis.archive.journal import (
     Journal,
     JournalHeader,
     JournalReader,
-    Unreadable,
+    UnreadableJournal,
     frame,
 )
 from transis.trace.segment import FRAME
@@ -292,7 +292,7 @@ def test_what_never_was_a_journal_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unreadable, match=r"gone cannot be read \(No such file or directory\)"):
+    with pytest.raises(UnreadableJournal, match=r"gone cannot be read \(No such file or directory\)"):
         read(tmp_path / "gone")
 
 

@@ -8,18 +8,18 @@ import pytest
 
 from tests.archive.events import NODES
 from tests.archive.written import rows_in, tables
-from transis.archive.directory import Number, Place
+from transis.archive.directory import ArchiveDirectory, FileNumber
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.publish import Outcome, publish_directory
+from transis.archive.publish import PublishOutcome, publish_directory
 from transis.types.errors import ArchiveError
 
 
-def left_by(directory: Path, archiver: str, journals: int) -> Place:
+def left_by(directory: Path, archiver: str, journals: int) -> ArchiveDirectory:
     """Its lock is held still."""
-    place = Place(directory, "g", archiver)
+    place = ArchiveDirectory(directory, "g", archiver)
     place.open("blue", NODES[0])
     for life in range(1, journals + 1):
-        journal = Journal(place.journal(Number(life, 1)), JournalHeader("blue", "g", archiver, life, 1))
+        journal = Journal(place.journal(FileNumber(life, 1)), JournalHeader("blue", "g", archiver, life, 1))
         journal.append(tables(1, life=life, archiver=archiver)[0])
         journal.release()
     return place
@@ -50,7 +50,7 @@ def test_what_cannot_be_published_is_told(tmp_path: Path) -> None:
     place.close()
     first, second = place.journals()
     first.write_bytes(bytes(5000))
-    later = Journal(place.journal(Number(3, 1)), JournalHeader("blue", "g", "ann", 3, 1, format=3))
+    later = Journal(place.journal(FileNumber(3, 1)), JournalHeader("blue", "g", "ann", 3, 1, format=3))
     later.seal()
     [found] = publish_directory(tmp_path)
     assert (found.files, found.damaged, found.is_fine) == (1, [place.damaged(first)], False)
@@ -77,4 +77,4 @@ def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path) -> None:
 
 
 def test_one_that_runs_is_fine() -> None:
-    assert Outcome("g", "ann", 1, None).is_fine
+    assert PublishOutcome("g", "ann", 1, None).is_fine

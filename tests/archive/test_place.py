@@ -12,7 +12,7 @@ import pytest
 
 from tests.archive.events import NODES
 from tests.house.sources import ROOT
-from transis.archive.directory import Number, Place, local_directory, waiting_journals
+from transis.archive.directory import ArchiveDirectory, FileNumber, local_directory, waiting_journals
 from transis.types.errors import ArchiveError
 from transis.types.ids import NodeId
 from transis.types.views import group_id
@@ -20,8 +20,8 @@ from transis.types.views import group_id
 
 def opened(
     directory: Path, group: str = "orders", archiver: str = "ann", cluster: str = "blue", node: NodeId = NODES[0]
-) -> Place:
-    place = Place(directory, group, archiver)
+) -> ArchiveDirectory:
+    place = ArchiveDirectory(directory, group, archiver)
     place.open(cluster, node)
     return place
 
@@ -35,14 +35,14 @@ def test_a_new_directory_says_what_it_is(tmp_path: Path) -> None:
 def test_several_archivers_and_groups_share_it(tmp_path: Path) -> None:
     places = [opened(tmp_path, group, name) for group in ("orders", "tills") for name in ("ann", "ann-2", "bob")]
     for number, place in enumerate(places, 1):
-        place.journal(Number(number, 1)).touch()
+        place.journal(FileNumber(number, 1)).touch()
     assert [place.next_life() for place in places] == [2, 3, 4, 5, 6, 7], "nobody takes another one's files for his own"
 
 
 def test_what_another_one_is_publishing_is_left_to_it(tmp_path: Path) -> None:
     """Its name may begin with ours."""
     ours, other = opened(tmp_path, archiver="ann"), opened(tmp_path, archiver="ann-2")
-    begun = [place.aside(place.published_as(place.journal(Number(1, 1)))) for place in (ours, other)]
+    begun = [place.aside(place.published_as(place.journal(FileNumber(1, 1)))) for place in (ours, other)]
     for path in begun:
         path.touch()
     assert [place.half_published() for place in (ours, other)] == [[path] for path in begun]
@@ -51,9 +51,9 @@ def test_what_another_one_is_publishing_is_left_to_it(tmp_path: Path) -> None:
 def test_a_life_is_never_used_again_also_if_its_files_are_gone(tmp_path: Path) -> None:
     place = opened(tmp_path)
     assert [place.begin_life() for _ in range(2)] == [1, 2]
-    place.journal(Number(7, 1)).touch()
+    place.journal(FileNumber(7, 1)).touch()
     assert place.begin_life() == 8
-    place.journal(Number(7, 1)).unlink()
+    place.journal(FileNumber(7, 1)).unlink()
     place.close()
     assert opened(tmp_path).begin_life() == 9
     assert opened(tmp_path, archiver="bob").begin_life() == 1
@@ -71,13 +71,13 @@ def test_a_number_of_a_life_that_is_none_is_named(tmp_path: Path) -> None:
 MADE = """
 import os, sys
 from pathlib import Path
-from transis.archive.directory import Place
+from transis.archive.directory import ArchiveDirectory
 from transis.types.ids import NodeId
 def told(event, arguments):
     if event in ("os.mkdir", "open") and Path(os.fsdecode(arguments[0])).is_relative_to(sys.argv[1]):
         print(event, Path(arguments[0]).relative_to(sys.argv[1]))
 sys.addaudithook(told)
-Place(Path(sys.argv[1], "deep", "archive"), "orders", "ann").open("blue", NodeId("a", 1, 7))
+ArchiveDirectory(Path(sys.argv[1], "deep", "archive"), "orders", "ann").open("blue", NodeId("a", 1, 7))
 """
 """Tells which directories are made and which files and directories are opened."""
 
@@ -146,8 +146,8 @@ def test_a_description_that_somebody_else_is_writing_is_left_to_him(tmp_path: Pa
 def test_journals_wait_unless_their_archiver_runs(tmp_path: Path) -> None:
     runs, ended, other = (opened(tmp_path, *whose) for whose in (("orders", "ann"), ("orders", "ann-2"), ("tills", "ann")))
     for place in (runs, ended, other):
-        place.journal(Number(1, 1)).touch()
-    ended.journal(Number(2, 1)).touch()
+        place.journal(FileNumber(1, 1)).touch()
+    ended.journal(FileNumber(2, 1)).touch()
     ended.close()
     other.close()
     assert waiting_journals(tmp_path, group_id("orders")) == {"ann-2": 2}
@@ -165,12 +165,12 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", ".x", "_x", "a b", "a/b", "ä", "x" * 65, "a\n"])
 def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="cannot be the name of an archiver: letters, digits"):
-        Place(tmp_path, "orders", name)
+        ArchiveDirectory(tmp_path, "orders", name)
 
 
 def test_names_of_files_sort_in_the_order_of_lives_beyond_their_width(tmp_path: Path) -> None:
     place = opened(tmp_path)
-    numbers = [Number(2, 9), Number(2, 10), Number(999_999, 1), Number(1_000_000, 1)]
+    numbers = [FileNumber(2, 9), FileNumber(2, 10), FileNumber(999_999, 1), FileNumber(1_000_000, 1)]
     for number in reversed(numbers):
         place.journal(number).touch()
     assert place.journals() == [place.journal(number) for number in numbers]

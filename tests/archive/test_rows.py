@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from tests.archive.events import NODES, PROCESSES, START, Event, batch, configuration, group_view, streams
 from tests.archive.naive import rows_of
-from transis.archive.rows import STREAM, Position, Rows
+from transis.archive.rows import STREAM, RowBuilder, RowPosition
 from transis.client.events import Batch, Configuration
 from transis.trace.reader import process_name
 from transis.types.ids import Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Origin
 
-LAST = Position(2, "ann/1/0000000000000007", 9, 1)
+LAST = RowPosition(2, "ann/1/0000000000000007", 9, 1)
 
 
-def add(rows: Rows, event: Event, now_us: int) -> None:
+def add(rows: RowBuilder, event: Event, now_us: int) -> None:
     if isinstance(event, Batch):
         rows.messages(event, now_us)
     elif isinstance(event, Configuration):
@@ -30,9 +30,9 @@ def add(rows: Rows, event: Event, now_us: int) -> None:
         rows.view(event, now_us)
 
 
-def written(events: list[Event], cuts: set[int], engine: str, guarantees: str, last: Position | None) -> list[dict[str, Any]]:
+def written(events: list[Event], cuts: set[int], engine: str, guarantees: str, last: RowPosition | None) -> list[dict[str, Any]]:
     """The rows, taken after each event that `cuts` names."""
-    rows = Rows("g", "ann", 3, engine, guarantees, last)
+    rows = RowBuilder("g", "ann", 3, engine, guarantees, last)
     rows.begin("test", 0)
     tables: list[pa.Table] = []
     for number, event in enumerate(events):
@@ -115,7 +115,7 @@ def test_the_first_life_of_an_archiver_was_nowhere_before() -> None:
     events: list[Event] = [configuration(START, START, None), group_view(START, Place(3, 0))]
     begin, conf, view = written(events, set(), "totem", "evs", None)
     assert [row["kind"] for row in (begin, conf, view)] == ["begin", "configuration", "view"]
-    assert {begin[f"since_{name}"] for name in Position._fields} == {None}
+    assert {begin[f"since_{name}"] for name in RowPosition._fields} == {None}
     assert [row["ordered"] for row in (begin, conf, view)] == [False, False, True]
     assert {(row["ring_seq"], row["place_seq"]) for row in (begin, conf, view)} == {(4, 3)}
 
@@ -129,7 +129,7 @@ def test_a_life_that_begins_below_the_one_before_it_says_so(ring: int, is_told: 
 
 
 def test_nothing_is_told_before_the_first_view() -> None:
-    rows = Rows("g", "ann", 1, "totem", "evs")
+    rows = RowBuilder("g", "ann", 1, "totem", "evs")
     rows.begin("test", 0)
     rows.configuration(configuration(START, START, None), 0)
     assert (rows.rows, rows.position, rows.take().rows) == (0, None, 0)
@@ -137,7 +137,7 @@ def test_nothing_is_told_before_the_first_view() -> None:
 
 def test_a_view_of_many_members_counts_for_what_it_holds() -> None:
     """Or views alone could fill the memory while few rows wait."""
-    rows = Rows("g", "ann", 1, "totem", "evs")
+    rows = RowBuilder("g", "ann", 1, "totem", "evs")
     members = tuple(ProcessId(NODES[0], number) for number in range(1000))
     view = group_view(START, Place(3, 0))
     rows.view(view._replace(members=members, merged_from=(Origin(view.id, members),)), 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.archive.events import NODES, PROCESSES, START, batch, configuration, group_view
-from transis.archive.directory import Place
-from transis.archive.rows import Rows
-from transis.archive.writing import Life, Limits
+from transis.archive.directory import ArchiveDirectory
+from transis.archive.rows import RowBuilder
+from transis.archive.writing import ArchiveLimits, ArchiverLife
 from transis.types import ids
 from transis.types.ids import Service
 
@@ -19,13 +19,13 @@ from transis.types.ids import Service
 class Begun:
     """A life whose clock stands still unless it is told; its first rows are written."""
 
-    def __init__(self, directory: Path, limits: Limits, fdatasync: Callable[[int], None] = os.fdatasync) -> None:
+    def __init__(self, directory: Path, limits: ArchiveLimits, fdatasync: Callable[[int], None] = os.fdatasync) -> None:
         self.now = 0.0
-        place = Place(directory, "g", "ann")
+        place = ArchiveDirectory(directory, "g", "ann")
         place.open("blue", NODES[0])
-        self._rows = Rows("g", "ann", 1, "totem", "evs")
+        self._rows = RowBuilder("g", "ann", 1, "totem", "evs")
         self._messages = 0
-        self.life = Life(place, "blue", 1, self._rows, limits, lambda: self.now, fdatasync)
+        self.life = ArchiverLife(place, "blue", 1, self._rows, limits, lambda: self.now, fdatasync)
         self._rows.begin("started", 0)
         self._rows.configuration(configuration(START, START, None), 0)
         self._rows.view(group_view(START, ids.Place(1, 0)), 0)
@@ -46,7 +46,7 @@ def test_after_a_sync_that_failed_nothing_more_is_acknowledged(tmp_path: Path) -
         if answer := next(answers, None):
             raise answer
 
-    begun = Begun(tmp_path, Limits(), fdatasync)
+    begun = Begun(tmp_path, ArchiveLimits(), fdatasync)
     begun.life.sync()
     safe = begun.life.acknowledged
     assert safe is not None
@@ -59,7 +59,7 @@ def test_after_a_sync_that_failed_nothing_more_is_acknowledged(tmp_path: Path) -
 
 
 def test_a_journal_that_is_large_enough_is_sealed_however_long_the_next_sync_is_away(tmp_path: Path) -> None:
-    begun = Begun(tmp_path, Limits(segment_bytes=20_000, sync_s=3600))
+    begun = Begun(tmp_path, ArchiveLimits(segment_bytes=20_000, sync_s=3600))
     written = 0
     while not begun.life.sync_is_due:
         begun.write_more()

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.archive.events import PROCESSES, START, batch, configuration, group_view
-from transis.archive.directory import Place
-from transis.archive.rows import Rows
+from transis.archive.directory import ArchiveDirectory
+from transis.archive.rows import RowBuilder
 from transis.types import ids
 from transis.types.ids import Service
 
 
 def tables(count: int, messages: int = 5, life: int = 1, archiver: str = "ann", value: bytes | None = None) -> list[pa.Table]:
     """So many consecutive ones of one life, with so many messages each, of that value if given; the first has the view, too."""
-    rows = Rows("g", archiver, life, "totem", "evs")
+    rows = RowBuilder("g", archiver, life, "totem", "evs")
     rows.begin("test", 0)
     rows.configuration(configuration(START, START, None), 0)
     rows.view(group_view(START, ids.Place(1, 0)), 0)
@@ -44,7 +44,7 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def rows_in(place: Place) -> list[tuple[int, int]]:
+def rows_in(place: ArchiveDirectory) -> list[tuple[int, int]]:
     """Life and row of everything that is published there, in the order of the files."""
     found: list[dict[str, Any]] = []
     for path in place.published():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.rows import Rows
+from transis.archive.rows import RowBuilder
 from transis.client import Session
 from transis.client.events import Batch, Configuration, View
 from transis.client.group import Group
@@ -69,7 +69,7 @@ class SimulatedArchiver:
         self._cluster, self._group, self._name, self._engine = cluster, group, name, engine
         self._directory = directory
         self._task: asyncio.Task[None] | None = None
-        self._rows: Rows | None = None
+        self._rows: RowBuilder | None = None
         self._life = 0
 
     @property
@@ -79,7 +79,7 @@ class SimulatedArchiver:
     def start(self, node: str) -> None:
         last = None if self._rows is None else self._rows.position
         self._life += 1
-        self._rows = Rows(self._group, self._name, self._life, self._engine, "evs", last)
+        self._rows = RowBuilder(self._group, self._name, self._life, self._engine, "evs", last)
         self._rows.begin("started", self._now_us)
         self._task = asyncio.create_task(self._archive(node, self._rows))
 
@@ -91,7 +91,7 @@ class SimulatedArchiver:
             await asyncio.gather(task, return_exceptions=True)
             self._publish(self._rows.take().table())
 
-    async def _archive(self, node: str, rows: Rows) -> None:
+    async def _archive(self, node: str, rows: RowBuilder) -> None:
         async with self._cluster.connect(node) as session, session.join(self._group, configurations=True) as group:
             async for event in group.everything():
                 if isinstance(event, Batch):

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.archive.events import NODES, PROCESSES, START, configuration, group_view
 from tests.archive.written import tables
-from transis.archive.rows import Rows
+from transis.archive.rows import RowBuilder
 from transis.client.events import View
 from transis.spark import once as in_force
 from transis.spark.archive import ABSENT, BEFORE, BLOCK, MISSING, OPEN, UNSEEN, gaps, read_stream, spans
@@ -117,7 +117,7 @@ def test_a_life_is_one_part_however_many_tasks_look_at_it(
 
 def two_rings(archiver: str) -> list[pa.Table]:
     """Three files: most of a ring, its end and the beginning of the next, and what follows there."""
-    rows = Rows("g", archiver, 1, "totem", "evs")
+    rows = RowBuilder("g", archiver, 1, "totem", "evs")
     rows.begin("started", 0)
     rows.configuration(configuration(START, START, None), 0)
     rows.view(group_view(START, ids.Place(0, 0)), 0)
@@ -155,7 +155,7 @@ AGAIN = ViewId(ViewKind.REGULAR, START.seq + 8, NODES[0])
 
 def merging(archiver: str, own: ViewId) -> list[pa.Table]:
     """Three files: the ring that parted, the archiver's own behind it, and where both met."""
-    rows = Rows("g", archiver, 1, "totem", "evs")
+    rows = RowBuilder("g", archiver, 1, "totem", "evs")
     rows.begin("started", 0)
     rows.configuration(configuration(START, START, None), 0)
     rows.view(view_from(START), 0)
@@ -195,7 +195,7 @@ def test_a_component_is_unseen_if_a_merge_says_so(
 
 def test_who_joins_while_a_ring_comes_about_has_seen_its_beginning(spark: SparkSession, tmp_path: Path) -> None:
     """Its first view stands at the beginning of the ring, and its configuration was in force before it: no gap."""
-    late = Rows("g", "bob", 1, "lansis", "evs")
+    late = RowBuilder("g", "bob", 1, "lansis", "evs")
     late.begin("started", 0)
     late.configuration(configuration(NEXT, NEXT, START), 0)
     late.view(group_view(NEXT, ids.Place(0, 0)), 0)

@@ -20,11 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from transis.archive.directory import Place, require_name
-from transis.archive.journal import Unreadable
+from transis.archive.directory import ArchiveDirectory, require_name
+from transis.archive.journal import UnreadableJournal
 from transis.archive.publish import Recovered, publish, recover
-from transis.archive.rows import Position, Rows
-from transis.archive.writing import Acknowledged, Life, Limits
+from transis.archive.rows import RowBuilder, RowPosition
+from transis.archive.writing import Acknowledged, ArchiveLimits, ArchiverLife
 from transis.client.connection import Connection
 from transis.client.group import Group
 from transis.client.session import Session
@@ -52,21 +52,21 @@ ROOM_S: Final = 1.0
 """How often it is looked whether there is room on the disk."""
 
 
-class Strand(Protocol):
+class BlockingWorker(Protocol):
     """Runs what blocks somewhere else, one thing after the other."""
 
     def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
 
-class Surroundings(NamedTuple):
+class ArchiverContext(NamedTuple):
     """What an archiver needs of the world, so that a test can be the world."""
 
     connect: Callable[[], Connection[bytes]]
-    disk: Strand
-    publishing: Strand
+    disk: BlockingWorker
+    publishing: BlockingWorker
     clock: Callable[[], float]
     wall_us: Callable[[], int]
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 class _NoRoom(Exception):
@@ -81,20 +81,20 @@ def _refusal(error: OSError) -> str:
 
 
 class Archiver:
-    def __init__(self, group: str, directory: Path, name: str, limits: Limits, surroundings: Surroundings) -> None:
+    def __init__(self, group: str, directory: Path, name: str, limits: ArchiveLimits, context: ArchiverContext) -> None:
         """An empty name is that of the node."""
         self._group, self._directory = require_group_name(group), directory
         self._name = name and require_name(name)
         self._limits = limits
-        self._world = surroundings
+        self._context = context
         self._session: Session[bytes] | None = None
-        self._life: Life | None = None
-        self._last: Position | None = None
-        self._pause = Pause()
+        self._life: ArchiverLife | None = None
+        self._last: RowPosition | None = None
+        self._backoff = Backoff()
         self._rows_before = 0
         self._acknowledged: Acknowledged | None = None
         self._sealed: deque[Path] = deque()
-        self._news = asyncio.Event()
+        self._sealed_or_over = asyncio.Event()
         """For the strand that publishes."""
         self._is_over = False
         self._stop = asyncio.Event()
@@ -106,78 +106,80 @@ class Archiver:
 
     async def run(self) -> None:
         """Until it is told to stop. Raises what keeps it from beginning, and JoinRefused if it is put out of the group."""
-        session = await self._world.connect().open()
+        session = await self._context.connect().open()
         try:
-            place = Place(self._directory, self._group, self._name or session.process.node.name)
-            place.open(session.cluster, session.process.node)
-            recovered = await self._recover(place)
+            archive = ArchiveDirectory(self._directory, self._group, self._name or session.process.node.name)
+            archive.open(session.cluster, session.process.node)
+            recovered = await self._recover(archive)
         except BaseException:
             await session.close()
             raise
         self._last = recovered.last
         for journal in recovered.damaged:
-            self._tell_damage(journal)
+            self._report_damage(journal)
         for unread in recovered.unread:
-            self._tell_unread(unread)
-        publishing = asyncio.create_task(self._publish(place))
+            self._report_unread(unread)
+        publishing = asyncio.create_task(self._publish(archive))
         try:
-            await self._live_on(place, session)
+            await self._live_on(archive, session)
         finally:
             self._is_over = True
-            self._news.set()
+            self._sealed_or_over.set()
             await publishing
-            place.close()
+            archive.close()
 
-    async def _recover(self, place: Place) -> Recovered:
+    async def _recover(self, archive: ArchiveDirectory) -> Recovered:
         try:
-            return await self._world.disk(partial(recover, place))
+            return await self._context.disk(partial(recover, archive))
         except OSError as error:
             raise ArchiveError(f"what is left of the last life cannot be published: {error}; make room there") from error
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
-    async def _live_on(self, place: Place, first: Session[bytes]) -> None:
+    async def _live_on(self, archive: ArchiveDirectory, first: Session[bytes]) -> None:
         session: Session[bytes] | None = first
         why = "started"
         while session is not None:
             try:
-                why = await self._live(place, session, why)
+                why = await self._live(archive, session, why)
             finally:
                 self._session = None
                 await session.close()
             if self._stop.is_set():
                 return
-            self._world.say(f"{why}: connecting again; what is missed is a gap")
-            session = await self._connect_again(place)
+            self._context.report(f"{why}: connecting again; what is missed is a gap")
+            session = await self._connect_again(archive)
 
-    async def _live(self, place: Place, session: Session[bytes], why: str) -> str:
+    async def _live(self, archive: ArchiveDirectory, session: Session[bytes], why: str) -> str:
         """One session from its join to its end; why it ended."""
         self._session = session
         try:
-            life = self._life = await self._begin(place, session, why)
+            life = self._life = await self._begin(archive, session, why)
             async with session.join(self._group, configurations=True) as group:
-                return await self._take_and_write(place, group, life)
+                return await self._take_and_write(archive, group, life)
         except (SessionLost, _NoRoom) as error:
             return str(error)
         finally:
             self._end_life()
 
-    async def _begin(self, place: Place, session: Session[bytes], why: str) -> Life:
-        number = await self._begin_on_disk(place, session)
+    async def _begin(self, archive: ArchiveDirectory, session: Session[bytes], why: str) -> ArchiverLife:
+        number = await self._begin_on_disk(archive, session)
         about = await session.about()
         engine, guarantees = about["engine"], about["guarantees"]
         if guarantees != "evs":
-            self._world.say(f"the views of this cluster promise {guarantees!r}: messages are known by process and counter only")
+            self._context.report(
+                f"the views of this cluster promise {guarantees!r}: messages are known by process and counter only"
+            )
         self._gaps += self._last is not None
-        rows = Rows(self._group, place.archiver, number, engine, guarantees, self._last)
-        rows.begin(why, self._world.wall_us())
-        return Life(place, session.cluster, number, rows, self._limits, self._world.clock)
+        rows = RowBuilder(self._group, archive.archiver, number, engine, guarantees, self._last)
+        rows.begin(why, self._context.wall_us())
+        return ArchiverLife(archive, session.cluster, number, rows, self._limits, self._context.clock)
 
-    async def _begin_on_disk(self, place: Place, session: Session[bytes]) -> int:
+    async def _begin_on_disk(self, archive: ArchiveDirectory, session: Session[bytes]) -> int:
         """The number of the life."""
         try:
-            await self._world.disk(partial(place.require_cluster, session.cluster, session.process.node))
-            return await self._world.disk(place.begin_life)
+            await self._context.disk(partial(archive.require_cluster, session.cluster, session.process.node))
+            return await self._context.disk(archive.begin_life)
         except OSError as error:
             raise _NoRoom(_refusal(error)) from error
 
@@ -190,19 +192,19 @@ class Archiver:
         self._acknowledged = life.acknowledged or self._acknowledged
         self._rows_before += 0 if life.acknowledged is None else life.acknowledged.row
         if life.acknowledged is not None and not life.is_refused:
-            self._pause.reset()
+            self._backoff.reset()
         self._life = None
 
-    async def _take_and_write(self, place: Place, group: Group[bytes], life: Life) -> str:
-        flow = Flow()
-        taking = asyncio.create_task(self._take(group, life, flow))
-        writing = asyncio.create_task(self._write(place, life, flow))
+    async def _take_and_write(self, archive: ArchiveDirectory, group: Group[bytes], life: ArchiverLife) -> str:
+        pacing = Pacing()
+        taking = asyncio.create_task(self._take(group, life, pacing))
+        writing = asyncio.create_task(self._write(archive, life, pacing))
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({taking, writing, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not taking.done() and not writing.done():
                 await self._leave(group, taking)
-            flow.end()
+            pacing.end()
             return await self._outcome(taking, writing)
         finally:
             for task in (taking, writing, stopping):
@@ -224,122 +226,124 @@ class Archiver:
             return str(error)
         return "told to stop"
 
-    async def _take(self, group: Group[bytes], life: Life, flow: Flow) -> None:
+    async def _take(self, group: Group[bytes], life: ArchiverLife, pacing: Pacing) -> None:
         async for event in group.everything():
-            life.add(event, self._world.wall_us())
+            life.add(event, self._context.wall_us())
             if life.rows.bytes >= FLUSH_BYTES:
-                flow.wake.set()
+                pacing.wake.set()
             while life.rows.bytes >= WAITING_BYTES:
-                flow.room.clear()
-                await flow.room.wait()
+                pacing.room.clear()
+                await pacing.room.wait()
 
     # --- to disk ----------------------------------------------------------------------------------------------------
 
-    async def _write(self, place: Place, life: Life, flow: Flow) -> None:
-        looked_at = self._world.clock()
+    async def _write(self, archive: ArchiveDirectory, life: ArchiverLife, pacing: Pacing) -> None:
+        looked_at = self._context.clock()
         while True:
-            is_last = flow.is_over
-            await self._write_portion(life, flow, is_last)
+            is_last = pacing.is_over
+            await self._write_portion(life, pacing, is_last)
             if is_last:
                 return
-            if self._world.clock() - looked_at >= ROOM_S:
-                looked_at = self._world.clock()
-                await self._keep_room(place, life, flow)
-            await flow.wait(FLUSH_S)
+            if self._context.clock() - looked_at >= ROOM_S:
+                looked_at = self._context.clock()
+                await self._keep_room(archive, life, pacing)
+            await pacing.wait(FLUSH_S)
 
-    async def _write_portion(self, life: Life, flow: Flow, is_last: bool) -> None:
+    async def _write_portion(self, life: ArchiverLife, pacing: Pacing, is_last: bool) -> None:
         portion, since = life.take()
-        flow.room.set()
+        pacing.room.set()
         try:
             if portion.rows:
-                await self._world.disk(partial(life.write, portion, since))
+                await self._context.disk(partial(life.write, portion, since))
             if is_last:
-                await self._world.disk(life.seal)
+                await self._context.disk(life.seal)
             elif life.sync_is_due:
-                await self._world.disk(life.sync)
+                await self._context.disk(life.sync)
         except OSError as error:
-            await self._world.disk(life.give_up)
+            await self._context.disk(life.give_up)
             raise _NoRoom(_refusal(error)) from error
         finally:
             self._hand_on(life)
 
-    def _hand_on(self, life: Life) -> None:
+    def _hand_on(self, life: ArchiverLife) -> None:
         while life.sealed:
             self._sealed.append(life.sealed.popleft())
-            self._news.set()
+            self._sealed_or_over.set()
 
-    async def _keep_room(self, place: Place, life: Life, flow: Flow) -> None:
+    async def _keep_room(self, archive: ArchiveDirectory, life: ArchiverLife, pacing: Pacing) -> None:
         """What came is written still: that is little, and there is room for it."""
-        if lack := await self._lack_of_room(place):
-            await self._write_portion(life, flow, is_last=True)
+        if lack := await self._lack_of_room(archive):
+            await self._write_portion(life, pacing, is_last=True)
             raise _NoRoom(lack)
 
-    async def _lack_of_room(self, place: Place) -> str:
+    async def _lack_of_room(self, archive: ArchiveDirectory) -> str:
         """In words; nothing if there is room."""
         wanted = self._limits.free_bytes
         try:
-            free = await self._world.disk(place.free_bytes)
+            free = await self._context.disk(archive.free_bytes)
         except OSError as error:
             return _refusal(error)
         return "" if free >= wanted else f"only {free >> 20} MB are free, {wanted >> 20} shall be"
 
     # --- coming back ------------------------------------------------------------------------------------------------
 
-    async def _connect_again(self, place: Place) -> Session[bytes] | None:
+    async def _connect_again(self, archive: ArchiveDirectory) -> Session[bytes] | None:
         """None if it is told to stop first."""
-        while not await set_within(self._stop, self._pause.take()):
-            if await self._lack_of_room(place):
+        while not await set_within(self._stop, self._backoff.take()):
+            if await self._lack_of_room(archive):
                 continue
             try:
-                return await self._world.connect().open()
+                return await self._context.connect().open()
             except ConnectError:
                 continue
         return None
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
-    async def _publish(self, place: Place) -> None:
+    async def _publish(self, archive: ArchiveDirectory) -> None:
         """Until nothing is left and nothing more comes. What a disk refuses stays a journal and is tried again, when the others
         had their turn."""
         refused = 0
         while len(self._sealed) > refused or not self._is_over:
-            self._news.clear()
+            self._sealed_or_over.clear()
             if not self._sealed:
-                await self._news.wait()
-            elif await self._publish_first(place):
+                await self._sealed_or_over.wait()
+            elif await self._publish_first(archive):
                 refused = 0
             elif self._is_over:
                 refused += 1
             else:
-                await set_within(self._news, PAUSE_S[1])
+                await set_within(self._sealed_or_over, BACKOFF_S[1])
         if refused:
-            self._world.say(f"{refused} journals stay as they are: the next start publishes them, or transis archive --publish")
+            self._context.report(
+                f"{refused} journals stay as they are: the next start publishes them, or transis archive --publish"
+            )
 
-    async def _publish_first(self, place: Place) -> bool:
+    async def _publish_first(self, archive: ArchiveDirectory) -> bool:
         try:
-            path, size, damaged = await self._world.publishing(partial(publish, place, self._sealed[0]))
-        except Unreadable as error:
-            self._tell_unread(error)
+            path, size, damaged = await self._context.publishing(partial(publish, archive, self._sealed[0]))
+        except UnreadableJournal as error:
+            self._report_unread(error)
             path, size, damaged = None, 0, None
         except (OSError, ArchiveError) as error:
-            self._world.say(f"{self._sealed[0].name} could not be published ({error})")
+            self._context.report(f"{self._sealed[0].name} could not be published ({error})")
             self._sealed.rotate(-1)
             return False
         self._files, self._bytes = self._files + (path is not None), self._bytes + size
         if damaged is not None:
-            self._tell_damage(damaged)
+            self._report_damage(damaged)
         self._sealed.popleft()
         return True
 
-    def _tell_damage(self, journal: Path) -> None:
-        self._world.say(f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+    def _report_damage(self, journal: Path) -> None:
+        self._context.report(f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
 
-    def _tell_unread(self, error: Unreadable) -> None:
-        self._world.say(f"{error}: its rows are a gap; the next start tries again")
+    def _report_unread(self, error: UnreadableJournal) -> None:
+        self._context.report(f"{error}: its rows are a gap; the next start tries again")
 
     # --- figures ----------------------------------------------------------------------------------------------------
 
-    async def figures(self) -> dict[str, Any]:
+    async def statistics(self) -> dict[str, Any]:
         """What there is to say now; rows are those that were acknowledged."""
         life = self._life
         acknowledged = self._acknowledged if life is None or life.acknowledged is None else life.acknowledged
@@ -363,13 +367,13 @@ class Archiver:
             return 0
 
 
-# --- flow -------------------------------------------------------------------------------------------------------------
+# --- pacing -------------------------------------------------------------------------------------------------------------
 
-PAUSE_S: Final = (0.2, 5.0)
+BACKOFF_S: Final = (0.2, 5.0)
 """Between two attempts: at first, and at most."""
 
 
-class Flow:
+class Pacing:
     """Between who takes and who writes: `wake` says that there is much to write, `room` that more may be taken."""
 
     def __init__(self) -> None:
@@ -394,14 +398,14 @@ async def set_within(event: asyncio.Event, seconds: float) -> bool:
         return False
 
 
-class Pause:
+class Backoff:
     """Before an attempt: each time twice as long, until one was worth it."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        self._next, self._longest = PAUSE_S
+        self._next, self._longest = BACKOFF_S
 
     def take(self) -> float:
         taken, self._next = self._next, min(2 * self._next, self._longest)

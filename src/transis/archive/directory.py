@@ -45,14 +45,14 @@ DAMAGED: Final = ".damaged"
 _STEM: Final = re.compile(r"(?P<whose>[0-9a-f]{16}-.+)-(?P<life>\d{6,})-(?P<number>\d{6,})")
 
 
-class Number(NamedTuple):
+class FileNumber(NamedTuple):
     """Of a file: the life of its archiver, and which of that life's files it is."""
 
     life: int
     number: int
 
 
-class Files:
+class ArchiverFiles:
     def __init__(self, directory: Path, group_id: int, archiver: str) -> None:
         self.directory, self.group_id, self.archiver = directory, group_id, archiver
         self.stream, self.open_files = directory / "stream", directory / "open"
@@ -97,7 +97,7 @@ class Files:
 
     # --- names ------------------------------------------------------------------------------------------------------
 
-    def journal(self, number: Number) -> Path:
+    def journal(self, number: FileNumber) -> Path:
         return self.open_files / f"{self._stem(number)}{JOURNAL}"
 
     def published_as(self, journal: Path) -> Path:
@@ -111,7 +111,7 @@ class Files:
         """Where a journal is kept that could not be read as a whole."""
         return journal.with_name(f"{journal.name}{DAMAGED}")
 
-    def _stem(self, number: Number) -> str:
+    def _stem(self, number: FileNumber) -> str:
         return f"{self._whose}-{number.life:06d}-{number.number:06d}"
 
     def journals(self) -> list[Path]:
@@ -141,17 +141,17 @@ class Files:
         return match is not None and match["whose"] == self._whose
 
 
-def number_of(path: Path) -> Number:
+def number_of(path: Path) -> FileNumber:
     match = _STEM.fullmatch(path.stem)
     assert match is not None, "only names of this form are looked at"
-    return Number(int(match["life"]), int(match["number"]))
+    return FileNumber(int(match["life"]), int(match["number"]))
 
 
-def files_with_journals(directory: Path) -> list[Files]:
+def files_with_journals(directory: Path) -> list[ArchiverFiles]:
     """Of all archivers that have journals in an archive, whether they run or not."""
     stems = (_STEM.fullmatch(path.stem) for path in (directory / "open").glob(f"*{JOURNAL}"))
     whose = sorted({match["whose"] for match in stems if match is not None})
-    return [Files(directory, int(one[:16], 16), one[17:]) for one in whose]
+    return [ArchiverFiles(directory, int(one[:16], 16), one[17:]) for one in whose]
 
 
 def waiting_journals(directory: Path, group_id: int) -> dict[str, int]:
@@ -165,7 +165,7 @@ def waiting_journals(directory: Path, group_id: int) -> dict[str, int]:
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
 
 
-class Place(Files):
+class ArchiveDirectory(ArchiverFiles):
     def __init__(self, directory: Path, group: str, archiver: str) -> None:
         super().__init__(directory, group_id(require_group_name(group)), require_name(archiver))
         self.group = group

@@ -130,7 +130,7 @@ ROWS_BEGIN: Final = KIND_ROWS + b"\xff\xff\xff\xff"
 """How the payload of every frame with rows begins: its kind, and the mark of an Arrow message."""
 
 
-class Unreadable(ArchiveError):
+class UnreadableJournal(ArchiveError):
     """A journal that is gone, or that the disk does not give: it may do so another time."""
 
 
@@ -161,9 +161,9 @@ class Journal:
         self._is_doubtful = False
         self._mark = os.urandom(MARK_BYTES)
         self._file = FileIO(path, "x")
-        told = msgspec.msgpack.encode(msgspec.structs.replace(header, mark=self._mark))
+        encoded = msgspec.msgpack.encode(msgspec.structs.replace(header, mark=self._mark))
         try:
-            self._write(MAGIC + frame(UNMARKED, len(MAGIC), KIND_HEADER, told))
+            self._write(MAGIC + frame(UNMARKED, len(MAGIC), KIND_HEADER, encoded))
             assert self.size <= HEADER_MAX, "names are short"
             self.sync()
             sync(path.parent)
@@ -242,7 +242,7 @@ class JournalReader:
             with self._path.open("rb") as file:
                 yield from self._tables(file)
         except OSError as error:
-            raise Unreadable(f"{self._path} cannot be read ({error.strerror or error})") from error
+            raise UnreadableJournal(f"{self._path} cannot be read ({error.strerror or error})") from error
 
     def _tables(self, file: BufferedReader) -> Iterator[pa.Table]:
         start = self._start(file)
@@ -284,12 +284,12 @@ class JournalReader:
         return found
 
     def _mark_in(self, content: bytes) -> bytes:
-        told = msgspec.msgpack.decode(content, type=dict[str, Any])
-        its_format = told.get("format")
+        fields = msgspec.msgpack.decode(content, type=dict[str, Any])
+        its_format = fields.get("format")
         if its_format not in READABLE:
             text = f"{self._path} is a journal of format {its_format}, this release reads {' and '.join(map(str, READABLE))}"
             raise OtherFormat(f"{text}: start an archiver of the release that wrote it, or move it away")
-        header = msgspec.convert(told, JournalHeader)
+        header = msgspec.convert(fields, JournalHeader)
         self.group = header.group
         return header.mark
 

@@ -24,9 +24,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.archive.directory import Files, cluster_of, files_with_journals
-from transis.archive.journal import JournalReader, Unreadable
-from transis.archive.rows import REPEATING, STREAM, Position
+from transis.archive.directory import ArchiverFiles, cluster_of, files_with_journals
+from transis.archive.journal import JournalReader, UnreadableJournal
+from transis.archive.rows import REPEATING, STREAM, RowPosition
 from transis.trace.files import sync
 from transis.types.errors import ArchiveError
 
@@ -37,7 +37,7 @@ GROUP_BYTES: Final = 64 << 20
 """A row group has so many rows or bytes in memory: what a reader has to hold, and what publishing holds itself."""
 
 
-class Published(NamedTuple):
+class PublishedJournal(NamedTuple):
     """What became of a journal. `path` is None if it held no rows; `damaged` is where it is kept if a part could not be read."""
 
     path: Path | None
@@ -45,7 +45,7 @@ class Published(NamedTuple):
     damaged: Path | None
 
 
-def publish(files: Files, journal: Path) -> Published:
+def publish(files: ArchiverFiles, journal: Path) -> PublishedJournal:
     """The Parquet file of a journal, which is gone afterwards. Raises OSError where the disk refuses to write, and Unreadable
     where it refuses to read."""
     target, tables = files.published_as(journal), JournalReader(journal)
@@ -55,7 +55,7 @@ def publish(files: Files, journal: Path) -> Published:
     else:
         deque(tables, maxlen=0)  # It says whether there is damage.
     sync(target.parent)
-    return Published(target if size else None, size, _forget(files, journal, tables.damaged_bytes > 0))
+    return PublishedJournal(target if size else None, size, _forget(files, journal, tables.damaged_bytes > 0))
 
 
 def _size_of(target: Path) -> int | None:
@@ -65,7 +65,7 @@ def _size_of(target: Path) -> int | None:
         return None
 
 
-def _forget(files: Files, journal: Path, is_damaged: bool) -> Path | None:
+def _forget(files: ArchiverFiles, journal: Path, is_damaged: bool) -> Path | None:
     """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then.
 
     A power cut does not bring it back: its rows would be published again if somebody had moved the published file away.
@@ -131,32 +131,32 @@ class Recovered(NamedTuple):
     """Where the last life stood; the journals that could not be read as a whole, also those of earlier starts; and why others
     stay what they are for now."""
 
-    last: Position | None
+    last: RowPosition | None
     damaged: list[Path]
-    unread: list[Unreadable]
+    unread: list[UnreadableJournal]
 
 
-class Left(NamedTuple):
+class PublishedLeft(NamedTuple):
     """What became of the journals that were left: published, or why not."""
 
-    published: list[Published]
+    published: list[PublishedJournal]
     refused: list[OSError | ArchiveError]
 
 
-def recover(files: Files) -> Recovered:
+def recover(files: ArchiverFiles) -> Recovered:
     """Publish what the lives before this one left. Under the lock. Raises what has to be seen to before another life begins."""
     unread = []
     for error in publish_left(files).refused:
-        if not isinstance(error, Unreadable):
+        if not isinstance(error, UnreadableJournal):
             raise error
         unread.append(error)
     published = files.published()
     return Recovered(_last_position(published[-1]) if published else None, files.damaged_journals(), unread)
 
 
-def publish_left(files: Files) -> Left:
+def publish_left(files: ArchiverFiles) -> PublishedLeft:
     """All that can be. Under the lock."""
-    left = Left([], [])
+    left = PublishedLeft([], [])
     for half_published in files.half_published():
         half_published.unlink()
     for journal in files.journals():
@@ -167,13 +167,13 @@ def publish_left(files: Files) -> Left:
     return left
 
 
-def _last_position(path: Path) -> Position:
+def _last_position(path: Path) -> RowPosition:
     columns = ["ring_seq", "ring_rep", "place_seq", "place_index"]
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             last = file.read_row_group(file.num_row_groups - 1, columns=columns)
         (row,) = last.slice(last.num_rows - 1).to_pylist()
-        return Position(**row)
+        return RowPosition(**row)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ArchiveError(f"{path} cannot be read ({error}): put it back as it was written, or move it away") from error
 
@@ -181,13 +181,13 @@ def _last_position(path: Path) -> Position:
 # --- offline ----------------------------------------------------------------------------------------------------------
 
 
-class Outcome(NamedTuple):
+class PublishOutcome(NamedTuple):
     """What became of the journals of one archiver of one group; None if it runs, and publishes them itself."""
 
     group: str
     archiver: str
     journals: int
-    left: Left | None
+    left: PublishedLeft | None
 
     @property
     def files(self) -> int:
@@ -214,7 +214,7 @@ class Outcome(NamedTuple):
         return said | {"files": self.files, "bytes": self.size, "damaged": list(map(str, self.damaged)), "refused": self.refused}
 
 
-def publish_directory(directory: Path) -> list[Outcome]:
+def publish_directory(directory: Path) -> list[PublishOutcome]:
     """Of every archiver that has journals there."""
     try:
         cluster_of(directory)
@@ -226,16 +226,16 @@ def publish_directory(directory: Path) -> list[Outcome]:
     return [_publish(files) for files in files_with_journals(directory)]
 
 
-def _publish(files: Files) -> Outcome:
+def _publish(files: ArchiverFiles) -> PublishOutcome:
     journals = files.journals()
     group = next(filter(None, map(_group_of, journals)), f"{files.group_id:016x}")
     try:
         left = publish_left(files) if files.take_lock() else None
     except OSError as error:
-        left = Left([], [error])
+        left = PublishedLeft([], [error])
     finally:
         files.close()
-    return Outcome(group, files.archiver, len(journals), left)
+    return PublishOutcome(group, files.archiver, len(journals), left)
 
 
 def _group_of(journal: Path) -> str | None:

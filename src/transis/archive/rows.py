@@ -13,7 +13,7 @@ No clock, no file. `take` costs nothing; the columns are built by `Portion.table
 
 Frames of an archiver's stream -> Arrow columns: repeated by numpy, so that the cost of a message is that of its bytes.
 
-A batch of columns has a fixed cost of a few hundred microseconds: a portion is many frames, however small these are.
+A batch of columns has a fixed cost of a few hundred microseconds: a portion is many runs, however small these are.
 
 The one table of an archive, `stream`: what each archiver was told, in its order. docs/archive.md says what the columns mean.
 
@@ -98,7 +98,7 @@ REPEATING: Final = tuple(name for name, kind in COMMON if kind == WORD)
 """Columns that are worth a dictionary in Parquet."""
 
 
-class Position(NamedTuple):
+class RowPosition(NamedTuple):
     """A place in the total order of a regular configuration. Positions order as tuples do: of one node later ones are higher."""
 
     ring_seq: int
@@ -122,7 +122,7 @@ NOTHING: Final = -1
 """The code of a word that is null."""
 
 
-class Words:
+class WordCodes:
     """The words of one column and their numbers, in the order in which they came. Made of keys, each once."""
 
     def __init__(self, make: Callable[[Any], str]) -> None:
@@ -141,7 +141,7 @@ class Words:
         return list(self._by_word)
 
 
-class Frame(NamedTuple):
+class RowRun(NamedTuple):
     """Rows that differ in place, counter and value only. Words by their codes, everything a number."""
 
     kind: int
@@ -159,7 +159,7 @@ class Frame(NamedTuple):
     received_us: int
 
 
-class Stretch(NamedTuple):
+class PlaceRange(NamedTuple):
     """Rows with the places (seq, index), (seq, index + step) and so on; what has no place of its own does not step."""
 
     seq: int
@@ -173,17 +173,17 @@ class Portion:
 
     def __init__(self, group: str, archiver: str, life: int, first_row: int) -> None:
         self.rows = 0
-        self.end: Position | None = None
+        self.end: RowPosition | None = None
         """Of the last row, when it was taken."""
-        self.frames: list[Frame] = []
-        self.stretches: list[Stretch] = []
+        self.runs: list[RowRun] = []
+        self.ranges: list[PlaceRange] = []
         self.values: list[bytes | None] = []
         self.rare: list[Rare] = []
         self._group, self._archiver, self._life, self._first_row = group, archiver, life, first_row
-        self._nodes = Words(node_name)
-        self._confs = Words(view_name)
-        self._processes = Words(process_name)
-        self._senders = Words(str)
+        self._nodes = WordCodes(node_name)
+        self._confs = WordCodes(view_name)
+        self._processes = WordCodes(process_name)
+        self._senders = WordCodes(str)
 
     # --- words ------------------------------------------------------------------------------------------------------
 
@@ -200,59 +200,59 @@ class Portion:
     # --- columns ----------------------------------------------------------------------------------------------------
 
     def table(self) -> pa.Table:
-        frames = _Frames(self.frames, self.rows)
-        columns = self._columns_of_life(frames) | self._columns_of_places(frames) | self._columns_of_messages(frames)
-        return pa.table(columns | self._rare_columns(frames), schema=STREAM)
+        runs = _RowRuns(self.runs, self.rows)
+        columns = self._columns_of_life(runs) | self._columns_of_places(runs) | self._columns_of_messages(runs)
+        return pa.table(columns | self._rare_columns(runs), schema=STREAM)
 
-    def _columns_of_life(self, frames: _Frames) -> dict[str, pa.Array]:
+    def _columns_of_life(self, runs: _RowRuns) -> dict[str, pa.Array]:
         zeros = pa.array(np.zeros(self.rows, dtype=np.int32))
         return {
-            "kind": frames.words("kind", list(KINDS)),
+            "kind": runs.words("kind", list(KINDS)),
             "group": pa.DictionaryArray.from_arrays(zeros, pa.array([self._group])),
             "archiver": pa.DictionaryArray.from_arrays(zeros, pa.array([self._archiver])),
             "life": pa.array(np.full(self.rows, self._life, dtype=np.int32)),
-            "row": pa.array(frames.rank + self._first_row),
-            "received_at": pa.array(frames.repeated("received_us")).view(pa.timestamp("us", "UTC")),
+            "row": pa.array(runs.rank + self._first_row),
+            "received_at": pa.array(runs.repeated("received_us")).view(pa.timestamp("us", "UTC")),
         }
 
-    def _columns_of_places(self, frames: _Frames) -> dict[str, pa.Array]:
-        stretches: Numbers = np.array(self.stretches, dtype=np.int64).reshape(-1, len(Stretch._fields))
-        seq, index, counts, step = stretches.T
-        steps = (frames.rank - np.repeat(np.cumsum(counts) - counts, counts)) * np.repeat(step, counts)
+    def _columns_of_places(self, runs: _RowRuns) -> dict[str, pa.Array]:
+        ranges: Numbers = np.array(self.ranges, dtype=np.int64).reshape(-1, len(PlaceRange._fields))
+        seq, index, counts, step = ranges.T
+        steps = (runs.rank - np.repeat(np.cumsum(counts) - counts, counts)) * np.repeat(step, counts)
         return {
-            "ring_seq": pa.array(frames.repeated("ring_seq")),
-            "ring_rep": frames.words("ring_rep", self._nodes.words),
+            "ring_seq": pa.array(runs.repeated("ring_seq")),
+            "ring_rep": runs.words("ring_rep", self._nodes.words),
             "place_seq": pa.array(np.repeat(seq, counts)),
             "place_index": pa.array((np.repeat(index, counts) + steps).astype(np.int32)),
-            "ordered": pa.array(frames.repeated("ordered").astype(np.bool_)),
-            "conf": frames.words("conf", self._confs.words),
-            "transitional": pa.array(frames.repeated("transitional").astype(np.bool_)),
+            "ordered": pa.array(runs.repeated("ordered").astype(np.bool_)),
+            "conf": runs.words("conf", self._confs.words),
+            "transitional": pa.array(runs.repeated("transitional").astype(np.bool_)),
         }
 
-    def _columns_of_messages(self, frames: _Frames) -> dict[str, pa.Array]:
+    def _columns_of_messages(self, runs: _RowRuns) -> dict[str, pa.Array]:
         return {
-            "sender": frames.words("sender", self._senders.words),
-            "process": frames.words("process", self._processes.words),
-            "counter": pa.array(frames.rank + frames.repeated_less_start("first"), mask=frames.is_rare),
-            "service": frames.words("service", list(SERVICES)),
-            "sent_us": pa.array(frames.repeated("sent_us"), mask=frames.is_rare),
+            "sender": runs.words("sender", self._senders.words),
+            "process": runs.words("process", self._processes.words),
+            "counter": pa.array(runs.rank + runs.repeated_less_start("first"), mask=runs.is_rare),
+            "service": runs.words("service", list(SERVICES)),
+            "sent_us": pa.array(runs.repeated("sent_us"), mask=runs.is_rare),
             "value": pa.array(self.values, pa.binary()),
         }
 
-    def _rare_columns(self, frames: _Frames) -> dict[str, pa.Array]:
+    def _rare_columns(self, runs: _RowRuns) -> dict[str, pa.Array]:
         """The few rows that have these values are made one by one, and then put into their places among nulls."""
-        if frames.is_rare is None:
+        if runs.is_rare is None:
             return {name: pa.nulls(self.rows, kind) for name, kind in RARE}
-        which = pa.array(np.cumsum(frames.is_rare) - 1, mask=~frames.is_rare)
+        which = pa.array(np.cumsum(runs.is_rare) - 1, mask=~runs.is_rare)
         return {name: pa.array([one.get(name) for one in self.rare], kind).take(which) for name, kind in RARE}
 
 
-class _Frames:
-    """The fields of frames as columns of rows. `rank` counts the rows; `is_rare` marks those that are no messages, if any are."""
+class _RowRuns:
+    """The fields of runs as columns of rows. `rank` counts the rows; `is_rare` marks those that are no messages, if any are."""
 
-    def __init__(self, frames: list[Frame], rows: int) -> None:
-        numbers: Numbers = np.array(frames, dtype=np.int64).reshape(-1, len(Frame._fields))
-        self._fields = dict(zip(Frame._fields, numbers.T, strict=True))
+    def __init__(self, runs: list[RowRun], rows: int) -> None:
+        numbers: Numbers = np.array(runs, dtype=np.int64).reshape(-1, len(RowRun._fields))
+        self._fields = dict(zip(RowRun._fields, numbers.T, strict=True))
         self._counts = self._fields["rows"]
         self.rank: Numbers = np.arange(rows, dtype=np.int64)
         is_rare = self._fields["kind"] != MESSAGE
@@ -278,7 +278,7 @@ ROW_BYTES: Final = 64
 """What a row takes in memory beside its value, about; and what a string does beside its characters."""
 
 
-class _At(NamedTuple):
+class _RowPlace(NamedTuple):
     """A position before it is put into words."""
 
     ring: ViewId
@@ -286,7 +286,7 @@ class _At(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
 
 
-class _Early(NamedTuple):
+class _EarlyRow(NamedTuple):
     """A row that waits for the first view."""
 
     kind: int
@@ -295,10 +295,12 @@ class _Early(NamedTuple):
     rare: Rare
 
 
-class Rows:
+class RowBuilder:
     """`rows` is how many were added in this life, `bytes` about the size of those that were not taken yet."""
 
-    def __init__(self, group: str, archiver: str, life: int, engine: str, guarantees: str, last: Position | None = None) -> None:
+    def __init__(
+        self, group: str, archiver: str, life: int, engine: str, guarantees: str, last: RowPosition | None = None
+    ) -> None:
         """`last` is where the archiver stood before this life."""
         self.rows = 0
         self.bytes = 0
@@ -306,16 +308,16 @@ class Rows:
         self._last = last
         self._has_places = guarantees == "evs"
         self._ordered_from = Service.CAUSAL if engine == "totem" else Service.AGREED
-        self._early: list[_Early] | None = []
+        self._early: list[_EarlyRow] | None = []
         self._ring: ViewId | None = None
-        self._at: _At | None = None
+        self._at: _RowPlace | None = None
         self._portion = Portion(group, archiver, life, 1)
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> RowPosition | None:
         """Of the last row; None before the first view."""
         at = self._at
-        return None if at is None else Position(at.ring.seq, node_name(at.ring.rep), at.seq, at.index)
+        return None if at is None else RowPosition(at.ring.seq, node_name(at.ring.rep), at.seq, at.index)
 
     def take(self) -> Portion:
         """The rows that came since the last time."""
@@ -329,24 +331,24 @@ class Rows:
     def begin(self, why: str, now_us: int) -> None:
         """The first row of a life."""
         since = {} if self._last is None else {f"since_{name}": value for name, value in self._last._asdict().items()}
-        self._tell(BEGIN, None, now_us, since | {"why": why})
+        self._add_rare(BEGIN, None, now_us, since | {"why": why})
 
     def configuration(self, view: Configuration, now_us: int) -> None:
         """From here on messages are of the regular configuration `view.regular`."""
         self._ring = view.regular
         if view.id.is_regular and self._early is None:
-            self._at = _At(view.id, 0, 0)
+            self._at = _RowPlace(view.id, 0, 0)
         rare: Rare = {
             "members": [node_name(member.node) for member in view.members],
             "previous": [None if member.previous is None else view_name(member.previous) for member in view.members],
             "cause": str(view.cause),
         }
-        self._tell(CONFIGURATION, view.id, now_us, rare)
+        self._add_rare(CONFIGURATION, view.id, now_us, rare)
 
     def view(self, view: View, now_us: int) -> None:
         configuration, place = view.id
         if configuration.is_regular:
-            self._at = _At(configuration, place.seq, place.index)
+            self._at = _RowPlace(configuration, place.seq, place.index)
         self._place_early()
         rare: Rare = {
             "view": group_view_name(view.id),
@@ -360,7 +362,7 @@ class Rows:
                 for origin in view.merged_from
             ],
         }
-        self._tell(VIEW, configuration, now_us, rare)
+        self._add_rare(VIEW, configuration, now_us, rare)
 
     def messages(self, batch: Batch[bytes], now_us: int) -> None:
         at, portion, service = self._at, self._portion, batch.service
@@ -370,30 +372,30 @@ class Rows:
         if is_ordered:
             at = self._ordered(batch)
         else:
-            portion.stretches.append(Stretch(at.seq, at.index, len(payloads), 0))
+            portion.ranges.append(PlaceRange(at.seq, at.index, len(payloads), 0))
         portion.values += payloads
         process, sender = portion.process(batch.sender)
         words = (process, sender, batch.first, int(service), batch.sent_us, now_us)
         self._add(MESSAGE, len(payloads), is_ordered, at.ring, batch.view, *words)
         self.bytes += sum(map(len, payloads))
 
-    def _ordered(self, batch: Batch[bytes]) -> _At:
+    def _ordered(self, batch: Batch[bytes]) -> _RowPlace:
         """The places of ordered messages, in their regular configuration."""
         stretches = batch.stretches
-        self._portion.stretches += [Stretch(seq, index, count, 1) for seq, index, count in stretches]
+        self._portion.ranges += [PlaceRange(seq, index, count, 1) for seq, index, count in stretches]
         seq, index, count = stretches[-1]
         ring = batch.view if batch.view.is_regular else self._ring
         assert ring is not None, "who follows configurations is told the one in force first"
-        self._at = _At(ring, seq, index + count - 1)
+        self._at = _RowPlace(ring, seq, index + count - 1)
         return self._at
 
     # --- rows that are no messages ----------------------------------------------------------------------------------
 
-    def _tell(self, kind: int, conf: ViewId | None, now_us: int, rare: Rare) -> None:
+    def _add_rare(self, kind: int, conf: ViewId | None, now_us: int, rare: Rare) -> None:
         if self._early is not None:
-            self._early.append(_Early(kind, conf, now_us, rare))
+            self._early.append(_EarlyRow(kind, conf, now_us, rare))
         else:
-            self._put(_Early(kind, conf, now_us, rare), self._has_places and conf is not None and conf.is_regular)
+            self._put(_EarlyRow(kind, conf, now_us, rare), self._has_places and conf is not None and conf.is_regular)
 
     def _place_early(self) -> None:
         early, self._early = self._early, None
@@ -409,10 +411,10 @@ class Rows:
             return ""
         return f"; this is below {last}: it is another component, or a cluster that was begun anew"
 
-    def _put(self, one: _Early, is_ordered: bool) -> None:
+    def _put(self, one: _EarlyRow, is_ordered: bool) -> None:
         at, portion = self._at, self._portion
         assert at is not None, "the first view of a member is a regular one"
-        portion.stretches.append(Stretch(at.seq, at.index, 1, 0))
+        portion.ranges.append(PlaceRange(at.seq, at.index, 1, 0))
         portion.values.append(None)
         portion.rare.append(one.rare)
         self.bytes += _size_of(one.rare)
@@ -435,7 +437,7 @@ class Rows:
         portion = self._portion
         conf_code, is_transitional = (NOTHING, False) if conf is None else (portion.conf(conf), not conf.is_regular)
         where = (ring.seq, portion.node(ring.rep), conf_code, is_transitional)
-        portion.frames.append(Frame(kind, rows, is_ordered, *where, process, sender, first, service, sent_us, now_us))
+        portion.runs.append(RowRun(kind, rows, is_ordered, *where, process, sender, first, service, sent_us, now_us))
         portion.rows += rows
         self.rows += rows
         self.bytes += ROW_BYTES * rows

@@ -13,16 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transis.archive.directory import Number, Place
+from transis.archive.directory import ArchiveDirectory, FileNumber
 from transis.archive.journal import Journal, JournalHeader
-from transis.archive.rows import Portion, Position, Rows
+from transis.archive.rows import Portion, RowBuilder, RowPosition
 from transis.client.events import Batch, Configuration, View
 from transis.types.views import GroupView
 
 Event = Batch[bytes] | View | Configuration
 
 
-class Limits(NamedTuple):
+class ArchiveLimits(NamedTuple):
     """When a journal is sealed, how often it is made durable, and how much room is left to others on the disk."""
 
     segment_bytes: int = 128 << 20
@@ -36,7 +36,7 @@ class Acknowledged(NamedTuple):
 
     life: int
     row: int
-    position: Position
+    position: RowPosition
 
     def as_json(self) -> dict[str, Any]:
         ring_seq, ring_rep, seq, index = self.position
@@ -44,16 +44,16 @@ class Acknowledged(NamedTuple):
         return {"life": self.life, "row": self.row} | where
 
 
-class Life:
+class ArchiverLife:
     """`sealed` are the journals that are ready to be published. `clock` tells seconds that only go on."""
 
     def __init__(
         self,
-        place: Place,
+        archive: ArchiveDirectory,
         cluster: str,
         life: int,
-        rows: Rows,
-        limits: Limits,
+        rows: RowBuilder,
+        limits: ArchiveLimits,
         clock: Callable[[], float],
         fdatasync: Callable[[int], None] = os.fdatasync,
     ) -> None:
@@ -65,7 +65,7 @@ class Life:
         """Whether the disk ended it."""
         self.lag_s = 0.0
         """How long the oldest row that the last sync acknowledged had waited for it."""
-        self._place, self._cluster, self._limits, self._clock = place, cluster, limits, clock
+        self._archive, self._cluster, self._limits, self._clock = archive, cluster, limits, clock
         self._fdatasync = fdatasync
         self._journal: Journal | None = None
         self._opened_at = 0.0
@@ -93,7 +93,7 @@ class Life:
         return self.rows.take(), self._clock() if since is None else since
 
     @property
-    def last(self) -> Position | None:
+    def last(self) -> RowPosition | None:
         """Where the last row stands that is in a journal."""
         return None if self._written is None else self._written.position
 
@@ -117,8 +117,8 @@ class Life:
     def _open(self) -> Journal:
         self._files += 1
         self._opened_at = self._clock()
-        header = JournalHeader(self._cluster, self._place.group, self._place.archiver, self.number, self._files)
-        return Journal(self._place.journal(Number(self.number, self._files)), header, self._fdatasync)
+        header = JournalHeader(self._cluster, self._archive.group, self._archive.archiver, self.number, self._files)
+        return Journal(self._archive.journal(FileNumber(self.number, self._files)), header, self._fdatasync)
 
     @property
     def sync_is_due(self) -> bool:

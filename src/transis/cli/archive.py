@@ -31,7 +31,7 @@ from transis.types.errors import JoinRefused, MissingExtra, TransisError, UsageE
 
 if TYPE_CHECKING:
     from transis.archive.archiver import Archiver
-    from transis.archive.publish import Outcome
+    from transis.archive.publish import PublishOutcome
 
 
 # --- archive ----------------------------------------------------------------------------------------------------------
@@ -148,12 +148,12 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
 
 def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Archiver:
     try:
-        from transis.archive.archiver import WINDOW, Archiver, Surroundings
+        from transis.archive.archiver import WINDOW, Archiver, ArchiverContext
         from transis.archive.directory import local_directory
-        from transis.archive.writing import Limits
+        from transis.archive.writing import ArchiveLimits
     except ImportError as error:
         raise MissingExtra("transis archive", "archive") from error
-    world = Surroundings(
+    world = ArchiverContext(
         partial(connection_to, "transis archive", *where, window=WINDOW),
         Thread("writes"),
         Thread("publishes"),
@@ -161,7 +161,7 @@ def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Arc
         lambda: time.time_ns() // 1000,
         partial(complain, "archive"),
     )
-    return Archiver(wish.group, local_directory(wish.to), wish.name, Limits(*wish.limits), world)
+    return Archiver(wish.group, local_directory(wish.to), wish.name, ArchiveLimits(*wish.limits), world)
 
 
 class Thread:
@@ -186,7 +186,7 @@ async def _tell(group: str, archiver: Archiver, tell: Teller, end: asyncio.Event
     is_last = False
     while not is_last:
         is_last = await set_within(end, 1)
-        figures, now = await archiver.figures(), time.monotonic()
+        figures, now = await archiver.statistics(), time.monotonic()
         figures["rows_per_s"] = round((figures["rows"] - rows) / (now - at))
         rows, at = figures["rows"], now
         tell(figures, words(group, figures), is_last)
@@ -251,7 +251,7 @@ def publish_and_tell(directory: str, as_json: bool) -> int:
     return 0 if all(one.is_fine for one in found) else PROBLEM
 
 
-def sentence(one: Outcome) -> str:
+def sentence(one: PublishOutcome) -> str:
     who = f"{one.group}, archived by {one.archiver}: {one.journals} journal{'' if one.journals == 1 else 's'}"
     if one.left is None:
         return f"{who}, left alone: that archiver runs"
@@ -259,7 +259,7 @@ def sentence(one: Outcome) -> str:
     return f"{who}, of which {len(one.left.published)} published as {files}"
 
 
-def _complain_of(one: Outcome) -> None:
+def _complain_of(one: PublishOutcome) -> None:
     for journal in one.damaged:
         complain("archive", f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
     for error in one.refused:
