@@ -355,7 +355,7 @@ async def test_a_damaged_journal_is_told_at_every_start(cluster: Clusters, tmp_p
         archiver.start()
         await c.run_for(1)
         await archiver.stop()
-    told = [line for line in archiver.said if f"{journal.name}.damaged could not be read: its rows are a gap" in line]
+    told = [line for line in archiver.said if f"{journal.name}.damaged cannot be read: its rows are a gap" in line]
     assert len(told) == 2
     first, *_ = by_life(rows_of(tmp_path))
     assert {row["value"] for row in first if row["kind"] == "message"} == {b"0" * 40, b"2" * 40}
@@ -411,7 +411,7 @@ async def test_what_the_disk_does_not_let_be_published_waits_behind_the_others(c
     assert len(list(tmp_path.glob("open/*.journal"))) <= 5
     await archiver.stop()
     assert [path.name[-14:-8] for path in sorted(tmp_path.glob("open/*.journal"))] == ["000001", "000002"]
-    assert archiver.said[-1].startswith("2 journals stay as they are: the next start publishes them")
+    assert archiver.said[-1].startswith("2 journals remain unpublished: the next start publishes them")
     is_refused = False
     archiver.start()
     await c.run_for(1)
@@ -473,7 +473,7 @@ async def test_a_cluster_that_was_begun_anew_is_another_one_whatever_it_is_calle
         before = ArchiveDirectory(tmp_path, "g", "first")
         before.open(session.cluster, session.process.node._replace(boot=1))
         before.close()
-    with pytest.raises(ArchiveError, match="if its cluster was begun anew, give another --to"):
+    with pytest.raises(ArchiveError, match="if the cluster was started anew, give another --to"):
         await Running(c, "a", tmp_path, "first").task
     other = Running(c, "b", tmp_path, "first")
     await c.run_for(1)

@@ -69,7 +69,7 @@ def test_what_cannot_be_published_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_no_archive_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="holds no archive: name a directory that `transis archive --to` has written to"):
+    with pytest.raises(ArchiveError, match="holds no archive: give a directory that `transis archive --to` has written to"):
         publish_directory(tmp_path)
     (tmp_path / "archive.json").write_text('{"format": 2, "cluster": "blue"}')
     with pytest.raises(ArchiveError, match="an archive of format 2"):

@@ -94,7 +94,9 @@ def test_directories_that_are_made_are_synced_in_those_above_them(tmp_path: Path
 
 def test_one_name_writes_once_at_a_time(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    with pytest.raises(ArchiveError, match="an archiver named 'ann' writes 'orders' there already: give this one another --name"):
+    with pytest.raises(
+        ArchiveError, match="an archiver named 'ann' is already writing 'orders' there: give this one another --name"
+    ):
         opened(tmp_path)
     first.close()
     opened(tmp_path)
@@ -103,11 +105,14 @@ def test_one_name_writes_once_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ('{"format": 1, "cluster": "red"}', "holds the archive of cluster 'red', this node is of 'blue': give another --to"),
-        ('{"format": 2, "cluster": "blue"}', "an archive of format 2, this release writes 1"),
-        ("{}", "not the description of an archive"),
-        ("[1]", "not the description of an archive"),
-        ("\x00", "not the description of an archive"),
+        (
+            '{"format": 1, "cluster": "red"}',
+            "holds the archive of cluster 'red', but this node belongs to 'blue': give another --to",
+        ),
+        ('{"format": 2, "cluster": "blue"}', "an archive of format 2, but this release writes format 1"),
+        ("{}", "does not describe an archive"),
+        ("[1]", "does not describe an archive"),
+        ("\x00", "does not describe an archive"),
     ],
 )
 def test_what_belongs_to_others_is_left_alone(tmp_path: Path, found: str, said: str) -> None:
@@ -121,7 +126,7 @@ def test_lives_of_a_node_go_on_and_never_back(tmp_path: Path) -> None:
     for node in (NodeId("a/b", 1, 5), NodeId("a/b", 1, 5), NodeId("a/b", 3, 9), NodeId("c", 1, 2)):
         opened(tmp_path, node=node).close()
     for node in (NodeId("a/b", 1, 5), NodeId("a/b", 2, 9), NodeId("a/b", 3, 8)):
-        with pytest.raises(ArchiveError, match=f"what came from a/b as a/b/3/0{{15}}9; the one that answers now is {node}/"):
+        with pytest.raises(ArchiveError, match=f"rows from a/b as a/b/3/0{{15}}9; the node that answers now is {node}/"):
             opened(tmp_path, node=node)
     opened(tmp_path, node=NodeId("a/b", 4, 8)).close()
     assert sorted(path.name for path in (tmp_path / "open").glob("*.node")) == ["a%2Fb.node", "c.node"]
@@ -131,7 +136,7 @@ def test_a_life_of_a_node_that_is_none_is_named(tmp_path: Path) -> None:
     opened(tmp_path).close()
     [path] = tmp_path.glob("open/*.node")
     path.write_text("many")
-    with pytest.raises(ArchiveError, match=f"{path.name} does not hold the life of a node: remove it"):
+    with pytest.raises(ArchiveError, match=f"{path.name} does not hold the life of a node: remove the file"):
         opened(tmp_path)
 
 
@@ -164,7 +169,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".x", "_x", "a b", "a/b", "ä", "x" * 65, "a\n"])
 def test_names_that_cannot_be(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="cannot be the name of an archiver: letters, digits"):
+    with pytest.raises(ArchiveError, match="cannot be the name of an archiver: use up to 64 letters"):
         ArchiveDirectory(tmp_path, "orders", name)
 
 
@@ -178,10 +183,10 @@ def test_names_of_files_sort_in_the_order_of_lives_beyond_their_width(tmp_path: 
 
 
 def test_an_archive_is_local() -> None:
-    with pytest.raises(ArchiveError, match="'s3://x' is no local directory"):
+    with pytest.raises(ArchiveError, match="'s3://x' is not a local directory"):
         local_directory("s3://x")
     assert local_directory("some/where") == Path("some/where")
     assert local_directory("file:///some/wh%20ere") == Path("/some/wh ere")
     for nothing in ("", "file:", "file://"):
-        with pytest.raises(ArchiveError, match=r"names no directory: give its path, or . for the one where you are"):
+        with pytest.raises(ArchiveError, match=r"names no directory: give its path, or . for the current one"):
             local_directory(nothing)

@@ -53,14 +53,14 @@ def test_it_ends_after_so_many_seconds_and_says_a_line(up: Up, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--to", "s3://x"), "transis archive: 's3://x' is no local directory"),
+        (("--to", "s3://x"), "transis archive: 's3://x' is not a local directory"),
         (("--to", "TO", "--name", "a b"), "'a b' cannot be the name of an archiver"),
         (("--to", "TO", "--socket", "/nowhere"), "no node listens at /nowhere"),
         (("--to", ""), "'' names no directory: give its path"),
         ((), "name a group and a directory: transis archive GROUP --to PATH"),
         (("--publish", "OTHER"), "--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to"),
         (("--to", "/dev/null"), "'/dev/null' cannot hold an archive"),
-        (("--to", "OTHER"), "holds the archive of cluster 'red', this node is of 'transis': give another --to"),
+        (("--to", "OTHER"), "holds the archive of cluster 'red', but this node belongs to 'transis': give another --to"),
     ],
 )
 def test_what_cannot_begin_says_why_in_a_sentence(up: Up, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:

@@ -1,1 +1,1 @@
-"""The stream of a group as Parquet files: an archiver is a member that writes down what it is told. docs/archive.md."""
+"""The stream of a group as Parquet files, written by an archiver that is a member of the group (docs/archive.md)."""

@@ -1,14 +1,12 @@
-"""A member that writes down its group's stream.
+"""An archiver: a member of a group that writes its stream to disk, and comes back whenever it was away.
 
-An archiver: a member of a group that writes down its stream, and comes back whenever it was away.
+Three workers share the load: the event loop turns frames into rows and does nothing else; one thread writes and syncs journals;
+another publishes them.
 
-Three strands: the event loop takes frames into rows and nothing else; one thread writes and syncs journals; one publishes them.
-1. Every session is a life of its own: a new process to the group, rows numbered from 1, a first row that says where the life
-   before it ended. What was missed in between is a gap, and shows.
-2. What the disk cannot take in time is not taken from the node either: then the node's own limits for slow clients act.
-3. A disk that refuses ends the life at the last row that is whole there. The archiver comes back when there is room.
-
-What the strands of an archiver wait for: each other, and a while before they try again.
+1. Every session is a new life of the archiver: a new process to the group, rows numbered from 1, and a first row that says where
+   the previous life ended. What was missed in between is a visible gap.
+2. What the disk cannot take in time is not taken from the node either: then the node's own limits for slow clients apply.
+3. A disk that refuses to write ends the life at the last row that is whole. The archiver comes back when there is room.
 """
 
 from __future__ import annotations
@@ -36,30 +34,30 @@ from transis.types.views import require_group_name
 T = TypeVar("T")
 
 WAITING_BYTES: Final = 8 << 20
-"""Of rows that wait for the thread that writes. Beyond it nothing is taken from the session."""
+"""Bytes of rows that may wait for the writing thread. Beyond it nothing is taken from the session."""
 
 FLUSH_BYTES: Final = 2 << 20
 FLUSH_S: Final = 0.05
-"""Rows are written when they are so many bytes or have waited so long, or when the sync is over that goes on."""
+"""Rows are written once they reach this size or age, or when the current sync has finished."""
 
 WINDOW: Final = 16 << 20
-"""Of the session: what a node may send ahead."""
+"""Window of the session: how far the node may send ahead."""
 
 LEAVE_S: Final = 5.0
-"""How long an archiver that ends waits for its last place in the order."""
+"""How long a stopping archiver waits for the place of its leave in the order."""
 
 ROOM_S: Final = 1.0
-"""How often it is looked whether there is room on the disk."""
+"""How often free disk space is checked."""
 
 
 class BlockingWorker(Protocol):
-    """Runs what blocks somewhere else, one thing after the other."""
+    """Runs blocking calls elsewhere, one after the other."""
 
     def __call__(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
 
 class ArchiverContext(NamedTuple):
-    """What an archiver needs of the world, so that a test can be the world."""
+    """What an archiver needs from its environment, so that a test can provide it."""
 
     connect: Callable[[], Connection[bytes]]
     disk: BlockingWorker
@@ -70,7 +68,7 @@ class ArchiverContext(NamedTuple):
 
 
 class _NoRoom(Exception):
-    """The disk has less free than is to be left to others, or refused."""
+    """The disk refused, or less is free than must be left to others."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}, so the archiver left the group")
@@ -82,7 +80,7 @@ def _refusal(error: OSError) -> str:
 
 class Archiver:
     def __init__(self, group: str, directory: Path, name: str, limits: ArchiveLimits, context: ArchiverContext) -> None:
-        """An empty name is that of the node."""
+        """Without a name the archiver is named after its node."""
         self._group, self._directory = require_group_name(group), directory
         self._name = name and require_name(name)
         self._limits = limits
@@ -95,17 +93,17 @@ class Archiver:
         self._acknowledged: Acknowledged | None = None
         self._sealed: deque[Path] = deque()
         self._sealed_or_over = asyncio.Event()
-        """For the strand that publishes."""
+        """Wakes the publisher."""
         self._is_over = False
         self._stop = asyncio.Event()
         self._files = self._bytes = self._gaps = 0
 
     def stop(self) -> None:
-        """Leave, write down what came until then, publish it, and end."""
+        """Leave, write what came until then, publish it, and end."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Until it is told to stop. Raises what keeps it from beginning, and JoinRefused if it is put out of the group."""
+        """Run until `stop`. Raises whatever prevents the start, and JoinRefused if the archiver is removed from the group."""
         session = await self._context.connect().open()
         try:
             archive = ArchiveDirectory(self._directory, self._group, self._name or session.process.node.name)
@@ -132,7 +130,7 @@ class Archiver:
         try:
             return await self._context.disk(partial(recover, archive))
         except OSError as error:
-            raise ArchiveError(f"what is left of the last life cannot be published: {error}; make room there") from error
+            raise ArchiveError(f"the journals of the last life cannot be published: {error}; free some disk space") from error
 
     # --- lives ------------------------------------------------------------------------------------------------------
 
@@ -151,7 +149,7 @@ class Archiver:
             session = await self._connect_again(archive)
 
     async def _live(self, archive: ArchiveDirectory, session: Session[bytes], why: str) -> str:
-        """One session from its join to its end; why it ended."""
+        """One session from join to end; returns the reason of its end."""
         self._session = session
         try:
             life = self._life = await self._begin(archive, session, why)
@@ -168,7 +166,7 @@ class Archiver:
         engine, guarantees = about["engine"], about["guarantees"]
         if guarantees != "evs":
             self._context.report(
-                f"the views of this cluster promise {guarantees!r}: messages are known by process and counter only"
+                f"this cluster promises {guarantees!r}: rows have no order, messages only a process and a counter"
             )
         self._gaps += self._last is not None
         rows = RowBuilder(self._group, archive.archiver, number, engine, guarantees, self._last)
@@ -176,7 +174,7 @@ class Archiver:
         return ArchiverLife(archive, session.cluster, number, rows, self._limits, self._context.clock)
 
     async def _begin_on_disk(self, archive: ArchiveDirectory, session: Session[bytes]) -> int:
-        """The number of the life."""
+        """The number of the new life."""
         try:
             await self._context.disk(partial(archive.require_cluster, session.cluster, session.process.node))
             return await self._context.disk(archive.begin_life)
@@ -212,19 +210,19 @@ class Archiver:
             await asyncio.gather(taking, writing, stopping, return_exceptions=True)
 
     async def _leave(self, group: Group[bytes], taking: asyncio.Task[None]) -> None:
-        """To the place in the order where it happens, if that comes soon."""
+        """Leave, and take what comes before the place of the leave, if that place comes soon."""
         await group.leave()
         await asyncio.wait({taking}, timeout=LEAVE_S)
 
     async def _outcome(self, taking: asyncio.Task[None], writing: asyncio.Task[None]) -> str:
-        """When what was taken is written. What ended the stream counts, unless the disk did."""
+        """Wait until everything taken is written; returns why the stream ended. A refusing disk takes precedence."""
         try:
             await writing
             if taking.done():
                 await taking
         except (_NoRoom, SessionLost) as error:
             return str(error)
-        return "told to stop"
+        return "stopped"
 
     async def _take(self, group: Group[bytes], life: ArchiverLife, pacing: Pacing) -> None:
         async for event in group.everything():
@@ -271,24 +269,24 @@ class Archiver:
             self._sealed_or_over.set()
 
     async def _keep_room(self, archive: ArchiveDirectory, life: ArchiverLife, pacing: Pacing) -> None:
-        """What came is written still: that is little, and there is room for it."""
+        """What came already is still written: it is little, and there is room for it."""
         if lack := await self._lack_of_room(archive):
             await self._write_portion(life, pacing, is_last=True)
             raise _NoRoom(lack)
 
     async def _lack_of_room(self, archive: ArchiveDirectory) -> str:
-        """In words; nothing if there is room."""
+        """A sentence; empty if there is room."""
         wanted = self._limits.free_bytes
         try:
             free = await self._context.disk(archive.free_bytes)
         except OSError as error:
             return _refusal(error)
-        return "" if free >= wanted else f"only {free >> 20} MB are free, {wanted >> 20} shall be"
+        return "" if free >= wanted else f"only {free >> 20} MB are free, the limit is {wanted >> 20} MB"
 
     # --- coming back ------------------------------------------------------------------------------------------------
 
     async def _connect_again(self, archive: ArchiveDirectory) -> Session[bytes] | None:
-        """None if it is told to stop first."""
+        """None if the archiver is stopped first."""
         while not await set_within(self._stop, self._backoff.take()):
             if await self._lack_of_room(archive):
                 continue
@@ -301,8 +299,10 @@ class Archiver:
     # --- publishing -------------------------------------------------------------------------------------------------
 
     async def _publish(self, archive: ArchiveDirectory) -> None:
-        """Until nothing is left and nothing more comes. What a disk refuses stays a journal and is tried again, when the others
-        had their turn."""
+        """Publish until nothing is left and nothing more comes.
+
+        A journal that the disk refuses to publish stays a journal and is tried again after the others.
+        """
         refused = 0
         while len(self._sealed) > refused or not self._is_over:
             self._sealed_or_over.clear()
@@ -316,7 +316,7 @@ class Archiver:
                 await set_within(self._sealed_or_over, BACKOFF_S[1])
         if refused:
             self._context.report(
-                f"{refused} journals stay as they are: the next start publishes them, or transis archive --publish"
+                f"{refused} journals remain unpublished: the next start publishes them, or transis archive --publish"
             )
 
     async def _publish_first(self, archive: ArchiveDirectory) -> bool:
@@ -336,15 +336,17 @@ class Archiver:
         return True
 
     def _report_damage(self, journal: Path) -> None:
-        self._context.report(f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+        self._context.report(
+            f"part of {journal} cannot be read: its rows are a gap; move the file away when you have dealt with it"
+        )
 
     def _report_unread(self, error: UnreadableJournal) -> None:
         self._context.report(f"{error}: its rows are a gap; the next start tries again")
 
-    # --- figures ----------------------------------------------------------------------------------------------------
+    # --- statistics -------------------------------------------------------------------------------------------------
 
     async def statistics(self) -> dict[str, Any]:
-        """What there is to say now; rows are those that were acknowledged."""
+        """Progress so far; `rows` counts acknowledged rows."""
         life = self._life
         acknowledged = self._acknowledged if life is None or life.acknowledged is None else life.acknowledged
         return {
@@ -358,7 +360,7 @@ class Archiver:
         }
 
     async def _behind_bytes(self) -> int:
-        """What waits for this archiver at its node."""
+        """Bytes that wait for this archiver at its node."""
         if self._session is None:
             return 0
         try:
@@ -367,21 +369,21 @@ class Archiver:
             return 0
 
 
-# --- pacing -------------------------------------------------------------------------------------------------------------
+# --- pacing -----------------------------------------------------------------------------------------------------------
 
 BACKOFF_S: Final = (0.2, 5.0)
-"""Between two attempts: at first, and at most."""
+"""Seconds between two attempts: the first wait, and the longest."""
 
 
 class Pacing:
-    """Between who takes and who writes: `wake` says that there is much to write, `room` that more may be taken."""
+    """Between the reader and the writer: `wake` means that there is much to write, `room` that more may be taken."""
 
     def __init__(self) -> None:
         self.wake, self.room = asyncio.Event(), asyncio.Event()
         self.is_over = False
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """Nothing more will be taken."""
         self.is_over = True
         self.wake.set()
 
@@ -399,7 +401,7 @@ async def set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 class Backoff:
-    """Before an attempt: each time twice as long, until one was worth it."""
+    """The wait before an attempt: doubles each time, until a life has written something."""
 
     def __init__(self) -> None:
         self.reset()

@@ -1,21 +1,16 @@
-"""The directory of an archive, names, locks, lives.
+"""The directory of an archive: the files of one archiver of one group, their names, their lock, and the numbers of lives.
 
-The directory of an archive, as one archiver of one group uses it.
+    PATH/archive.json                                format and cluster, shared by everybody who writes there
+    PATH/stream/GROUP-NAME-LIFE-NUMBER.parquet       published; never changed
+    PATH/open/GROUP-NAME-LIFE-NUMBER.journal         being written, or not published yet
+    PATH/open/GROUP-NAME-LIFE-NUMBER.journal.damaged published as far as it could be read
+    PATH/open/GROUP-NAME.life                        the number of the last life
+    PATH/open/GROUP-NAME.lock                        held while an archiver of that name runs
+    PATH/open/NODE.node                              the last life of a node that rows came from
 
-    PATH/archive.json                         format and cluster, for all who write there
-    PATH/stream/GROUP-NAME-LIFE-NUMBER.parquet     published; never changed
-    PATH/open/GROUP-NAME-LIFE-NUMBER.journal       being written, or not published yet
-    PATH/open/GROUP-NAME-LIFE-NUMBER.journal.damaged   published as far as it could be read
-    PATH/open/GROUP-NAME.life                      the number of the last life
-    PATH/open/GROUP-NAME.lock                      held while an archiver of that name runs
-    PATH/open/NODE.node                            the last life of a node that rows came from
-
-Everything that an archiver does there, it does under its lock.
-
-The files of one archiver of one group in the directory of an archive: what they are called, and who may touch them.
-
-GROUP is the id of the group in hex, as its name may hold any character; the true name is a column. Names have nothing in front
-that Spark passes over, and nothing that it takes for a pattern. Everything that is done to these files is done under their lock.
+1. GROUP is the id of the group in hex, because a group name may hold any character; the name itself is a column.
+2. File names do not start with a character that makes Spark skip them, and contain none that Spark takes for a pattern.
+3. Whatever an archiver does with its files, it does under its lock.
 """
 
 from __future__ import annotations
@@ -46,13 +41,15 @@ _STEM: Final = re.compile(r"(?P<whose>[0-9a-f]{16}-.+)-(?P<life>\d{6,})-(?P<numb
 
 
 class FileNumber(NamedTuple):
-    """Of a file: the life of its archiver, and which of that life's files it is."""
+    """The life of the archiver that wrote a file, and the number of the file within that life."""
 
     life: int
     number: int
 
 
 class ArchiverFiles:
+    """The files of one archiver of one group, and their lock."""
+
     def __init__(self, directory: Path, group_id: int, archiver: str) -> None:
         self.directory, self.group_id, self.archiver = directory, group_id, archiver
         self.stream, self.open_files = directory / "stream", directory / "open"
@@ -62,7 +59,7 @@ class ArchiverFiles:
     # --- the lock ---------------------------------------------------------------------------------------------------
 
     def take_lock(self) -> bool:
-        """Whether nobody else has it."""
+        """Try to take the lock; False if somebody else holds it."""
         lock = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -78,10 +75,10 @@ class ArchiverFiles:
             self._lock = -1
 
     def is_locked(self) -> bool:
-        """Whether somebody has the lock, at a glance: it is shared for a moment, and nothing is made."""
+        """Whether somebody holds the lock. Takes a shared lock for a moment, and creates nothing."""
         try:
             lock = os.open(self._lock_file, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # Nobody made it yet, or it is not for us to see.
+        except OSError:  # It does not exist yet, or this user may not read it.
             return False
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -104,18 +101,18 @@ class ArchiverFiles:
         return self.stream / f"{journal.stem}{PARQUET}"
 
     def aside(self, target: Path) -> Path:
-        """Where a file is written before it has its name."""
+        """Where a file is written before it gets its name."""
         return target.with_name(f".{target.name}{ASIDE}")
 
     def damaged(self, journal: Path) -> Path:
-        """Where a journal is kept that could not be read as a whole."""
+        """Where a journal is kept that could not be read completely."""
         return journal.with_name(f"{journal.name}{DAMAGED}")
 
     def _stem(self, number: FileNumber) -> str:
         return f"{self._whose}-{number.life:06d}-{number.number:06d}"
 
     def journals(self) -> list[Path]:
-        """This archiver's, in the order in which they were written."""
+        """This archiver's journals, in the order in which they were written."""
         return self._mine(self.open_files, JOURNAL)
 
     def published(self) -> list[Path]:
@@ -127,7 +124,7 @@ class ArchiverFiles:
         )
 
     def half_published(self) -> list[Path]:
-        """What is left of publishing that did not come to its end."""
+        """Files left over from publishing that was interrupted."""
         found = self.stream.glob(f".{self._whose}-*{PARQUET}{ASIDE}")
         return sorted(path for path in found if self._is_mine(Path(path.name.removeprefix(".").removesuffix(ASIDE))))
 
@@ -136,57 +133,61 @@ class ArchiverFiles:
         return sorted(found, key=number_of)
 
     def _is_mine(self, path: Path) -> bool:
-        """A name may be the beginning of another name."""
+        """One name may be a prefix of another."""
         match = _STEM.fullmatch(path.stem)
         return match is not None and match["whose"] == self._whose
 
 
 def number_of(path: Path) -> FileNumber:
     match = _STEM.fullmatch(path.stem)
-    assert match is not None, "only names of this form are looked at"
+    assert match is not None, "only names of this form are passed"
     return FileNumber(int(match["life"]), int(match["number"]))
 
 
 def files_with_journals(directory: Path) -> list[ArchiverFiles]:
-    """Of all archivers that have journals in an archive, whether they run or not."""
+    """The files of all archivers that have journals in an archive, whether they run or not."""
     stems = (_STEM.fullmatch(path.stem) for path in (directory / "open").glob(f"*{JOURNAL}"))
     whose = sorted({match["whose"] for match in stems if match is not None})
     return [ArchiverFiles(directory, int(one[:16], 16), one[17:]) for one in whose]
 
 
 def waiting_journals(directory: Path, group_id: int) -> dict[str, int]:
-    """By archiver, how many journals of a group nobody publishes: their archivers do not run."""
+    """By archiver, the number of journals of a group that nobody will publish, because their archiver does not run."""
     found = [files for files in files_with_journals(directory) if files.group_id == group_id and not files.is_locked()]
     return {files.archiver: len(files.journals()) for files in found}
 
 
-# --- place ------------------------------------------------------------------------------------------------------------
+# --- directory --------------------------------------------------------------------------------------------------------
 
 _NAME: Final = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,63}")
 
 
 class ArchiveDirectory(ArchiverFiles):
+    """The directory as one running archiver uses it: opened, locked, and checked to belong to its cluster."""
+
     def __init__(self, directory: Path, group: str, archiver: str) -> None:
         super().__init__(directory, group_id(require_group_name(group)), require_name(archiver))
         self.group = group
 
     def open(self, cluster: str, node: NodeId) -> None:
-        """Make it if it is new, see that it is an archive of this node's cluster, and be the only one of this name."""
+        """Create the archive if it is new, check that it belongs to this node's cluster, and take the lock of this name."""
         try:
             for directory in (self.stream, self.open_files):
                 _make_durably(directory)
             self._write_description(cluster)
             self.require_cluster(cluster, node)
             if not self.take_lock():
-                text = f"an archiver named {self.archiver!r} writes {self.group!r} there already: give this one another --name"
+                text = (
+                    f"an archiver named {self.archiver!r} is already writing {self.group!r} there: give this one another --name"
+                )
                 raise ArchiveError(text)
         except OSError as error:
             raise ArchiveError(f"{str(self.directory)!r} cannot hold an archive: {error.strerror or error}") from error
 
-    # --- whose it is ------------------------------------------------------------------------------------------------
+    # --- cluster and node -------------------------------------------------------------------------------------------
 
     def _write_description(self, cluster: str) -> None:
-        """Linked to its name: whoever comes first, the others find it whole."""
+        """Hard-linked into place, so that one of several archivers wins and the others find a complete file."""
         target = self.directory / "archive.json"
         if target.exists():
             return
@@ -194,28 +195,33 @@ class ArchiveDirectory(ArchiverFiles):
         try:
             os.link(aside, target)
         except FileExistsError:
-            pass  # Another one was faster, and its word counts.
+            pass  # Another archiver was faster, and its description counts.
         finally:
             aside.unlink()
         sync(self.directory)
 
     def require_cluster(self, cluster: str, node: NodeId) -> None:
-        """Whoever writes here writes of one cluster, also when a node of another one answers at the old address."""
+        """An archive holds one cluster, even if a node of another cluster answers at the old address."""
         its_cluster = cluster_of(self.directory)
         if its_cluster != cluster:
             holds = f"{str(self.directory)!r} holds the archive of cluster {its_cluster!r}"
-            raise ArchiveError(f"{holds}, this node is of {cluster!r}: give another --to")
+            raise ArchiveError(f"{holds}, but this node belongs to {cluster!r}: give another --to")
         self._require_life(node)
 
     def _require_life(self, node: NodeId) -> None:
-        """Clusters may be called the same, but within one no life of a node comes after a later one (node/identity.py): a node
-        that goes back lost its state. Then its rings are numbered from the start, too, and rows would be put into the past."""
+        """Refuse a node whose incarnation went back.
+
+        Two clusters may have the same name, but within one the lives of a node only go forward (node/identity.py): a node that
+        goes back has lost its state. Its rings would be numbered from the start again, and new rows would land in the past.
+        """
         path = self.open_files / f"{quote(node.name, safe='')}.node"
         known = _life_in(path)
         if known is not None and known != node[1:] and known[0] >= node.incarnation:
-            text = f"{str(self.directory)!r} holds what came from {node.name} as {node_name(NodeId(node.name, *known))}"
-            now = f"the one that answers now is {node_name(node)} and knows nothing of that"
-            remedy = "if its cluster was begun anew, give another --to; if only its state was lost, start it with a new name"
+            text = f"{str(self.directory)!r} holds rows from {node.name} as {node_name(NodeId(node.name, *known))}"
+            now = f"the node that answers now is {node_name(node)}, which is not a later life"
+            remedy = (
+                "if the cluster was started anew, give another --to; if only this node lost its state, start it with a new name"
+            )
             raise ArchiveError(f"{text}; {now}: {remedy}")
         if known != node[1:]:
             os.replace(_written_aside(path, f"{node.incarnation} {node.boot:016x}\n"), path)
@@ -224,13 +230,13 @@ class ArchiveDirectory(ArchiverFiles):
     # --- lives ------------------------------------------------------------------------------------------------------
 
     def begin_life(self) -> int:
-        """The number of a life that begins. It is never given again, also if all files of that life are moved away."""
+        """The number of a new life. It is never used again, even if all files of that life are moved away."""
         life = self.next_life()
         replace_durably(self._life_file, b"%d\n" % life)
         return life
 
     def next_life(self) -> int:
-        """Above all that ever began here."""
+        """A number above every life that ever began here."""
         numbers = [number_of(path) for path in self.journals() + self.published()]
         return 1 + max([self._last_begun(), *(number.life for number in numbers)])
 
@@ -250,13 +256,13 @@ class ArchiveDirectory(ArchiverFiles):
     # --- room -------------------------------------------------------------------------------------------------------
 
     def free_bytes(self) -> int:
-        """What this user may still write there."""
+        """Bytes that this user may still write there."""
         found = os.statvfs(self.open_files)
         return found.f_bavail * found.f_frsize
 
 
 def _make_durably(directory: Path) -> None:
-    """With those above it. A power cut does not take a directory that something durable was put into."""
+    """Create a directory and its parents durably: a power cut must not take a directory that holds durable files."""
     if not directory.is_dir():
         _make_durably(directory.parent)
         directory.mkdir(exist_ok=True)
@@ -264,7 +270,7 @@ def _make_durably(directory: Path) -> None:
 
 
 def _written_aside(target: Path, content: str) -> Path:
-    """Whole and synced, under a name that nobody else can have: processes of several machines may be at it."""
+    """Complete and synced, under a unique name, because processes on several machines may write at the same time."""
     aside = target.with_name(f".{target.name}.{token_hex(8)}")
     with aside.open("x") as file:
         file.write(content)
@@ -281,37 +287,37 @@ def _life_in(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise ArchiveError(f"{path} does not hold the life of a node: remove it") from None
+        raise ArchiveError(f"{path} does not hold the life of a node: remove the file") from None
 
 
 def cluster_of(directory: Path) -> str:
-    """Whose archive this is, if it is one that this release writes."""
+    """The cluster whose archive this is. Raises ArchiveError if this release does not write such an archive."""
     target = directory / "archive.json"
     try:
         found = json.loads(target.read_text())
         its_format, cluster = found["format"], str(found["cluster"])
     except (ValueError, KeyError, TypeError):
-        raise ArchiveError(f"{target} is not the description of an archive: give another directory") from None
+        raise ArchiveError(f"{target} does not describe an archive: give another directory") from None
     if its_format != FORMAT:
         holds = f"{str(directory)!r} holds an archive of format {its_format}"
-        raise ArchiveError(f"{holds}, this release writes {FORMAT}: give another directory")
+        raise ArchiveError(f"{holds}, but this release writes format {FORMAT}: give another directory")
     return cluster
 
 
 def require_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise ArchiveError(
-            f"{name!r} cannot be the name of an archiver: letters, digits, dot, dash and underline, at most 64, "
-            f"not beginning with dot or underline"
+            f"{name!r} cannot be the name of an archiver: use up to 64 letters, digits, dots, dashes and underscores, "
+            f"not starting with a dot or an underscore"
         )
     return name
 
 
 def local_directory(text: str) -> Path:
-    """As `transis reconcile` reads it, too."""
+    """A path or file: URL, as `transis reconcile` also takes it."""
     path = unquote(urlsplit(text).path) if text.startswith("file:") else text
     if not path:
-        raise ArchiveError(f"{text!r} names no directory: give its path, or . for the one where you are")
+        raise ArchiveError(f"{text!r} names no directory: give its path, or . for the current one")
     if "://" in path:
-        raise ArchiveError(f"{text!r} is no local directory: an archive is written to a mounted one, and copied from there")
+        raise ArchiveError(f"{text!r} is not a local directory: write the archive to a mounted one, and copy it from there")
     return Path(path)

@@ -1,27 +1,21 @@
-"""Journals: acknowledged before published.
+"""Journals: what an archiver has taken and not yet published, on disk in the order of arrival.
 
-Journals: what an archiver has taken and not published yet, on disk in the order it came.
+    journal = MAGIC, header frame, frames ..., END   the header holds the mark of the other frames, and has none itself
+    frame   = mark, u32 length of payload, u32 checksum, payload = one byte for the kind, then the body
+    body    = one self-contained Arrow IPC stream: schema, dictionaries and rows. Where no row has a value in the rare columns
+              (most frames hold only messages), these columns are left out.
 
-    journal = MAGIC, header frame, frames ..., END       frames.py; the header tells the mark of the others, and has none
-    frame   = one self-contained Arrow IPC stream: schema, dictionaries and rows; where no row has any of the rare columns (most
-              frames are messages only), they are left out
-
-1. One append is one frame. What a crash cuts off is at most the last one, and nobody was told that it is safe.
-2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it, and the header is safe before.
-3. A disk that takes only a part of a frame has taken nothing: the journal is cut back to the last whole one.
-4. A frame that is not whole ends a journal, as a crash does, unless whole ones are behind it: then the disk damaged it. These are
-   read as well, for rows are numbered and a hole in them shows. Damage is counted and never raised.
-5. A journal of which a sync failed acknowledges nothing any more: the kernel tells once of writes that it lost.
-6. Format 1, which had no marks, is read still. What is behind a frame that is not whole there counts as damage.
-
-The frames of a journal, such that nothing which a message holds is ever taken for one.
-
-    frame = mark, u32 length of payload, u32 checksum, payload = one byte for the kind, then the body
-
-The mark is drawn at random for each journal: nobody who sends messages knows it, and behind a frame that is not whole the next
-one is found by it. The checksum is that of the mark, of the place in the file, and of the payload, so that a copy of a part of a
-journal inside of a message of that very journal is no frame either. Journals of format 1 have no mark, which is an empty one
-here: there the length alone says where the next frame begins, and nothing is searched for.
+1. One append is one frame. A crash cuts off at most the last one, which nobody was told is safe.
+2. What was appended before a `sync` that returned is acknowledged: a power cut does not lose it, nor the header before it.
+3. A disk that takes only a part of a frame has taken nothing: the journal is cut back to the last whole frame.
+4. A broken frame ends a journal, as a crash does, unless whole frames follow it: then the disk damaged it. The frames that follow
+   are read as well, because rows are numbered and a hole shows. Damage is counted and never raised.
+5. The mark is random for each journal and unknown to senders of messages; behind a broken frame, the next one is found by it. The
+   checksum covers the mark, the offset in the file and the payload, so that not even a copy of a piece of a journal inside a
+   message of that same journal is mistaken for a frame.
+6. A journal whose sync failed acknowledges nothing more: the kernel reports lost writes only once.
+7. Format 1, which had no marks, can still be read. There the length alone tells where the next frame begins, nothing is searched
+   for, and everything behind a broken frame counts as damage.
 """
 
 from __future__ import annotations
@@ -49,14 +43,14 @@ MARK_BYTES: Final = 8
 UNMARKED: Final = b""
 
 FRAME_MAX: Final = 1 << 30
-"""No frame is so long: a length beyond it is not one."""
+"""Frames are shorter; a larger length is not a length."""
 
 CHUNK: Final = 1 << 20
-"""What is searched at a time."""
+"""Bytes searched at a time."""
 
 
 def frame(mark: bytes, place: int, kind: bytes, body: bytes) -> bytes:
-    """To be written at this place of the file."""
+    """The bytes of a frame to be written at offset `place`."""
     payload = kind + body
     return mark + FRAME.pack(len(payload), _checksum(mark, place, payload)) + payload
 
@@ -66,7 +60,7 @@ def size_of(mark: bytes, payload: bytes) -> int:
 
 
 def payload_at(file: BufferedReader, place: int, mark: bytes) -> bytes | None:
-    """Of the whole frame that begins there, if one does."""
+    """The payload of the frame at offset `place`, if a whole one begins there."""
     length, checksum = _head_at(file, place, mark)
     if not 0 < length <= FRAME_MAX:
         return None
@@ -75,7 +69,7 @@ def payload_at(file: BufferedReader, place: int, mark: bytes) -> bytes | None:
 
 
 def next_frame(file: BufferedReader, bad: int, mark: bytes) -> int | None:
-    """Where the next whole frame begins behind one that is not."""
+    """Where the next whole frame begins behind a broken one."""
     if mark:
         places = _places_of(file, mark, bad + 1)
     else:
@@ -84,7 +78,7 @@ def next_frame(file: BufferedReader, bad: int, mark: bytes) -> int | None:
 
 
 def _head_at(file: BufferedReader, place: int, mark: bytes) -> tuple[int, int]:
-    """Length and checksum; no length where no frame can begin. The payload is read next."""
+    """Length and checksum; length 0 if no frame can begin there. Leaves the file at the payload."""
     file.seek(place)
     head = file.read(len(mark) + FRAME.size)
     if len(head) < len(mark) + FRAME.size or not head.startswith(mark):
@@ -98,7 +92,7 @@ def _checksum(mark: bytes, place: int, payload: bytes) -> int:
 
 
 def _places_of(file: BufferedReader, mark: bytes, start: int) -> Iterator[int]:
-    """Read and not mapped: a disk that cannot read is then an error, and not the end of the process."""
+    """Reads instead of mapping the file: a disk error then raises instead of killing the process."""
     while True:
         file.seek(start)
         chunk = file.read(CHUNK)
@@ -123,23 +117,23 @@ JOURNAL_FORMAT: Final = 2
 READABLE: Final = (1, JOURNAL_FORMAT)
 
 HEADER_MAX: Final = 1024
-"""Bytes in front of the first frame with rows, at most. No value of a message is so near to the beginning of a file: the schema
-of the first frame alone is longer."""
+"""At most so many bytes precede the first frame with rows. No value of a message lies so near the beginning of a file, because
+the schema of the first frame alone is longer."""
 
 ROWS_BEGIN: Final = KIND_ROWS + b"\xff\xff\xff\xff"
-"""How the payload of every frame with rows begins: its kind, and the mark of an Arrow message."""
+"""How the payload of every frame with rows begins: its kind, then the marker of an Arrow message."""
 
 
 class UnreadableJournal(ArchiveError):
-    """A journal that is gone, or that the disk does not give: it may do so another time."""
+    """A journal that is gone, or that the disk cannot read now; it may succeed later."""
 
 
 class OtherFormat(ArchiveError):
-    """A journal that another release can read."""
+    """A journal in the format of another release."""
 
 
 class JournalHeader(msgspec.Struct, frozen=True):
-    """Whose rows a journal holds. The names of files say the same; this is for people who find one somewhere else."""
+    """Whose rows a journal holds. File names say the same; the header is for people who find the file elsewhere."""
 
     cluster: str
     group: str
@@ -151,10 +145,10 @@ class JournalHeader(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A file that is being written. Raises OSError where the disk refuses."""
+    """A journal that is being written. Raises OSError if the disk refuses."""
 
     def __init__(self, path: Path, header: JournalHeader, fdatasync: Callable[[int], None] = os.fdatasync) -> None:
-        """A new file: one that is there belongs to another life."""
+        """Creates the file; one that exists already would belong to another life."""
         self.path = path
         self.size = 0
         self._fdatasync = fdatasync
@@ -191,7 +185,7 @@ class Journal:
             raise
 
     def seal(self) -> Path:
-        """Nothing more comes; where it lies. A disk without room for the mark at the end may keep the rest."""
+        """Close the journal; returns its path. If the disk has no room for the END frame, the rest still counts."""
         try:
             with suppress(OSError):
                 self._write_frame(KIND_END, b"")
@@ -201,7 +195,7 @@ class Journal:
         return self.path
 
     def release(self) -> None:
-        """Close the file as the end of a process does: what was appended is there."""
+        """Close the file without sealing it, as the end of a process would."""
         self._file.close()
 
     def _write_frame(self, kind: bytes, body: bytes) -> None:
@@ -220,20 +214,22 @@ class Journal:
 
 
 class _Start(NamedTuple):
-    """Where the frames of a journal begin, and the mark that they have."""
+    """Where the frames of a journal begin, and their mark."""
 
     place: int
     mark: bytes
 
 
 class JournalReader:
-    """The tables that were appended, as far as they are whole. When all was read, `damaged_bytes` says how much of what was
-    written is not. Raises Unreadable where the disk refuses, and OtherFormat."""
+    """The appended tables, as far as they are whole; after iterating, `damaged_bytes` counts what is not.
+
+    Raises UnreadableJournal if the disk refuses, and OtherFormat.
+    """
 
     def __init__(self, path: Path) -> None:
         self.damaged_bytes = 0
         self.group: str | None = None
-        """What the header says, if it is whole."""
+        """The group named in the header, if the header is whole."""
         self._path = path
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -268,10 +264,10 @@ class JournalReader:
                 end = bad if mark else _size(file)
                 self.damaged_bytes += (end if place is None else place) - bad
 
-    # --- the beginning ----------------------------------------------------------------------------------------------
+    # --- header -----------------------------------------------------------------------------------------------------
 
     def _start(self, file: BufferedReader) -> _Start | None:
-        """None if there are no frames, or none that can be told from what messages hold."""
+        """None if there are no frames, or none that can be distinguished from the content of messages."""
         magic = file.read(len(MAGIC))
         payload = payload_at(file, len(MAGIC), UNMARKED)
         if payload is not None and payload.startswith(KIND_HEADER):
@@ -288,14 +284,14 @@ class JournalReader:
         its_format = fields.get("format")
         if its_format not in READABLE:
             text = f"{self._path} is a journal of format {its_format}, this release reads {' and '.join(map(str, READABLE))}"
-            raise OtherFormat(f"{text}: start an archiver of the release that wrote it, or move it away")
+            raise OtherFormat(f"{text}: start an archiver of the release that wrote it, or move the file away")
         header = msgspec.convert(fields, JournalHeader)
         self.group = header.group
         return header.mark
 
 
 def _found_start(file: BufferedReader) -> _Start | None:
-    """Of a journal whose header is not whole, if its first frame is: that one has the mark, too."""
+    """The start of a journal with a broken header, if its first frame is whole: that frame holds the mark, too."""
     file.seek(0)
     head = file.read(HEADER_MAX + MARK_BYTES + FRAME.size + len(ROWS_BEGIN))
     place = head.find(ROWS_BEGIN) - FRAME.size - MARK_BYTES
@@ -308,11 +304,11 @@ def _size(file: BufferedReader) -> int:
 
 
 def _table(body: memoryview) -> pa.Table | None:
-    """With the columns that were left out; None if these are no rows of an archive."""
+    """The rows, with the columns that were left out; None if these are not rows of an archive."""
     try:
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
-    except (pa.ArrowException, OSError):  # Arrow says the latter of a stream that is too short.
+    except (pa.ArrowException, OSError):  # Arrow raises OSError for a stream that is too short.
         return None
     if table.schema == STREAM:
         return table

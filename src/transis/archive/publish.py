@@ -1,15 +1,11 @@
-"""A sealed journal becomes one Parquet file, once; also without its archiver.
+"""Publishing: a sealed journal becomes one Parquet file, exactly once, with its archiver or without it.
 
-A sealed journal becomes one Parquet file, exactly once.
-
-The steps: write it aside, make it durable, rename it, make the name durable, and only then forget the journal. Whenever this ends
-between two of them, what `recover` finds says what is left to do: if the Parquet file is there it is whole, and the journal is
-unlinked; if not, it is written again from the journal. A row is so in the table once, whoever is killed when.
-
-A journal that the disk damaged is published as far as it can be read, and kept. One that cannot be published now does not keep
-those behind it from being published.
-
-Publishing without an archiver: what those left that do not run, also when their node or their whole cluster is gone.
+1. The steps are: write the file aside, sync it, rename it, sync its directory, and only then remove the journal. After a kill
+   between any two of them `recover` sees what is left to do: if the Parquet file is there, it is complete, and the journal is
+   removed; if not, it is written again from the journal. So every row is in the table once.
+2. A journal that the disk damaged is published as far as it can be read, and kept. One that cannot be published now does not
+   hold up the ones behind it.
+3. `publish_directory` publishes the journals of archivers that do not run, even if their node or their whole cluster is gone.
 """
 
 from __future__ import annotations
@@ -34,11 +30,11 @@ from transis.types.errors import ArchiveError
 
 GROUP_ROWS: Final = 131_072
 GROUP_BYTES: Final = 64 << 20
-"""A row group has so many rows or bytes in memory: what a reader has to hold, and what publishing holds itself."""
+"""Rows or bytes in memory of a row group: what a reader has to hold, and what publishing holds itself."""
 
 
 class PublishedJournal(NamedTuple):
-    """What became of a journal. `path` is None if it held no rows; `damaged` is where it is kept if a part could not be read."""
+    """The result for one journal. `path` is None if it held no rows; `damaged` is where a damaged journal is kept."""
 
     path: Path | None
     size: int
@@ -46,14 +42,16 @@ class PublishedJournal(NamedTuple):
 
 
 def publish(files: ArchiverFiles, journal: Path) -> PublishedJournal:
-    """The Parquet file of a journal, which is gone afterwards. Raises OSError where the disk refuses to write, and Unreadable
-    where it refuses to read."""
+    """Turn a journal into its Parquet file, and remove it.
+
+    Raises OSError if the disk refuses to write, UnreadableJournal if it refuses to read.
+    """
     target, tables = files.published_as(journal), JournalReader(journal)
     size = _size_of(target)
     if size is None:
         size = _write(tables, files.aside(target), target)
     else:
-        deque(tables, maxlen=0)  # It says whether there is damage.
+        deque(tables, maxlen=0)  # Reading it shows whether there is damage.
     sync(target.parent)
     return PublishedJournal(target if size else None, size, _forget(files, journal, tables.damaged_bytes > 0))
 
@@ -66,9 +64,9 @@ def _size_of(target: Path) -> int | None:
 
 
 def _forget(files: ArchiverFiles, journal: Path, is_damaged: bool) -> Path | None:
-    """It is not needed any more; but what could not be read of it may be worth something to somebody: where it is then.
+    """Remove the journal, or set it aside if it is damaged, in case somebody can rescue more of it; returns where it is then.
 
-    A power cut does not bring it back: its rows would be published again if somebody had moved the published file away.
+    Done durably: a journal that came back after a power cut would be published again if the published file was moved away.
     """
     kept = journal.rename(files.damaged(journal)) if is_damaged else None
     if kept is None:
@@ -78,7 +76,7 @@ def _forget(files: ArchiverFiles, journal: Path, is_damaged: bool) -> Path | Non
 
 
 def _write(tables: Iterable[pa.Table], aside: Path, target: Path) -> int:
-    """Aside, and then by its name; how large it is, 0 if there was nothing to write."""
+    """Write aside, then rename; returns the size, 0 if there was nothing to write."""
     try:
         with aside.open("wb") as file:
             rows = _write_groups(tables, file)
@@ -111,9 +109,9 @@ def _write_groups(tables: Iterable[pa.Table], file: object) -> int:
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables put together, each group as large as a row group shall be or a little larger.
+    """Concatenate tables until each group has the size of a row group or a little more.
 
-    Their dictionaries are made one: a column chunk has room for one, and would be written without any.
+    Their dictionaries are unified: a column chunk takes only one, and would otherwise be written without any.
     """
     waiting: list[pa.Table] = []
     rows = size = 0
@@ -128,8 +126,7 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 class Recovered(NamedTuple):
-    """Where the last life stood; the journals that could not be read as a whole, also those of earlier starts; and why others
-    stay what they are for now."""
+    """Where the last life stood; the damaged journals, including those of earlier starts; and the journals not readable now."""
 
     last: RowPosition | None
     damaged: list[Path]
@@ -137,14 +134,14 @@ class Recovered(NamedTuple):
 
 
 class PublishedLeft(NamedTuple):
-    """What became of the journals that were left: published, or why not."""
+    """The journals that earlier lives left: published ones, and the errors of the others."""
 
     published: list[PublishedJournal]
     refused: list[OSError | ArchiveError]
 
 
 def recover(files: ArchiverFiles) -> Recovered:
-    """Publish what the lives before this one left. Under the lock. Raises what has to be seen to before another life begins."""
+    """Publish what earlier lives left; needs the lock. Raises whatever must be fixed before another life can begin."""
     unread = []
     for error in publish_left(files).refused:
         if not isinstance(error, UnreadableJournal):
@@ -155,7 +152,7 @@ def recover(files: ArchiverFiles) -> Recovered:
 
 
 def publish_left(files: ArchiverFiles) -> PublishedLeft:
-    """All that can be. Under the lock."""
+    """Publish all journals that can be published; needs the lock."""
     left = PublishedLeft([], [])
     for half_published in files.half_published():
         half_published.unlink()
@@ -175,14 +172,14 @@ def _last_position(path: Path) -> RowPosition:
         (row,) = last.slice(last.num_rows - 1).to_pylist()
         return RowPosition(**row)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ArchiveError(f"{path} cannot be read ({error}): put it back as it was written, or move it away") from error
+        raise ArchiveError(f"{path} cannot be read ({error}): restore the original file, or move it away") from error
 
 
 # --- offline ----------------------------------------------------------------------------------------------------------
 
 
 class PublishOutcome(NamedTuple):
-    """What became of the journals of one archiver of one group; None if it runs, and publishes them itself."""
+    """The result for one archiver of one group; `left` is None if it is running, and publishes its journals itself."""
 
     group: str
     archiver: str
@@ -215,11 +212,11 @@ class PublishOutcome(NamedTuple):
 
 
 def publish_directory(directory: Path) -> list[PublishOutcome]:
-    """Of every archiver that has journals there."""
+    """Publish the journals of every archiver that has some there and does not run."""
     try:
         cluster_of(directory)
     except FileNotFoundError:
-        text = f"{str(directory)!r} holds no archive: name a directory that `transis archive --to` has written to"
+        text = f"{str(directory)!r} holds no archive: give a directory that `transis archive --to` has written to"
         raise ArchiveError(text) from None
     except OSError as error:
         raise ArchiveError(f"{str(directory)!r} cannot be read: {error.strerror or error}") from error
@@ -239,7 +236,7 @@ def _publish(files: ArchiverFiles) -> PublishOutcome:
 
 
 def _group_of(journal: Path) -> str | None:
-    """As its header says."""
+    """The group named in the header of the journal."""
     reader = JournalReader(journal)
     with suppress(ArchiveError):
         next(iter(reader), None)

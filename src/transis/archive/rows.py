@@ -1,24 +1,18 @@
-"""Frames of a stream -> rows and columns; the schema.
+"""From frames of a group's stream to rows of the archive's one table, `stream`: schema, columns, and the rows of one life.
 
-What an archiver is told -> rows of the stream. One step per frame, no object per message.
+docs/archive.md explains the columns. Rows are of four kinds: `begin` (an archiver is present from here on), `message`, `view` and
+`configuration`. The position of an ordered row (`ring_*`, `place_*`) is the key of the message in the total order, the same at
+every archiver.
 
-1. A `Rows` is one life of an archiver: its rows are numbered from 1 without a hole, and what it saw has none either.
-2. An ordered message has its own place in its *regular* configuration, also when it is delivered in a transitional one; a regular
-   view or configuration has the place of its cause. What has no place stands where the last ordered row before it stands.
-3. The beginning, and what is in force when an archiver comes, stand where its first view does, and wait for it: they say
-   where, not since when, and are not ordered.
+1. A RowBuilder is one life of an archiver. Its rows are numbered from 1 without gaps, and so is what it saw.
+2. An ordered message has its own place in its *regular* configuration, even if it is delivered in a transitional one. A regular
+   view or configuration has the place of its cause. A row without a place of its own stands at the last ordered row before it.
+3. The `begin` row, and the configuration in force when an archiver comes, wait for its first view and stand where that view does:
+   they say where, not since when, and are not ordered.
 4. Where places are not promised (`guarantees` other than "evs") no row is ordered, and messages stand where the last view does.
 
-No clock, no file. `take` costs nothing; the columns are built by `Portion.table`, which may run in another thread.
-
-Frames of an archiver's stream -> Arrow columns: repeated by numpy, so that the cost of a message is that of its bytes.
-
-A batch of columns has a fixed cost of a few hundred microseconds: a portion is many runs, however small these are.
-
-The one table of an archive, `stream`: what each archiver was told, in its order. docs/archive.md says what the columns mean.
-
-Rows of four kinds: `begin` (an archiver is there from here on), `message`, `view` and `configuration`. The position of an ordered
-row (`ring_*`, `place_*`) is the key of the message in the total order, the same at every archiver.
+No clock, no file. Building rows costs one step per frame and no object per message. `Portion.table` builds the columns with numpy
+and may run in another thread; because a table has a fixed cost of a few hundred microseconds, a portion holds many frames.
 """
 
 from __future__ import annotations
@@ -37,16 +31,16 @@ from transis.types.ids import NodeId, ProcessId, Service, ViewId
 # --- schema -----------------------------------------------------------------------------------------------------------
 
 FORMAT: Final = 1
-"""Of the directory and of the table; it is in `archive.json`."""
+"""The format of the directory and of the table, recorded in `archive.json`."""
 
 KINDS: Final = ("begin", "message", "view", "configuration")
 BEGIN, MESSAGE, VIEW, CONFIGURATION = range(len(KINDS))
 
 SERVICES: Final = ("basic", "causal", "agreed", "safe")
-"""By the number of the service."""
+"""Names by the number of the service."""
 
 WORD: Final = pa.dictionary(pa.int32(), pa.string())
-"""A word that repeats: a number a row in memory, a plain string with a dictionary in Parquet."""
+"""A repeating string: one integer per row in memory, a dictionary-encoded string in Parquet."""
 
 _STRINGS: Final = pa.list_(pa.string())
 _ORIGIN: Final = pa.struct([("view", pa.string()), ("members", _STRINGS)])
@@ -74,7 +68,7 @@ COMMON: Final[list[tuple[str, pa.DataType]]] = [
 ]
 
 RARE: Final[list[tuple[str, pa.DataType]]] = [
-    # Of views and configurations.
+    # In rows of views and configurations.
     ("view", pa.string()),
     ("members", _STRINGS),
     ("joined", _STRINGS),
@@ -83,7 +77,7 @@ RARE: Final[list[tuple[str, pa.DataType]]] = [
     ("primary", pa.bool_()),
     ("merged_from", pa.list_(_ORIGIN)),
     ("previous", _STRINGS),
-    # Of the beginning: where this archiver stood before.
+    # In `begin` rows: where this archiver stood before.
     ("since_ring_seq", pa.int64()),
     ("since_ring_rep", pa.string()),
     ("since_place_seq", pa.int64()),
@@ -95,11 +89,11 @@ RARE: Final[list[tuple[str, pa.DataType]]] = [
 STREAM: Final = pa.schema([*COMMON, *RARE])
 
 REPEATING: Final = tuple(name for name, kind in COMMON if kind == WORD)
-"""Columns that are worth a dictionary in Parquet."""
+"""Columns that are dictionary-encoded in Parquet."""
 
 
 class RowPosition(NamedTuple):
-    """A place in the total order of a regular configuration. Positions order as tuples do: of one node later ones are higher."""
+    """A place in the total order of a regular configuration. Positions compare as tuples: at one node, later ones are higher."""
 
     ring_seq: int
     ring_rep: str
@@ -114,16 +108,16 @@ class RowPosition(NamedTuple):
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 Rare = dict[str, Any]
-"""Values of the columns that no message has."""
+"""Values of the columns that are null in every message."""
 
 Numbers = npt.NDArray[np.int64]
 
 NOTHING: Final = -1
-"""The code of a word that is null."""
+"""The code of a null."""
 
 
 class WordCodes:
-    """The words of one column and their numbers, in the order in which they came. Made of keys, each once."""
+    """The strings of one column, numbered in the order of their first use. Each is made from its key only once."""
 
     def __init__(self, make: Callable[[Any], str]) -> None:
         self._make = make
@@ -142,7 +136,7 @@ class WordCodes:
 
 
 class RowRun(NamedTuple):
-    """Rows that differ in place, counter and value only. Words by their codes, everything a number."""
+    """Consecutive rows that differ only in place, counter and value. Strings are codes, so that all fields are numbers."""
 
     kind: int
     rows: int
@@ -160,7 +154,7 @@ class RowRun(NamedTuple):
 
 
 class PlaceRange(NamedTuple):
-    """Rows with the places (seq, index), (seq, index + step) and so on; what has no place of its own does not step."""
+    """Rows with the places (seq, index), (seq, index + step) and so on; `step` is 0 for rows without a place of their own."""
 
     seq: int
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a place
@@ -174,7 +168,7 @@ class Portion:
     def __init__(self, group: str, archiver: str, life: int, first_row: int) -> None:
         self.rows = 0
         self.end: RowPosition | None = None
-        """Of the last row, when it was taken."""
+        """The position of the last row."""
         self.runs: list[RowRun] = []
         self.ranges: list[PlaceRange] = []
         self.values: list[bytes | None] = []
@@ -185,7 +179,7 @@ class Portion:
         self._processes = WordCodes(process_name)
         self._senders = WordCodes(str)
 
-    # --- words ------------------------------------------------------------------------------------------------------
+    # --- codes ------------------------------------------------------------------------------------------------------
 
     def node(self, node: NodeId) -> int:
         return self._nodes.code(node)
@@ -194,7 +188,7 @@ class Portion:
         return self._confs.code(view)
 
     def process(self, process: ProcessId) -> tuple[int, int]:
-        """Its code as a process and as a sender."""
+        """The code of the process and the code of its name as a sender."""
         return self._processes.code(process), self._senders.code(process)
 
     # --- columns ----------------------------------------------------------------------------------------------------
@@ -240,7 +234,7 @@ class Portion:
         }
 
     def _rare_columns(self, runs: _RowRuns) -> dict[str, pa.Array]:
-        """The few rows that have these values are made one by one, and then put into their places among nulls."""
+        """The few rows with such values are built one by one, then placed among nulls."""
         if runs.is_rare is None:
             return {name: pa.nulls(self.rows, kind) for name, kind in RARE}
         which = pa.array(np.cumsum(runs.is_rare) - 1, mask=~runs.is_rare)
@@ -262,7 +256,7 @@ class _RowRuns:
         return np.repeat(self._fields[name], self._counts)
 
     def repeated_less_start(self, name: str) -> Numbers:
-        """So that adding the rank counts on from the field within each frame."""
+        """Repeated such that adding the rank counts upwards from the field within each run."""
         starts = np.cumsum(self._counts) - self._counts
         return np.repeat(self._fields[name] - starts, self._counts)
 
@@ -275,11 +269,11 @@ class _RowRuns:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 ROW_BYTES: Final = 64
-"""What a row takes in memory beside its value, about; and what a string does beside its characters."""
+"""About what a row takes in memory beside its value, and a string beside its characters."""
 
 
 class _RowPlace(NamedTuple):
-    """A position before it is put into words."""
+    """A position before it is formatted."""
 
     ring: ViewId
     seq: int
@@ -296,12 +290,12 @@ class _EarlyRow(NamedTuple):
 
 
 class RowBuilder:
-    """`rows` is how many were added in this life, `bytes` about the size of those that were not taken yet."""
+    """`rows` counts the rows of this life; `bytes` is about the size of those not taken yet."""
 
     def __init__(
         self, group: str, archiver: str, life: int, engine: str, guarantees: str, last: RowPosition | None = None
     ) -> None:
-        """`last` is where the archiver stood before this life."""
+        """`last` is the archiver's position before this life."""
         self.rows = 0
         self.bytes = 0
         self._group, self._archiver, self._life = group, archiver, life
@@ -315,18 +309,18 @@ class RowBuilder:
 
     @property
     def position(self) -> RowPosition | None:
-        """Of the last row; None before the first view."""
+        """The position of the last row; None before the first view."""
         at = self._at
         return None if at is None else RowPosition(at.ring.seq, node_name(at.ring.rep), at.seq, at.index)
 
     def take(self) -> Portion:
-        """The rows that came since the last time."""
+        """The rows since the last call."""
         portion, self.bytes = self._portion, 0
         portion.end = self.position
         self._portion = Portion(self._group, self._archiver, self._life, self.rows + 1)
         return portion
 
-    # --- what comes -------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def begin(self, why: str, now_us: int) -> None:
         """The first row of a life."""
@@ -334,7 +328,7 @@ class RowBuilder:
         self._add_rare(BEGIN, None, now_us, since | {"why": why})
 
     def configuration(self, view: Configuration, now_us: int) -> None:
-        """From here on messages are of the regular configuration `view.regular`."""
+        """From here on, messages belong to the regular configuration `view.regular`."""
         self._ring = view.regular
         if view.id.is_regular and self._early is None:
             self._at = _RowPlace(view.id, 0, 0)
@@ -385,11 +379,11 @@ class RowBuilder:
         self._portion.ranges += [PlaceRange(seq, index, count, 1) for seq, index, count in stretches]
         seq, index, count = stretches[-1]
         ring = batch.view if batch.view.is_regular else self._ring
-        assert ring is not None, "who follows configurations is told the one in force first"
+        assert ring is not None, "a stream with configurations begins with the one in force"
         self._at = _RowPlace(ring, seq, index + count - 1)
         return self._at
 
-    # --- rows that are no messages ----------------------------------------------------------------------------------
+    # --- rows other than messages -----------------------------------------------------------------------------------
 
     def _add_rare(self, kind: int, conf: ViewId | None, now_us: int, rare: Rare) -> None:
         if self._early is not None:
@@ -405,7 +399,7 @@ class RowBuilder:
             self._put(one, is_ordered=False)
 
     def _below(self) -> str:
-        """Rings are numbered upwards along the life of a node: what a life begins below is told."""
+        """Ring numbers only grow along the life of a node, so a life that begins below the last position is noted."""
         at, last = self.position, self._last
         if at is None or last is None or at.ring_seq >= last.ring_seq:
             return ""
@@ -444,7 +438,7 @@ class RowBuilder:
 
 
 def _size_of(value: Any) -> int:
-    """In memory, about: a view of many members is large."""
+    """About the size in memory: a view with many members is large."""
     if isinstance(value, str):
         return ROW_BYTES + len(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """One life of an archiver on its way to disk: rows gather in memory, portions of them go into journals, journals are sealed.
 
-`add` and `take` are the event loop's; `write`, `sync` and `seal` block and belong to one other thread. Between them goes a
-portion, which nobody changes any more.
+The event loop calls `add` and `take`. One other thread calls `write`, `sync` and `seal`, which block. A portion passes from the
+one to the other, and nobody changes it any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Event = Batch[bytes] | View | Configuration
 
 
 class ArchiveLimits(NamedTuple):
-    """When a journal is sealed, how often it is made durable, and how much room is left to others on the disk."""
+    """When a journal is sealed, how often it is synced, and how much disk space is left to others."""
 
     segment_bytes: int = 128 << 20
     segment_s: float = 60.0
@@ -32,7 +32,7 @@ class ArchiveLimits(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """This row, and all before it, will be in the archive, whatever happens to this process or to the power."""
+    """This row and all rows before it will be in the archive, whatever happens to this process or to the power."""
 
     life: int
     row: int
@@ -45,7 +45,7 @@ class Acknowledged(NamedTuple):
 
 
 class ArchiverLife:
-    """`sealed` are the journals that are ready to be published. `clock` tells seconds that only go on."""
+    """`sealed` lists the journals that are ready to be published. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class ArchiverLife:
         self.sealed: deque[Path] = deque()
         self.acknowledged: Acknowledged | None = None
         self.is_refused = False
-        """Whether the disk ended it."""
+        """Whether the disk ended this life."""
         self.lag_s = 0.0
-        """How long the oldest row that the last sync acknowledged had waited for it."""
+        """How long the oldest row acknowledged by the last sync had waited."""
         self._archive, self._cluster, self._limits, self._clock = archive, cluster, limits, clock
         self._fdatasync = fdatasync
         self._journal: Journal | None = None
@@ -88,24 +88,24 @@ class ArchiverLife:
             self.rows.configuration(event, now_us)
 
     def take(self) -> tuple[Portion, float]:
-        """What came, and since when the first of it waits."""
+        """The rows that came, and since when the first of them has been waiting."""
         since, self._waiting_since = self._waiting_since, None
         return self.rows.take(), self._clock() if since is None else since
 
     @property
     def last(self) -> RowPosition | None:
-        """Where the last row stands that is in a journal."""
+        """The position of the last row that is in a journal."""
         return None if self._written is None else self._written.position
 
     def release(self) -> None:
-        """A life that was cut off leaves its journal to the next start."""
+        """Close the open journal as it is: the next start publishes it."""
         if self._journal is not None:
             self._journal.release()
 
     # --- in the thread that writes ----------------------------------------------------------------------------------
 
     def write(self, portion: Portion, since: float) -> None:
-        """Into the journal. Raises OSError where the disk refuses: then the life has ended with the row before."""
+        """Append to the journal. Raises OSError if the disk refuses: then the life has ended with the previous row."""
         assert portion.end is not None, "rows have places"
         self._journal = self._journal or self._open()
         self._journal.append(portion.table())
@@ -122,7 +122,7 @@ class ArchiverLife:
 
     @property
     def sync_is_due(self) -> bool:
-        """Rows wait for it, or the journal is large or old enough to be sealed, also if nothing has come for long."""
+        """Rows wait to be acknowledged, or the journal is large or old enough to be sealed, even if nothing new came."""
         if self._unsynced_since is not None and self._clock() - self._synced_at >= self._limits.sync_s:
             return True
         return self._journal is not None and self._is_full(self._journal)
@@ -146,7 +146,7 @@ class ArchiverLife:
             self.lag_s, self._unsynced_since = self._synced_at - self._unsynced_since, None
 
     def seal(self) -> None:
-        """The journal that is being written, if there is one, is ready to be published."""
+        """Close the current journal, if there is one: it is ready to be published."""
         journal, self._journal = self._journal, None
         if journal is not None:
             self.sealed.append(journal.path)
@@ -154,7 +154,7 @@ class ArchiverLife:
             self._acknowledge()
 
     def give_up(self) -> None:
-        """The disk refused. What is whole there stays; whether it is safe, the disk may refuse to say."""
+        """The disk refused. What is whole stays in the journal; it is acknowledged only if the disk still syncs."""
         self.is_refused = True
         with suppress(OSError):
             self.seal()
