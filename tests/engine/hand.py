@@ -14,8 +14,7 @@ from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeVar
 
 from transis.engine.base import Engine, Packet
-from transis.lansis.packets import KIND_ALIVE, decode_alive
-from transis.totem.packets import KIND_TOKEN, Token, decode_token
+from transis.totem.packets import Token
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Service
 from transis.types.outputs import NEVER, Audience, Configure, Deliver, Lane, Note, OutboundRun, Output, Port, Send
@@ -87,10 +86,6 @@ def node_id(name: str, incarnation: int = 1) -> NodeId:
     return NodeId(name, incarnation, 1000 * incarnation + ord(name[0]))
 
 
-DECODERS = {KIND_TOKEN: decode_token, KIND_ALIVE: decode_alive}
-"""By the first byte; all else is a control packet."""
-
-
 def read(parts: PartAssembler, source: str, datagrams: Sequence[bytes]) -> list[Packet]:
     """From bytes to packets; engines send nothing that the wire room would reject."""
     bursts, rejections = read_bursts([datagram for datagram in datagrams if datagram[0] == KIND_DATA])
@@ -103,7 +98,7 @@ def read(parts: PartAssembler, source: str, datagrams: Sequence[bytes]) -> list[
         if whole is None:
             continue
         assert not isinstance(whole, Rejection), whole
-        packet = DECODERS.get(whole[0], decode_control)(whole)
+        packet = decode_control(whole)
         assert not isinstance(packet, Rejection | Probe | ProbeAnswer), packet
         packets.append(packet)
     return packets

@@ -12,21 +12,16 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
-from transis.lansis.alive import Heartbeat
-from transis.lansis.delivery import Delivery
-from transis.lansis.operational import Operational
-from transis.lansis.packets import Alive, decode_alive
-from transis.lansis.receiving import Receiving
-from transis.lansis.repair import Repair
-from transis.lansis.sending import Sending
+from transis.lansis.engine import Parts
+from transis.lansis.packets import Alive
 from transis.lansis.states import Event
-from transis.lansis.view import BroadcastView, Core
+from transis.lansis.view import BroadcastView
 from transis.types.config import Config, Window
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, RingId, Service
 from transis.types.outputs import Deliver, Lane, Note, Originated, OutboundRun, Output, Phase, Port, Send
 from transis.wire.burst import Burst, read_bursts
-from transis.wire.control import PartAssembler
+from transis.wire.control import PartAssembler, decode_control
 from transis.wire.reassembly import Assembler
 
 HOP_US = 100
@@ -43,22 +38,19 @@ class Heard(NamedTuple):
 
 
 class Seat:
-    """One member: its organs, wired as an engine does."""
+    """One member: the parts of an engine that carry data."""
 
     def __init__(self, me: NodeId, members: tuple[NodeId, ...], window: Window, datagram: int, order: str) -> None:
         self.name = me.name
         config = Config(name=me.name, engine="lansis", order=order, window=window, datagram=datagram)
-        self.core = core = Core(config, me, 0)
+        parts = Parts(config, me, 0)
+        self.core = core = parts.core
         core.view = BroadcastView(
             RingId(4, members[0]), RingId(4, members[0]).tag, members, me, BASE, [1] * len(members), config, 0
         )
         core.observe(BASE)
-        self.repair = Repair(core)
-        self.heartbeat = Heartbeat(core, self.repair)
-        self.delivery = Delivery(core)
-        self.receiving = Receiving(core, self.delivery, self.repair, self.heartbeat)
-        self.sending = Sending(core, self.receiving, self.repair, self.heartbeat)
-        self.operational = Operational(core, self.receiving, self.sending, self.delivery, self.repair)
+        self.repair, self.heartbeat, self.delivery = parts.repair, parts.heartbeat, parts.delivery
+        self.receiving, self.sending, self.operational = parts.receiver, parts.sending, parts.operational
         self.heard: list[Heard] = []
         self.events: list[tuple[str, str]] = []
         """What happened here in order: ("sent", text) and ("got", text), basic ones left out."""
@@ -158,14 +150,14 @@ class Fixed:
         }
         for seat in self.seats.values():
             seat.heartbeat.begin_view()
-            self._carry(seat)
+            self.carry(seat)
 
     def __getitem__(self, name: str) -> Seat:
         return self.seats[name]
 
     def submit(self, name: str, service: Service, *texts: str) -> None:
         self.seats[name].submit(self.now, service, *texts)
-        self._carry(self.seats[name])
+        self.carry(self.seats[name])
 
     def run(self, for_us: int) -> None:
         until = self.now + for_us
@@ -181,15 +173,15 @@ class Fixed:
         if self._queue and self._queue[0][0] <= self.now:
             _, _, seat, packet = heappop(self._queue)
             seat.take(self.now, packet)
-            self._carry(seat)
+            self.carry(seat)
             return
         for seat in self.seats.values():
             if seat.core.timers.deadline() <= self.now:
                 seat.wake(self.now)
-                self._carry(seat)
+                self.carry(seat)
                 return
 
-    def _carry(self, seat: Seat) -> None:
+    def carry(self, seat: Seat) -> None:
         seat.check()
         outputs, seat.core.out = seat.core.out, []
         for output in outputs:
@@ -213,9 +205,9 @@ class Fixed:
         """From bytes to packets; when the network loses, a burst comes in pieces."""
         if port is Port.CONTROL:
             whole = [target.parts.feed(source.name.encode(), datagram) for datagram in datagrams]
-            alives = [decode_alive(body) for body in whole if body is not None and not isinstance(body, Rejection)]
-            assert not any(isinstance(alive, Rejection) for alive in alives)
-            return [alive for alive in alives if isinstance(alive, Alive)]
+            packets = [decode_control(body) for body in whole if body is not None and not isinstance(body, Rejection)]
+            assert not any(isinstance(packet, Rejection) for packet in packets)
+            return [packet for packet in packets if isinstance(packet, Alive)]
         cut = self._random.randint(0, len(datagrams)) if self.lose else 0
         bursts: list[Packet] = []
         for part in (datagrams[:cut], datagrams[cut:]):

@@ -86,7 +86,7 @@ def test_who_hears_no_data_but_talks_on_is_accused_of_lag() -> None:
 def test_who_sends_what_makes_no_sense_is_left_out() -> None:
     """Nothing more of it is taken, so nothing could be delivered in any order while it is a member."""
     table = formed("abc")
-    view = table["a"].engine._core.view
+    view = table["a"].engine.inspect().view
     header = DataHeader(DatagramClass.CAUSAL, view.tag, 2, view.graph.inserted[2] + 1, 0, view.base + 5, 0, 0, True, False)
     for name in "ab":
         table.hand(name, Burst(header, [encode_data(header, b"\x09junk")]))
@@ -142,13 +142,13 @@ def test_a_question_of_another_view_is_not_answered() -> None:
     table = formed("ab")
     stale = Query(table["b"].me, "b:1", table["a"].engine.ring_id.tag, False)
     assert table.hand("a", stale) == []
-    fresh = stale._replace(tag=table["a"].engine._core.view.tag)
+    fresh = stale._replace(tag=table["a"].engine.inspect().view.tag)
     assert len(table.hand("a", fresh)) == 1
 
 
 def test_an_answer_to_nothing_changes_nothing() -> None:
     table = formed("ab")
-    answer = Query(table["b"].me, "b:1", table["a"].engine._core.view.tag, True)
+    answer = Query(table["b"].me, "b:1", table["a"].engine.inspect().view.tag, True)
     stranger = answer._replace(sender=table["b"].me._replace(boot=1))
     assert table.hand("a", answer, stranger) == []
 
@@ -182,7 +182,7 @@ def test_many_members_are_silent_later_than_few() -> None:
     """IAA slows down with the number of members, so must suspicion (4 ALIVEs at least)."""
     slow = Table("ab", pulse=replace(PULSE, alive_us=PULSE.silence_us // 4))
     slow.form("ab")
-    assert slow["a"].engine._core.view.silence_us == PULSE.silence_us
+    assert slow["a"].engine.inspect().view.silence_us == PULSE.silence_us
 
 
 def test_halves_that_fall_silent_at_once_are_accused_together() -> None:

@@ -184,7 +184,7 @@ def test_what_flowed_through_two_changes_is_delivered_once_in_the_last_view() ->
     table.submit("a", Service.AGREED, "early")
     table.run(1_000)
     table.crash("c")
-    table.run_until(lambda: len(table["a"].engine._agreeing.change.f) == 2)
+    table.run_until(lambda: len(table["a"].engine.inspect().change.f) == 2)
     table.submit("a", Service.SAFE, "late")
     finish(table, "ab")
     for name in "ab":
@@ -307,8 +307,8 @@ def test_a_statement_is_taken_with_all_that_it_follows_and_not_before() -> None:
     table.run_until(lambda: table["a"].engine.state is State.FAULTS)
     table.run(3 * PULSE.coalesce_us)
     a = table["a"].me
-    assert a not in table["b"].engine._agreeing.change.last
-    assert a in table["b"].engine._agreeing.heard_at
+    assert a not in table["b"].engine.inspect().change.last
+    assert a in table["b"].engine.inspect().heard_at
     table.drops.clear()
     table.run_until(lambda: table.all_in("ab"))
     assert table.texts("a") == table.texts("b") == ["lost at first"]
@@ -326,7 +326,7 @@ def test_the_copy_of_a_join_beside_the_dag_says_nothing_to_a_member() -> None:
         lambda: any(isinstance(one.packet, Joining) and (one.source, one.target) == ("a", "b") for one in table.journeys)
     )
     table.run(3 * PULSE.repeat_us)
-    assert table["a"].me not in table["b"].engine._agreeing.change.last
+    assert table["a"].me not in table["b"].engine.inspect().change.last
     table.drops.clear()
     table.run_until(lambda: table.all_in("abc"))
 
@@ -335,7 +335,7 @@ def test_the_row_of_a_member_that_made_a_statement_is_closed_even_if_nobody_can_
     """What follows the statement may acknowledge what its sender does not hold when it goes on (M12)."""
     table = Table("ab", mode="transis")
     table.form("ab")
-    view = table["a"].engine._core.view
+    view = table["a"].engine.inspect().view
     b, graph = 1 - view.rank, view.graph
     header = DataHeader(
         DatagramClass.CAUSAL, view.tag, b, graph.inserted[b] + 1, round_of(Mark.STATEMENT), graph.latest + 1, 0, 0, True, False

@@ -41,16 +41,16 @@ def views(engine: Engine) -> st.SearchStrategy[RingId]:
 
 
 def tags(engine: Engine) -> st.SearchStrategy[RingTag]:
-    core = engine._core
-    flushed = engine._agreeing.barrier.flushed
-    return st.sampled_from([core.view.tag, core.view.id.tag, flushed.tag if flushed is not None else RingTag(0, 0)])
+    seen = engine.inspect()
+    view, flushed = seen.view, seen.flushed
+    return st.sampled_from([view.tag, view.id.tag, flushed.tag if flushed is not None else RingTag(0, 0)])
 
 
 @st.composite
 def statements(draw: st.DrawFn, engine: Engine) -> Statement:
     """Half of them name me, as those do that lead on."""
     kind = draw(st.sampled_from((Attempt, Joining, Faults)))
-    j = draw(node_sets) | (engine._agreeing.change.j if draw(st.booleans()) else frozenset())
+    j = draw(node_sets) | (engine.inspect().change.j if draw(st.booleans()) else frozenset())
     recv = tuple((node, draw(numbers)) for node in sorted(draw(node_sets)))
     f_before, f_after = draw(node_sets), draw(node_sets)
     if draw(st.booleans()):
@@ -58,7 +58,7 @@ def statements(draw: st.DrawFn, engine: Engine) -> Statement:
     counters = [draw(numbers) for _ in range(4)]
     return kind(
         draw(nodes), "", b"", counters[0], draw(views(engine)), counters[1], j, f_before, f_after, recv, counters[2],
-        counters[3], draw(CAUSES), draw(st.booleans()), engine._core.digest, (1, 1),
+        counters[3], draw(CAUSES), draw(st.booleans()), engine.inspect().digest, (1, 1),
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def bursts(engine: Engine) -> st.SearchStrategy[Burst]:
 @st.composite
 def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
     """The next burst of a member, which says that it is a statement, and may well be one."""
-    view = engine._core.view
+    view = engine.inspect().view
     rank, graph = draw(st.integers(0, len(view) - 1)), view.graph
     said_by_it = draw(statements(engine))._replace(sender=draw(st.sampled_from([view.node(rank), node_id("x")])))
     body = draw(st.binary(max_size=60)) if draw(st.booleans()) else encode_control(said_by_it)
@@ -89,7 +89,7 @@ def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
 @st.composite
 def sensible(draw: st.DrawFn, engine: Engine) -> Burst:
     """The next burst of a member, in which nothing is wrong but perhaps what it says."""
-    view = engine._core.view
+    view = engine.inspect().view
     graph, rank = view.graph, draw(st.integers(0, len(view) - 1))
     others = st.dictionaries(st.integers(0, len(view)), st.integers(1, 9), max_size=2)
     acked = tuple(sorted(draw(others).items()))
@@ -110,12 +110,20 @@ def alives(draw: st.DrawFn, engine: Engine) -> Alive:
 
 def packets(engine: Engine) -> st.SearchStrategy[Packet]:
     digests = st.binary(min_size=16, max_size=16)
-    if engine._agreeing.barrier.assented is not None:
-        digests |= st.just(engine._agreeing.barrier.assented.digest)
+    if engine.inspect().assented is not None:
+        digests |= st.just(engine.inspect().assented.digest)
     flushed = st.builds(Flushed, nodes, st.just(""), views(engine), digests, views(engine))
     queries = st.builds(Query, nodes, st.just(""), tags(engine), st.booleans())
     beacons = st.builds(
-        Beacon, nodes, st.just(""), views(engine), node_sets, node_sets, numbers, st.just(engine._core.digest), st.just((1, 1))
+        Beacon,
+        nodes,
+        st.just(""),
+        views(engine),
+        node_sets,
+        node_sets,
+        numbers,
+        st.just(engine.inspect().digest),
+        st.just((1, 1)),
     )
     of_members = st.one_of(bursts(engine), spoken(engine), sensible(engine), alives(engine))
     return st.one_of(statements(engine), of_members, flushed, queries, beacons)
@@ -148,7 +156,7 @@ def test_a_reason_that_names_a_crowd_is_cut_to_whom_i_know() -> None:
     view = table["a"].engine.ring_id
     table.hand("a", travelled(said("b", f="c", view=view)._replace(cause=Cause("crowd", node_id("b"), crowd))))
     assert table["a"].engine.state is State.FLUSH
-    assert table["a"].engine._core.cause == Cause("crowd", node_id("b"), ())
+    assert table["a"].engine.inspect().cause == Cause("crowd", node_id("b"), ())
 
 
 def test_strangers_that_name_more_and_more_nodes() -> None:
@@ -159,7 +167,7 @@ def test_strangers_that_name_more_and_more_nodes() -> None:
         statement = said("x", j="abcx", view=RingId(0, node_id("x")), kind=Joining)
         table.hand("a", travelled(statement._replace(sender=crowd[start], j=statement.j | named, version=start + 1)))
         table.run(3_000)
-    assert len(table["a"].engine._agreeing.change.accept) <= 128
+    assert len(table["a"].engine.inspect().change.accept) <= 128
 
 
 def test_recv_of_what_nobody_ever_sent_is_waited_for_and_given_up() -> None:
@@ -188,7 +196,7 @@ def test_no_handshake_takes_a_view_to_where_numbers_end(claim: str) -> None:
     table.run(100_000)
     table.start("h")
     if claim == "clock":
-        table["h"].engine._core.observe(TIMESTAMP_TAKEN_MAX - 1)
+        table["h"].engine.observe(TIMESTAMP_TAKEN_MAX - 1)
     table.run(2_000_000)
     assert table["a"].view == "abc"
     table.crash("h")
@@ -205,7 +213,7 @@ def test_a_view_whose_timestamps_were_used_up_by_one_burst_goes_on(mode: str, or
     table = Table("abcd", mode=mode, order=order)
     table.form("abcd")
     table.run(100_000)
-    view = table["a"].engine._core.view
+    view = table["a"].engine.inspect().view
     last = view.base + TIMESTAMP_ROOM - 1
     header = DataHeader(DatagramClass.ORDERED, view.tag, 3, view.graph.inserted[3] + 1, 0, last, 0, 0, True, False)
     for name in "abc":
@@ -226,6 +234,6 @@ def test_a_crowd_of_speakers_leaves_nothing_behind() -> None:
             said("x", j="x", version=number)._replace(sender=stranger),
             Flushed(stranger, "", RingId(0, stranger), bytes(16), RingId(4, stranger)),
         )
-    agreeing = table["a"].engine._agreeing
-    assert len(agreeing.heard_at) <= 3
-    assert len(agreeing.barrier._said) <= 3
+    seen = table["a"].engine.inspect()
+    assert len(seen.heard_at) <= 3
+    assert seen.promises <= 3

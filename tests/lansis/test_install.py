@@ -166,8 +166,8 @@ def test_after_an_installation_nothing_of_the_change_is_left() -> None:
     """Trap 34: a thousand changes cost no memory."""
     table = without_c()
     for name in "ab":
-        agreeing = table[name].engine._agreeing
-        assert not agreeing.heard_at
-        assert agreeing.barrier.flushed is None
-        assert agreeing.change.mine is None
-        assert agreeing.change.j == agreeing.change.ccs
+        seen = table[name].engine.inspect()
+        assert not seen.heard_at
+        assert seen.flushed is None
+        assert seen.change.mine is None
+        assert seen.change.j == seen.change.ccs

@@ -59,12 +59,12 @@ def test_a_majority_is_enough_for_agreed_and_not_for_safe() -> None:
     net.submit("a", Service.SAFE, "safe")
     net.run(PROMPT_US + 4 * HOP_US)
     assert [net[name].texts(*ORDERED) for name in "abc"] == [["agreed"]] * 3
-    figures = net["a"].delivery.figures()
+    figures = net["a"].delivery.statistics()
     assert figures["synchrony_agreed_min"] == 3
     net.drops.clear()
     net.run(100_000)
     assert all(seat.texts(*ORDERED) == ["agreed", "safe"] for seat in net.seats.values())
-    assert net["a"].delivery.figures()["synchrony_safe_min"] == 5
+    assert net["a"].delivery.statistics()["synchrony_safe_min"] == 5
 
 
 def test_less_than_a_majority_is_not_enough() -> None:
@@ -136,6 +136,6 @@ def test_when_the_view_ends_all_that_was_agreed_on_leaves() -> None:
         seat.delivery.finish(pre, 1, Phase.REGULAR)
         seat.core.frozen = None
         seat.delivery.finish(pre, None, Phase.TRANSITIONAL)
-        net._carry(seat)
+        net.carry(seat)
         left = [(heard.text, heard.phase) for heard in seat.heard]
         assert left == [("delivered", Phase.REGULAR), ("safe", Phase.TRANSITIONAL)]

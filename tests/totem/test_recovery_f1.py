@@ -181,7 +181,7 @@ def _owing(members: str) -> Table:
 
 def _acknowledged(table: Table, name: str) -> bool:
     """Has this node promised that it has everything of the exchange?"""
-    return table[name].engine._recovering.received_flg
+    return table[name].engine.inspect().received_flg
 
 
 def test_who_acknowledged_an_exchange_keeps_the_promise_alone() -> None:

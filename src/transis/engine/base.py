@@ -1,138 +1,123 @@
-"""The Engine contract, and EngineBase: submit, open, start, leave, stop, wake, dispatch, timer rule.
+"""The contract of an engine, and what both engines have alike.
 
-The doors of an engine, whichever it is (design 4). `stack.engines` alone knows which engines there are.
+An engine orders bursts and agrees on views. It does no I/O and reads no clock: everything that happens enters through a method,
+with the time as an argument, and everything that has to be done leaves through `take_outputs`, in the order in which it is to be
+carried out.
 
-No I/O, no clock, no randomness. Everything that happens enters through a door with the time as an argument; everything
-that must be done leaves through `take_outputs` in the order in which it is to be carried out.
-
-Table-driven engines: a table says which handler runs for an event in a state, and organs have the handlers.
-
-Rule 1: whatever decides which handler runs lives in the engine's table and nowhere else.
-Rule 2: a missing pair is an error by construction; a pair that does nothing says IGNORED.
-
-What the engines have alike of the engine contract (engine/base.py): doors that only turn to the core, and the way from an
-event to the handler that the engine's table names for it in its state.
+1. A table says which handler runs for an event in a state. Nothing else decides that.
+2. A handler is a method of one of the engine's parts. The table names it, and the engine binds it to the part that it has.
+3. Every pair of state and event is in the table; one that does nothing says IGNORED. A missing pair is refused at construction.
+4. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from transis.engine.core import BaseCore
-from transis.types.config import Config
+from transis.types.errors import InternalError
 from transis.types.ids import NodeId, ViewId
-from transis.types.outputs import Lane, OutboundRun, Output
+from transis.types.outputs import NEVER, Configure, Lane, OutboundRun, Output
+from transis.types.views import View
 from transis.wire.burst import Burst
 from transis.wire.control import ControlPacket, SignedIntroduction
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
-# --- engine -----------------------------------------------------------------------------------------------------------
-
 Packet = Burst | ControlPacket
 """What was checked on its way in; an engine passes over the kinds that are not its own."""
 
-
-class Engine(Protocol):
-    def prepare(self, now: int) -> None:
-        """The node still asks for its name: whatever needs the disk may begin."""
-
-    def start(self, now: int) -> None:
-        """Install the view of this node alone and make it known."""
-
-    def receive(self, now: int, packets: Sequence[Packet]) -> None:
-        """Packets that the wire room has checked. Never fires a timer."""
-
-    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken. None after a stop, and none of the application after a leave: what it said
-        before may wait for an exchange that the stack has to end first."""
-
-    def open(self, now: int, lane: Lane) -> None:
-        """The stack has nothing to exchange in this view (any more): application messages may flow."""
-
-    def hold(self, lane: Lane) -> None: ...
-
-    def wake(self, now: int) -> None:
-        """Fire what is due."""
-
-    def deadline(self) -> int:
-        """When `wake` wants to be called next."""
-
-    def persisted(self, now: int, ticket: int) -> None:
-        """What `Persist(ticket, ...)` asked for is durable."""
-
-    def leave(self, now: int) -> None:
-        """Say goodbye, then stop."""
-
-    def stop(self, now: int, why: str) -> None:
-        """Stop at once, without goodbye: this identity may not go on (C4)."""
-
-    def observe(self, timestamp: int) -> None: ...
-
-    def take_outputs(self) -> list[Output]: ...
-
-    def address_of(self, node: NodeId) -> str: ...
-
-    @property
-    def state(self) -> Enum:
-        """Its value is the name by which traces, faults and coverage know it."""
-
-    @property
-    def coverage(self) -> dict[tuple[str, str], int]:
-        """How often each event came in each state."""
-
-    def statistics(self) -> dict[str, int]:
-        """Figures for an operator."""
-
-    def check(self) -> None:
-        """Assert every invariant; the simulator calls it after each step."""
-
-
-EngineFactory = Callable[[Config, NodeId, int], Engine]
-"""Who it is, and the highest view sequence that this node's earlier lives made durable."""
-
-
-# --- table ------------------------------------------------------------------------------------------------------------
+# --- handlers ---------------------------------------------------------------------------------------------------------
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 
 Handler = Callable[..., None]
+IGNORED: Final = None
+"""The entry of a pair of state and event that does nothing."""
+Handlers = Mapping[S, Mapping[E, Handler | None]]
 
-IGNORED: Final = ""
+
+def ignored(*events: E) -> dict[E, Handler | None]:
+    """Entries of these events in a state in which they do nothing."""
+    return dict.fromkeys(events, IGNORED)
 
 
-def bind(table: Mapping[S, Mapping[E, str]], organs: Sequence[object]) -> dict[S, dict[E, Handler | None]]:
-    """Resolve the handler names of the table to the methods of the organs; None where an event is ignored."""
+def bind(handlers: Handlers[S, E], states: type[S], events: type[E], parts: Sequence[object]) -> dict[S, dict[E, Handler | None]]:
+    """Each handler as a method of the part that has it."""
+    missing = [f"{state.value} x {event.value}" for state in states for event in events if event not in handlers.get(state, ())]
+    if missing:
+        raise InternalError(f"no handler is named for {', '.join(missing)}")
     return {
-        state: {event: None if name == IGNORED else _find(organs, name) for event, name in events.items()}
-        for state, events in table.items()
+        state: {event: handler and _bound(handler, parts) for event, handler in entries.items()}
+        for state, entries in handlers.items()
     }
 
 
-def _find(organs: Sequence[object], name: str) -> Handler:
-    for organ in organs:
-        if hasattr(organ, name):
-            handler: Handler = getattr(organ, name)
-            return handler
-    raise AssertionError(f"no organ has the handler {name}")
+def _bound(handler: Handler, parts: Sequence[object]) -> Handler:
+    for part in parts:
+        if getattr(type(part), handler.__name__, None) is handler:
+            method: Handler = getattr(part, handler.__name__)
+            return method
+    raise InternalError(f"no part of the engine has the handler {handler.__qualname__}")
 
 
-# --- doors ------------------------------------------------------------------------------------------------------------
+# --- engine -----------------------------------------------------------------------------------------------------------
 
 C = TypeVar("C", bound=BaseCore[Any, Any])
 
 
-class Doors(ABC, Generic[C]):
-    """`C` is the engine's core."""
+class EngineBase(ABC, Generic[C]):
+    """`C` is the engine's core: what its parts share."""
 
-    def __init__(self, core: C, table: Mapping[Any, Mapping[Any, str]], organs: Sequence[object]) -> None:
+    packets: ClassVar[tuple[type[ControlPacket], ...]]
+    """The kinds of packets that only this engine sends. Data, Beacons and questions about names belong to all."""
+    accuses: ClassVar[frozenset[Any]]
+    """Timers that accuse somebody else."""
+
+    def __init__(self, core: C, handlers: Handlers[Any, Any], parts: Sequence[object]) -> None:
         self._core = core
-        self._handlers = bind(table, organs)
+        self._coverage: Counter[tuple[Enum, Enum]] = Counter()
+        self._handlers = bind(handlers, type(core.state), core.events, parts)
 
-    # --- doors ------------------------------------------------------------------------------------------------------
+    # --- from the node ----------------------------------------------------------------------------------------------
+
+    def prepare(self, now: int) -> None:
+        """The node still asks for its name: whatever needs the disk may begin."""
+        self._core.now = now
+
+    def start(self, now: int) -> None:
+        """Install the view of this node alone and make it known."""
+        core = self._core
+        core.now = now
+        core.outbox.hold(Lane.APPLICATION)
+        core.emit(Configure(self._first_view()))
+        core.arm(core.beacon_due, 0)
+        self._begin()
+
+    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
+        """Queue messages; how many were taken. None after a stop, and none of the application after a leave: what it said before
+        may wait for an exchange that the groups have to end first."""
+        core = self._core
+        core.now = now
+        if core.state is core.stopped or (core.is_leaving and lane is Lane.APPLICATION):
+            return 0
+        taken = core.outbox.submit(lane, run, bound_to)
+        self._queued()
+        self._work()
+        return taken
+
+    def open(self, now: int, lane: Lane) -> None:
+        """Nothing is left to be exchanged in this view: the lane's messages may flow."""
+        self._core.now = now
+        self._core.outbox.open(lane)
+        self._work()
+
+    def hold(self, lane: Lane) -> None:
+        self._core.outbox.hold(lane)
 
     def receive(self, now: int, packets: Sequence[Packet]) -> None:
         """Packets that the wire room has checked. Never fires a timer."""
@@ -142,20 +127,36 @@ class Doors(ABC, Generic[C]):
         self._end_turn()
 
     def wake(self, now: int) -> None:
-        """Fire what is due. A timer that accuses others but fires late is believed only after one more try."""
+        """Fire what is due."""
         core = self._core
         core.now = now
         while (due := core.timers.take_due(now)) is not None:
             event, at = due
-            if not self._was_away(event, now - at):
+            if event not in self.accuses or self._may_believe(event, now - at):
                 self._handle(event)
         self._end_turn()
 
-    def hold(self, lane: Lane) -> None:
-        self._core.outbox.hold(lane)
-
     def deadline(self) -> int:
+        """When `wake` wants to be called next."""
         return self._core.timers.deadline()
+
+    def persisted(self, now: int, ticket: int) -> None:
+        """What `Persist(ticket, ...)` asked for is durable."""
+        self._core.now = now
+
+    def leave(self, now: int) -> None:
+        """Take nothing new from the application; when what was taken is sent and safe, say goodbye and stop (W16)."""
+        core = self._core
+        core.now = now
+        if core.state is not core.stopped and not core.is_leaving:
+            core.is_leaving = True
+            core.arm(core.leave_due, core.config.timing.leave_us)
+            self._begin_to_leave()
+
+    def stop(self, now: int, why: str) -> None:
+        """Stop at once, without goodbye: this identity may not go on (C4)."""
+        self._core.now = now
+        self._core.stop(why)
 
     def observe(self, timestamp: int) -> None:
         self._core.observe(timestamp)
@@ -167,22 +168,92 @@ class Doors(ABC, Generic[C]):
     def address_of(self, node: NodeId) -> str:
         return self._core.addresses.get(node, "")
 
-    # --- from an event to its handler -------------------------------------------------------------------------------
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Enum:
+        """Its value is the name by which traces, faults and coverage know it."""
+        state: Enum = self._core.state
+        return state
+
+    @property
+    def coverage(self) -> dict[tuple[str, str], int]:
+        """How often each event came in each state."""
+        return {(state.value, event.value): count for (state, event), count in self._coverage.items()}
+
+    @abstractmethod
+    def statistics(self) -> dict[str, int]:
+        """Figures for an operator."""
+
+    def check(self) -> None:
+        """Assert every invariant; the simulator calls it after each step."""
+        core = self._core
+        assert core.state is core.stopped or core.timers.deadline() < NEVER, "something always happens next"
+
+    # --- what an engine adds ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _first_view(self) -> View:
+        """The view of this node alone, with which every life begins."""
+
+    def _begin(self) -> None:
+        """What runs by itself from the start on, beside the beacons."""
+
+    @abstractmethod
+    def _queued(self) -> None:
+        """Messages were submitted: count it as a trap if no view is in force."""
+
+    @abstractmethod
+    def _work(self) -> None:
+        """There may be something to send."""
+
+    @abstractmethod
+    def _begin_to_leave(self) -> None:
+        """Hurry what has to be sent before the goodbye."""
 
     @abstractmethod
     def _dispatch(self, packet: Packet) -> None:
         """Find the event that a packet is here."""
 
-    @abstractmethod
-    def _was_away(self, event: Any, late_us: int) -> bool:
-        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
-
-    @abstractmethod
     def _end_turn(self) -> None:
         """Everything that came at once has been handled."""
 
+    @abstractmethod
+    def _fired_late(self, late_us: int) -> bool:
+        """Does it show by this timer that this node was away?"""
+
+    @property
+    @abstractmethod
+    def _retry_us(self) -> int:
+        """How long an accusing timer that fired late waits for its second try."""
+
+    def _forgive(self) -> None:
+        """This node was away: nobody else was late."""
+
+    # --- from an event to its handler -------------------------------------------------------------------------------
+
+    def _handle(self, event: Any, *arguments: Any) -> None:
+        state = self._core.state
+        self._coverage[state, event] += 1
+        handler = self._handlers[state][event]
+        if handler is not None:
+            handler(*arguments)
+
+    def _may_believe(self, event: Any, late_us: int) -> bool:
+        """A timer that accuses others gets one second try if this node was away itself, and no third."""
+        core = self._core
+        if not self._fired_late(late_us):
+            return True
+        core.note("fired late", timer=event.value, late_us=late_us)
+        if not core.timers.postpone(event, core.now + self._retry_us):
+            return True
+        self._forgive()
+        return False
+
+    # --- whom to meet -----------------------------------------------------------------------------------------------
+
     def _is_admitted(self, packet: SignedIntroduction) -> bool:
-        """Whoever introduces itself is met, unless it is this node, or cannot read our datagrams: that is refused loudly."""
+        """Meet whoever introduces itself, unless it is this node, or cannot read our datagrams: that is refused loudly."""
         core = self._core
         if packet.sender == core.me:
             return False
@@ -193,7 +264,7 @@ class Doors(ABC, Generic[C]):
         return True
 
     def _why_refused(self, packet: SignedIntroduction) -> str:
-        """What its operator has to change; nothing if it may be a member. Its digest does not say which setting is another."""
+        """What its operator has to change; nothing if it may be a member. Its digest does not say which setting differs."""
         low, high = packet.versions
         if not low <= WIRE_VERSION or not high >= WIRE_VERSION_MIN:
             return (
@@ -204,20 +275,6 @@ class Doors(ABC, Generic[C]):
             return f"its engine, order, mode or datagram is not that of this node ({here}); make them equal on all nodes"
         return ""
 
-    def _handle(self, event: Any, *arguments: Any) -> None:
-        state = self._core.state
-        self._core.coverage[state.value, event.value] += 1
-        handler = self._handlers[state][event]
-        if handler is not None:
-            handler(*arguments)
 
-    # --- looking in -------------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> Enum:
-        state: Enum = self._core.state
-        return state
-
-    @property
-    def coverage(self) -> dict[tuple[str, str], int]:
-        return dict(self._core.coverage)
+Engine = EngineBase[Any]
+"""What a node runs: either of them."""

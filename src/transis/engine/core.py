@@ -17,16 +17,15 @@ One way from what the Outbox filled to what leaves: stamped datagrams, their ids
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from transis.types.config import Config
 from transis.types.errors import InternalError
 from transis.types.ids import NodeId, RingTag, Stretch, ViewId
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
-from transis.types.outputs import NEVER, Audience, Note, Originated, Output, Port, Refused, Room, RunIds, Send
+from transis.types.outputs import NEVER, Audience, Note, Originated, Output, Port, Refused, Room, RunIds, Send, Stopped
 from transis.types.views import Cause
 from transis.wire.burst import COUNTER_MAX, Burst, DataHeader, body_max, encode_ramp
 from transis.wire.control import ControlPacket, config_digest, encode_control, split
@@ -108,17 +107,24 @@ S = TypeVar("S", bound=Enum)
 class BaseCore(Generic[S, E]):
     """`S` is the enumeration of the engine's states, `E` that of its events, some of which are timers."""
 
+    stopped: ClassVar[Any]
+    """The state of an engine that stopped."""
+    beacon_due: ClassVar[Any]
+    leave_due: ClassVar[Any]
+    """The timer after which a node that leaves waits no longer."""
+
     def __init__(self, config: Config, me: NodeId, state: S, transitions: Mapping[S, Collection[S]], events: type[E]) -> None:
         self.config = config
         self.me = me
         self.state = state
+        self.events = events
         self._transitions = transitions
+        self.is_leaving = False
         self.now = 0
         self.out: list[Output] = []
         self.timers = Timers(events)
         self.outbox = Outbox(body_max(config.datagram), config.window.outbox_bytes)
         self.digest = config_digest(config.digest_fields())
-        self.coverage: Counter[tuple[str, str]] = Counter()
         self.clock = 0
         self.cause = Cause("start")
         self.heard_at: dict[NodeId, int] = {}
@@ -131,6 +137,18 @@ class BaseCore(Generic[S, E]):
             raise InternalError(f"{self.me}: {self.state.value} -> {state.value} on {why} is not a transition of the protocol")
         self.note("state", **{"from": self.state.value, "to": state.value, "event": why})
         self.state = state
+
+    def stop(self, why: str) -> None:
+        """Stop at once. What was taken and has no place in any order is refused."""
+        if self.state is self.stopped:
+            return
+        self.refuse(self._take_unsent(), why)
+        self.timers.cancel_all()
+        self.shift(self.stopped, why)
+        self.emit(Stopped(why))
+
+    def _take_unsent(self) -> list[RunIds]:
+        return self.outbox.drop_all()
 
     def emit(self, output: Output) -> None:
         self.out.append(output)

@@ -107,7 +107,7 @@ class Heartbeat:
         self._said_at = core.now
         self._arm(core.now + core.view.alive_us)
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         return {"alives_sent": self.alives_sent}
 
     def _arm(self, at: int) -> None:

@@ -68,7 +68,7 @@ class Synchrony:
         self._sum[klass] += holders
         self._least[klass] = holders if not least or holders < least else least
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         """Mean in thousandths, and the least; nothing for a class that was never delivered."""
         found: dict[str, int] = {}
         for klass, name in _NAMES.items():
@@ -164,8 +164,8 @@ class Delivery:
             core.note("held", us=self._held_last_us)
             core.frozen = None
 
-    def figures(self) -> dict[str, int]:
-        return self._synchrony.figures() | {"held_last_us": self._held_last_us, "held_max_us": self._held_max_us}
+    def statistics(self) -> dict[str, int]:
+        return self._synchrony.statistics() | {"held_last_us": self._held_last_us, "held_max_us": self._held_max_us}
 
     def check(self) -> None:
         core, view = self._core, self._core.view

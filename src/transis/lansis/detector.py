@@ -113,20 +113,18 @@ class Detector:
 
     # --- my own health ----------------------------------------------------------------------------------------------
 
-    def was_away(self, event: Event, late_us: int) -> bool:
-        """Did this node miss the moment itself? Then a timer that accuses others gets one second chance, and no third."""
+    def fired_late(self, late_us: int) -> bool:
+        """Did a timer fire so late that this node, not its peers, was away?"""
+        return self._health.fired_late(late_us, max(1, self._core.view.silence_us // 2))
+
+    def forgive(self) -> None:
+        """I was away: nobody was silent, and nobody lagged, while I did not listen."""
         core = self._core
-        if not self._health.fired_late(late_us, max(1, core.view.silence_us // 2)):
-            return False
-        core.note("fired late", timer=event.value, late_us=late_us)
-        if not core.timers.postpone(event, core.now + core.config.pulse.probe_us):
-            return False
         if core.state in (State.OPERATIONAL, State.STAGE_1):
             core.view.heard_at = [core.now] * len(core.view)
             self._behind_since.clear()
-        return True
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         return {
             "queries": self.queries,
             "breaks_silence": self.breaks_silence,

@@ -1,17 +1,12 @@
-"""The Lansis engine: the doors of the engine contract, and the way from a packet to its handler.
+"""The engine of Lansis: its parts, which of them handles what, and the way from a packet to its event.
 
-No I/O, no clock, no randomness, as every engine (engine/base.py). The organs:
+    operational  the installed view at work              membership   who is in the next view
+    receiving    from a packet to the DAG                flush        holding all that it needs, then installing it
+    sending      from the Outbox to a burst              presence     how views find each other
+    repair       what is missing, here and elsewhere     detector     who is silent or lags
+    alive        "I am alive"
 
-    states      the table of states and events          agreeing    who is in the next view
-    operational the installed view at work              flush       holding all that the next view needs
-    receiving   from a packet to the DAG                install     from one view to the next
-    sending     from the Outbox to a burst              presence    beacons, strangers while a view is healthy
-    repair      what is missing, here and elsewhere     detector    who is silent or lags
-    alive       "I am alive"                            leaving     the way out
-
-and in the mode `transis` only:
-
-    flowing     sends that do not wait for the view     control_nodes   JOIN and FA as nodes of the DAG
+and in the mode `transis` only: transis_mode, sends that do not wait for the view, JOIN and FA as nodes of the DAG.
 
 Nothing here needs the disk: the representative of a view has flushed it, remembers that within its life, and its incarnation is
 durable already, so a view's id is never used twice (W14).
@@ -19,9 +14,11 @@ durable already, so a view's id is never used twice (W14).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from transis.engine.base import Doors, Packet
+from transis.engine.base import IGNORED, EngineBase, Handler, Handlers, Packet, ignored
 from transis.engine.core import Health
 from transis.engine.presence import Quarantine
 from transis.lansis.alive import Heartbeat
@@ -29,118 +26,201 @@ from transis.lansis.delivery import Delivery
 from transis.lansis.detector import Detector
 from transis.lansis.flush import Flush, Installing
 from transis.lansis.membership import Agreeing
-from transis.lansis.operational import Leaving, Operational
+from transis.lansis.operational import Operational
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
 from transis.lansis.presence import Presence
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
-from transis.lansis.states import AGREEING, TABLE, Event, State, Trap
+from transis.lansis.statements import Change, Proposal
+from transis.lansis.states import AGREEING, Event, State, Trap
 from transis.lansis.transis_mode import ControlNodes, Flowing
-from transis.lansis.view import Core
+from transis.lansis.view import BroadcastView, Core, Frozen
 from transis.types.config import Config
-from transis.types.ids import NodeId, RingId, ViewId
-from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
+from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
 
-TIMERS_OF_OTHERS: Final = (Event.WATCH, Event.AGREE, Event.FLUSH_LATE)
-"""Timers that accuse somebody else: when they fire late, it was this node that was away."""
+
+@dataclass(slots=True, init=False)
+class Parts:
+    """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
+
+    core: Core
+    quarantine: Quarantine
+    delivery: Delivery
+    repair: Repair
+    heartbeat: Heartbeat
+    receiver: Receiving
+    sending: Sending
+    operational: Operational
+    membership: Agreeing
+    detector: Detector
+    installation: Installing
+    flush: Flush
+    presence: Presence
+    flow: Flowing | None
+    control: ControlNodes | None
+    """Both only in the mode `transis`."""
+
+    def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
+        self.core = core = Core(config, me, view_seq)
+        health = Health()
+        self.quarantine = Quarantine(config.timing)
+        self.delivery = Delivery(core)
+        self.repair = Repair(core)
+        self.heartbeat = Heartbeat(core, self.repair)
+        self.receiver = Receiving(core, self.delivery, self.repair, self.heartbeat, self)
+        self.sending = Sending(core, self.receiver, self.repair, self.heartbeat, self)
+        self.operational = Operational(core, self.receiver, self.sending, self.delivery, self.repair)
+        self.membership = Agreeing(core, self.delivery, self.heartbeat, health, self)
+        self.detector = Detector(core, self.membership, health)
+        self.installation = Installing(self)
+        self.flush = Flush(core, self.membership, self.operational, self.repair, self.installation)
+        self.presence = Presence(core, self.membership, self.quarantine)
+        self.flow = Flowing(core, self.membership) if core.flows else None
+        self.control = ControlNodes(core, self.membership, self.receiver) if core.flows else None
+
+
+_OPERATIONAL: Final[dict[Event, Handler | None]] = {
+    Event.DATA: Operational.data_in_view,
+    Event.ALIVE: Operational.alive_in_view,
+    Event.AJ: Presence.attempt_in_operational,
+    Event.JOIN: Presence.statement_in_operational,
+    Event.FA: Presence.statement_in_operational,
+    Event.FLUSHED: Flush.flushed_in_view,
+    Event.BEACON: Presence.beacon_in_operational,
+    Event.QUERY: Detector.query,
+    Event.SEND_DUE: Operational.send_due,
+    Event.ALIVE_DUE: Heartbeat.alive_due,
+    Event.NACK_DUE: Heartbeat.nack_due,
+    Event.ANSWER_DUE: Repair.answer_due,
+    Event.WATCH: Detector.watch,
+    Event.BEACON_SEND: Presence.send_beacon,
+    Event.LEAVE: Agreeing.leave_now,
+    **ignored(Event.FOREIGN_DATA, Event.ALPHA, Event.STATEMENT_SEND, Event.STATEMENT_REPEAT),
+    **ignored(Event.AGREE, Event.FLUSH_REPEAT, Event.FLUSH_LATE),
+}
+
+_STAGE_1: Final[dict[Event, Handler | None]] = _OPERATIONAL | {
+    Event.AJ: Agreeing.attempt_in_stage_1,
+    Event.JOIN: Agreeing.statement_in_stage_1,
+    Event.FA: Agreeing.statement_in_stage_1,
+    Event.BEACON: Presence.beacon_of_member,
+    Event.ALPHA: Agreeing.alpha,
+    Event.STATEMENT_REPEAT: Agreeing.repeat_attempt,
+}
+
+_STAGE_2: Final[dict[Event, Handler | None]] = {
+    Event.DATA: Operational.data_while_frozen,
+    Event.ALIVE: Operational.alive_while_frozen,
+    Event.JOIN: Agreeing.statement_while_agreeing,
+    Event.FA: Agreeing.statement_while_agreeing,
+    Event.FLUSHED: Flush.flushed_while_agreeing,
+    Event.BEACON: Presence.beacon_of_member,
+    Event.QUERY: Detector.query,
+    Event.ALIVE_DUE: Heartbeat.alive_due,
+    Event.NACK_DUE: Heartbeat.nack_due,
+    Event.ANSWER_DUE: Repair.answer_due,
+    Event.STATEMENT_SEND: Agreeing.send_statement,
+    Event.STATEMENT_REPEAT: Agreeing.repeat_statement,
+    Event.AGREE: Agreeing.agree_expired,
+    Event.LEAVE: Agreeing.leave_now,
+    **ignored(Event.FOREIGN_DATA, Event.AJ, Event.SEND_DUE, Event.WATCH, Event.ALPHA),
+    **ignored(Event.FLUSH_REPEAT, Event.FLUSH_LATE, Event.BEACON_SEND),
+}
+
+_FLUSH: Final[dict[Event, Handler | None]] = _STAGE_2 | {
+    Event.DATA: Flush.data_in_flush,
+    Event.ALIVE: Flush.alive_in_flush,
+    Event.AGREE: IGNORED,
+    Event.FLUSH_REPEAT: Flush.repeat_flushed,
+    Event.FLUSH_LATE: Flush.flush_late,
+}
+
+HANDLERS: Final[Handlers[State, Event]] = {
+    State.OPERATIONAL: _OPERATIONAL,
+    State.STAGE_1: _STAGE_1,
+    State.STAGE_2: _STAGE_2,
+    State.FAULTS: _STAGE_2,
+    State.FLUSH: _FLUSH,
+    State.STOPPED: ignored(*Event),
+}
+"""What membership-1992 figures 3 to 7 do with each event in each state. Faults and Stage 2 are one piece of code under two names:
+in Faults everybody comes from my view, in Stage 2 strangers join."""
+
 STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 
-class Engine(Doors[Core]):
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What tests look at that no output tells. To be read only: these are the engine's own, of this moment."""
+
+    view: BroadcastView
+    frozen: Frozen | None
+    digest: bytes
+    cause: Cause
+    change: Change
+    heard_at: Mapping[NodeId, int]
+    """When each member was last heard to speak of this change."""
+    assented: Proposal | None
+    flushed: Proposal | None
+    promises: int
+    """Of how many members a FLUSHED is remembered."""
+
+
+class Engine(EngineBase[Core]):
     packets: ClassVar = (Alive, Attempt, Joining, Faults, Flushed, Query)
-    """Those that only this engine sends."""
+    accuses: ClassVar = frozenset({Event.WATCH, Event.AGREE, Event.FLUSH_LATE})
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
-        core = Core(config, me, view_seq)
-        quarantine, health = Quarantine(config.timing), Health()
-        self._delivery = delivery = Delivery(core)
-        self._repair = repair = Repair(core)
-        self._heartbeat = heartbeat = Heartbeat(core, repair)
-        self._receiving = receiving = Receiving(core, delivery, repair, heartbeat)
-        self._sending = sending = Sending(core, receiving, repair, heartbeat)
-        self._operational = operational = Operational(core, receiving, sending, delivery, repair)
-        self._agreeing = agreeing = Agreeing(core, delivery, heartbeat, health)
-        self._detector = detector = Detector(core, agreeing, health)
-        installing = Installing(core, agreeing, delivery, heartbeat, detector, quarantine)
-        self._flush = flush = Flush(core, agreeing, operational, repair, installing)
-        self._leaving = leaving = Leaving(core, agreeing)
-        agreeing.assented = flush.enter
-        installing.work = operational.submitted
-        sending.renew = agreeing.renew
-        presence = Presence(core, agreeing, quarantine)
-        self._flowing = Flowing(core, agreeing) if core.flows else None
-        self._control = ControlNodes(core, agreeing, receiving) if core.flows else None
-        if self._flowing is not None and self._control is not None:
-            agreeing.statement_out = self._control.statement_out
-            receiving.is_control = self._control.is_control
-            installing.keep_after_install = self._flowing.installed
-        organs = (operational, agreeing, flush, presence, detector, heartbeat, repair, leaving)
-        super().__init__(core, TABLE, organs)
+        self._parts = parts = Parts(config, me, view_seq)
+        self._flow, self._control = parts.flow, parts.control
+        handling = (
+            parts.operational, parts.membership, parts.flush, parts.presence, parts.detector, parts.heartbeat, parts.repair,
+        )  # fmt: skip
+        super().__init__(parts.core, HANDLERS, handling)
 
-    # --- doors ------------------------------------------------------------------------------------------------------
+    # --- what is Lansis's own ---------------------------------------------------------------------------------------
 
-    def prepare(self, now: int) -> None:
-        """Nothing is written ahead: this engine never waits for the disk."""
-        self._core.now = now
-
-    def start(self, now: int) -> None:
-        """Install the view of this node alone and make it known."""
-        core = self._core
-        core.now = now
-        view = core.view
+    def _first_view(self) -> View:
+        core, view = self._core, self._core.view
         member = Member(core.me, core.config.address, None, core.config.info)
-        core.outbox.hold(Lane.APPLICATION)
-        cause, guarantees = Cause("start"), core.config.guarantees
-        core.emit(Configure(View(view.view_id, view.view_id, (member,), cause, view.base, guarantees)))
-        core.arm(Event.BEACON_SEND, 0)
+        return View(view.view_id, view.view_id, (member,), Cause("start"), view.base, core.config.guarantees)
 
-    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken (engine/base.py says when none are)."""
-        core = self._core
-        core.now = now
-        if core.state is State.STOPPED or (self._leaving.is_leaving and lane is Lane.APPLICATION):
-            return 0
-        taken = core.outbox.submit(lane, run, bound_to)
-        if core.state in AGREEING:
-            core.trap(Trap.QUEUED)
-        self._operational.submitted()
-        self._flow()
-        return taken
+    def _queued(self) -> None:
+        if self._core.state in AGREEING:
+            self._core.trap(Trap.QUEUED)
 
-    def open(self, now: int, lane: Lane) -> None:
-        """The stack has nothing to exchange in this view (any more): application messages may flow."""
-        self._core.now = now
-        self._core.outbox.open(lane)
-        self._operational.submitted()
-        self._flow()
+    def _work(self) -> None:
+        self._parts.operational.submitted()
+        if self._flow is not None:
+            self._flow.flow()
 
-    def persisted(self, now: int, ticket: int) -> None:
-        """Nothing is asked of the disk, so nothing is waited for."""
-        self._core.now = now
-
-    def leave(self, now: int) -> None:
-        self._core.now = now
-        self._leaving.leave()
-
-    def stop(self, now: int, why: str) -> None:
-        """Stop at once, without goodbye: this identity may not go on (C4)."""
-        self._core.now = now
-        self._leaving.stop(why)
-
-    def _was_away(self, event: Event, late_us: int) -> bool:
-        return event in TIMERS_OF_OTHERS and self._detector.was_away(event, late_us)
+    def _begin_to_leave(self) -> None:
+        self._try_to_leave()
 
     def _end_turn(self) -> None:
-        self._flow()
-        self._leaving.look()
+        if self._flow is not None:
+            self._flow.flow()
+        if self._core.is_leaving:
+            self._try_to_leave()
 
-    def _flow(self) -> None:
-        if self._flowing is not None:
-            self._flowing.flow()
+    def _try_to_leave(self) -> None:
+        """Is there still something of mine on its way?"""
+        if self._core.may_send and not self._parts.operational.is_on_its_way():
+            self._parts.membership.leave_now()
+
+    def _fired_late(self, late_us: int) -> bool:
+        return self._parts.detector.fired_late(late_us)
+
+    @property
+    def _retry_us(self) -> int:
+        return self._core.config.pulse.probe_us
+
+    def _forgive(self) -> None:
+        self._parts.detector.forgive()
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
 
@@ -162,12 +242,12 @@ class Engine(Doors[Core]):
 
     def _on_burst(self, burst: Burst) -> None:
         """In the mode `transis` there is more in bursts than data of a view (marks.py)."""
-        if self._flowing is None or self._control is None:
+        if self._flow is None or self._control is None:
             self._on_data(burst)
-        elif not self._flowing.is_flow(burst):
+        elif not self._flow.is_flow(burst):
             self._control.noticed(burst)
             self._on_data(burst)
-            rest = self._flowing.rest_of(burst)
+            rest = self._flow.rest_of(burst)
             if rest is not None:
                 self._on_data(rest)
             for said in self._control.take_heard():
@@ -176,7 +256,7 @@ class Engine(Doors[Core]):
     def _on_data(self, burst: Burst) -> None:
         core = self._core
         if burst.ring != core.view.tag:
-            self._flush.hearsay(burst.ring)
+            self._parts.flush.hearsay(burst.ring)
         if burst.ring != core.view.tag:
             self._handle(Event.FOREIGN_DATA, burst)
         elif burst.sender < len(core.view) and not burst.encapsulated:
@@ -185,7 +265,7 @@ class Engine(Doors[Core]):
     def _on_alive(self, alive: Alive) -> None:
         core = self._core
         if alive.tag != core.view.tag:
-            self._flush.hearsay(alive.tag)
+            self._parts.flush.hearsay(alive.tag)
         if alive.tag == core.view.tag and len(alive.recv) == len(core.view):
             self._handle(Event.ALIVE, alive)
 
@@ -205,24 +285,30 @@ class Engine(Doors[Core]):
         return self._core.view.id
 
     def statistics(self) -> dict[str, int]:
-        """Figures for an operator: each organ has its own."""
-        core = self._core
+        core, parts = self._core, self._parts
         figures = {
             "view_members": len(core.view),
             "outbox_bytes": core.outbox.queued(),
-            "statements_sent": self._agreeing.statements_sent,
+            "statements_sent": parts.membership.statements_sent,
         }
-        organs = (self._sending, self._receiving, self._heartbeat, self._repair, self._delivery, self._detector, self._flush)
-        for organ in organs:
-            figures |= organ.figures()
-        return figures if self._flowing is None else figures | self._flowing.figures()
+        own = (parts.sending, parts.receiver, parts.heartbeat, parts.repair, parts.delivery, parts.detector, parts.flush)
+        for part in own:
+            figures |= part.statistics()
+        return figures if parts.flow is None else figures | parts.flow.statistics()
+
+    def inspect(self) -> Inspection:
+        core, membership = self._core, self._parts.membership
+        barrier = membership.barrier
+        return Inspection(
+            core.view, core.frozen, core.digest, core.cause, membership.change, membership.heard_at,
+            barrier.assented, barrier.flushed, barrier.promises,
+        )  # fmt: skip
 
     def check(self) -> None:
-        """Assert every invariant; the simulator calls it after each step."""
+        super().check()
         core = self._core
         core.view.check()
-        self._delivery.check()
-        assert core.state is State.STOPPED or core.timers.deadline() < NEVER, "something always happens next"
+        self._parts.delivery.check()
         if core.state is not State.STOPPED:
-            self._flush.check()
+            self._parts.flush.check()
             assert (core.frozen is not None) == (core.state in AGREEING)

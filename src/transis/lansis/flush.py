@@ -13,12 +13,10 @@ collected it, because nothing is collected from the first statement on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from transis.engine.presence import Mercy, Quarantine
-from transis.lansis.alive import Heartbeat
-from transis.lansis.delivery import Delivery
-from transis.lansis.detector import BROKEN, LAGS, Detector
+from transis.engine.presence import Mercy
+from transis.lansis.detector import BROKEN, LAGS
 from transis.lansis.membership import Agreeing
 from transis.lansis.operational import Operational
 from transis.lansis.packets import Alive, Flushed, Statement
@@ -31,6 +29,9 @@ from transis.types.outputs import Audience, Configure, Lane, Phase, Port, Send
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 
+if TYPE_CHECKING:
+    from transis.lansis.engine import Parts
+
 # --- install ----------------------------------------------------------------------------------------------------------
 
 FOREIGN_VIEW = "foreign view"
@@ -38,25 +39,11 @@ FOREIGN_VIEW = "foreign view"
 
 
 class Installing:
-    def __init__(
-        self,
-        core: Core,
-        agreeing: Agreeing,
-        delivery: Delivery,
-        heartbeat: Heartbeat,
-        detector: Detector,
-        quarantine: Quarantine,
-    ) -> None:
-        self._core = core
-        self._agreeing = agreeing
-        self._delivery = delivery
-        self._heartbeat = heartbeat
-        self._detector = detector
-        self._quarantine = quarantine
-        self.work: Callable[[], None] = _not_wired
-        """What was held up while the view changed may go on."""
-        self.keep_after_install: Callable[[], None] | None = None
-        """The mode `transis` sorts out what it keeps of the change that is over."""
+    def __init__(self, parts: Parts) -> None:
+        self._core = parts.core
+        self._agreeing = parts.membership
+        self._delivery = parts.delivery
+        self._parts = parts
 
     def install(self, proposal: Proposal) -> None:
         core = self._core
@@ -67,9 +54,9 @@ class Installing:
         self._enter(proposal)
         self._configure(self._regular_view(proposal))
         core.arm(Event.BEACON_SEND, core.config.timing.beacon_us)
-        self._detector.begin_view()
-        self._heartbeat.begin_view()
-        self.work()
+        self._parts.detector.begin_view()
+        self._parts.heartbeat.begin_view()
+        self._parts.operational.submitted()
 
     def _end(self, proposal: Proposal) -> None:
         """Steps 1 to 3, in the view that ends."""
@@ -90,8 +77,8 @@ class Installing:
         core.observe(proposal.base)
         self._delivery.thaw()
         self._agreeing.installed()
-        if self.keep_after_install is not None:
-            self.keep_after_install()
+        if self._parts.flow is not None:
+            self._parts.flow.installed()
         core.forget_strangers(members)
         core.addresses |= {said.sender: said.address for said in proposal.statements}
 
@@ -137,7 +124,7 @@ class Installing:
             for node, mercy in left_out.items()
             if node not in agreeing.left and node.incarnation > names.get(node.name, -1)
         }
-        self._quarantine.installed(proposal.members, waiting, core.now)
+        self._parts.quarantine.installed(proposal.members, waiting, core.now)
 
 
 def _member(said: Statement) -> Member:
@@ -146,10 +133,6 @@ def _member(said: Statement) -> Member:
 
 def _regular(said: Statement) -> ViewId:
     return ViewId(ViewKind.REGULAR, said.view.seq, said.view.rep)
-
-
-def _not_wired() -> None:
-    raise AssertionError("the engine connects installation to the work of a view before it starts")
 
 
 # --- flush ------------------------------------------------------------------------------------------------------------
@@ -284,7 +267,7 @@ class Flush:
             if any(counter > have.get(node, counter) for node, counter in said.recv) and said.sender != self._core.me
         ]
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         return {"flushed_sent": self.flushed_sent}
 
     def check(self) -> None:

@@ -16,8 +16,8 @@ is installed. Who does not agree in time is accused; who was heard but is of ano
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from transis.engine.core import Health, is_clock_in_reach, is_seq_in_reach
@@ -32,6 +32,9 @@ from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
+if TYPE_CHECKING:
+    from transis.lansis.engine import Parts
+
 # --- barrier ----------------------------------------------------------------------------------------------------------
 
 
@@ -42,6 +45,10 @@ class Barrier:
         self.flushed: Proposal | None = None
         """The only one that I may install."""
         self._said: dict[NodeId, tuple[int, bytes]] = {}
+
+    @property
+    def promises(self) -> int:
+        return len(self._said)
 
     def flush(self, me: NodeId) -> None:
         """All of what was assented to is held here. An earlier promise is abandoned by this one."""
@@ -81,17 +88,15 @@ REPEATS_PER_AGREE: Final = 5
 
 
 class Agreeing:
-    def __init__(self, core: Core, delivery: Delivery, heartbeat: Heartbeat, health: Health) -> None:
+    def __init__(self, core: Core, delivery: Delivery, heartbeat: Heartbeat, health: Health, parts: Parts) -> None:
         self._core = core
+        self._parts = parts
         self._delivery = delivery
         self._heartbeat = heartbeat
         self._health = health
         self._version = 0
         self.statements_sent = 0
         self.change = Change(core.me, core.view.members)
-        self.assented: Callable[[], None] = _not_wired
-        self.statement_out: Callable[[Statement, list[Send]], list[Send]] = self._on_the_control_socket
-        """How a new statement leaves, given what has not left yet of those before it."""
         self._clear()
 
     def _clear(self) -> None:
@@ -244,7 +249,7 @@ class Agreeing:
         self.barrier.assented = None
         view.gone = {rank for rank, node in enumerate(view.members) if node in self.change.f}
         unsent = self._sends if core.timers.armed(Event.STATEMENT_SEND) else []
-        self._sends = self.statement_out(mine, unsent)
+        self._sends = self._ways_out(mine, unsent)
         self._stated_at = core.now
         self._arm_timers()
         self.try_to_assent()
@@ -289,17 +294,22 @@ class Agreeing:
             (WIRE_VERSION_MIN, WIRE_VERSION),
         )
 
-    def _on_the_control_socket(self, mine: Statement, _unsent: list[Send]) -> list[Send]:
-        """To everybody. The newest says all that those before it said (M1)."""
+    def _ways_out(self, mine: Statement, unsent: list[Send]) -> list[Send]:
+        """How a new statement leaves, given what has not left yet of those before it. On the control socket, to everybody, the
+        newest says all that those before it said (M1)."""
+        control = self._parts.control
+        if control is not None:
+            return control.statement_out(mine, unsent)
         return [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
 
-    def say_goodbye(self) -> None:
-        """A statement that accuses its own sender, twice because nobody repeats it."""
+    def leave_now(self) -> None:
+        """Say goodbye with a statement that accuses its own sender, twice because nobody repeats it, and stop."""
         self._version += 1
         self._core.cause = Cause("leave", self._core.me, (self._core.me,))
         datagrams = self._core.packet(self._statement(Faults, leaving=True))
         for _ in range(2):
             self._core.emit(Send(Audience.WORLD, Port.CONTROL, datagrams))
+        self._core.stop("left")
 
     def send_statement(self) -> None:
         """The same bytes until my sets grow, so that the parts of repetitions add up at who lost some (D25)."""
@@ -338,7 +348,7 @@ class Agreeing:
         barrier.assented = proposal
         self.proposals += 1
         core.note("assented", view=str(proposal.view_id), members=len(proposal.members))
-        self.assented()
+        self._parts.flush.enter()
 
     def agree_expired(self) -> None:
         late = [node for node in sorted(self.change.accept) if not self.change.agrees(node)]
@@ -356,7 +366,3 @@ class Agreeing:
             if self.heard_at.get(node, -1) < since or self._strikes[node] >= STRIKES:
                 given_up.append(node)
         return given_up
-
-
-def _not_wired() -> None:
-    raise AssertionError("the engine connects agreement to the flush before it starts")

@@ -11,17 +11,13 @@ Leaving: nothing new is taken, what was taken is sent and held by everybody, the
 from __future__ import annotations
 
 from transis.lansis.delivery import Delivery
-from transis.lansis.membership import Agreeing
 from transis.lansis.packets import Alive
 from transis.lansis.receiving import Receiving
 from transis.lansis.repair import Repair
 from transis.lansis.sending import Sending
-from transis.lansis.states import Event, State, Trap
+from transis.lansis.states import Trap
 from transis.lansis.view import Core
-from transis.types.outputs import RunIds, Stopped
 from transis.wire.burst import Burst
-
-# --- operational ------------------------------------------------------------------------------------------------------
 
 
 class Operational:
@@ -74,50 +70,9 @@ class Operational:
             view.pace.stable(mine, core.now)
             self._repair.forget()
 
-
-# --- leaving ----------------------------------------------------------------------------------------------------------
-
-
-class Leaving:
-    def __init__(self, core: Core, agreeing: Agreeing) -> None:
-        self._core = core
-        self._agreeing = agreeing
-        self.is_leaving = False
-
-    def leave(self) -> None:
-        core = self._core
-        if core.state is State.STOPPED or self.is_leaving:
-            return
-        self.is_leaving = True
-        core.arm(Event.LEAVE, core.config.timing.leave_us)
-        self.look()
-
-    def look(self) -> None:
-        """After every turn: is there still something of mine on its way?"""
-        if self.is_leaving and self._core.may_send and not self._is_on_its_way():
-            self.leave_now()
-
-    def _is_on_its_way(self) -> bool:
+    def is_on_its_way(self) -> bool:
+        """Is something of mine not yet sent, held by everybody, and delivered here?"""
         core, view = self._core, self._core.view
         if core.outbox.queued() or core.flowed or view.stability.stable[view.rank] < core.counter:
             return True
         return any(node.rank == view.rank and not node.delivered for node in view.graph.nodes)
-
-    def _without_place(self) -> list[RunIds]:
-        """Messages that flowed and that no view will have."""
-        flowed = [ids for flow in self._core.flowed for datagram in flow.filled.datagrams for ids in datagram.ended]
-        self._core.flowed.clear()
-        return flowed
-
-    def leave_now(self) -> None:
-        self._agreeing.say_goodbye()
-        self.stop("left")
-
-    def stop(self, why: str) -> None:
-        core = self._core
-        if core.state is State.STOPPED:
-            return
-        core.refuse([*self._without_place(), *core.outbox.drop_all()], why)
-        core.timers.cancel_all()
-        core.shift(State.STOPPED, why)
-        core.emit(Stopped(why))

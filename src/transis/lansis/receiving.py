@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from transis.lansis.alive import Heartbeat
 from transis.lansis.dag import Node
@@ -14,15 +14,17 @@ from transis.lansis.view import Core
 from transis.types.ids import DatagramClass
 from transis.wire.burst import Burst
 
+if TYPE_CHECKING:
+    from transis.lansis.engine import Parts
+
 
 class Receiving:
-    def __init__(self, core: Core, delivery: Delivery, repair: Repair, heartbeat: Heartbeat) -> None:
+    def __init__(self, core: Core, delivery: Delivery, repair: Repair, heartbeat: Heartbeat, parts: Parts) -> None:
         self._core = core
+        self._parts = parts
         self._delivery = delivery
         self._repair = repair
         self._heartbeat = heartbeat
-        self.is_control: Callable[[Node], bool] = lambda _: False
-        """Takes what the mode `transis` says within the DAG; such a node is not delivered."""
         self.bursts_inserted = 0
         self.alives_heard = 0
 
@@ -63,8 +65,9 @@ class Receiving:
         core.observe(node.ts)
         view.stability.inserted(node, core.now)
         view.spoke_at[node.rank] = core.now
-        if self.is_control(node):
-            node.delivered = True
+        control = self._parts.control
+        if control is not None and control.is_control(node):
+            node.delivered = True  # What the mode `transis` says within the DAG is delivered to nobody.
             return
         view.order.inserted(node)
         if node.klass is DatagramClass.BASIC:
@@ -93,7 +96,7 @@ class Receiving:
             view.order.heard_alive(member, alive.sent, alive.clock)
         self._repair.asked(member, alive.nacks)
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         graph = self._core.view.graph
         return {
             "bursts_inserted": self.bursts_inserted,

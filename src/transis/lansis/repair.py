@@ -111,7 +111,7 @@ class Repair:
         else:
             self._core.timers.cancel(event)
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         return {
             "nacks_sent": self.nacks_sent,
             "requested": self.requested,

@@ -17,9 +17,8 @@ Under ToTo an *ack burst*, which has nothing else to say, is the vote of who has
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from transis.engine.core import Stamp, multicast, originate
 from transis.lansis import window
@@ -34,6 +33,9 @@ from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.outputs import NEVER, Lane
 from transis.wire.burst import COUNTER_MAX, DataHeader, body_max
 from transis.wire.packer import Filled, FilledDatagram, VisitWriter
+
+if TYPE_CHECKING:
+    from transis.lansis.engine import Parts
 
 # --- marks ------------------------------------------------------------------------------------------------------------
 
@@ -83,13 +85,12 @@ def claim_of(flow: Flow, filled: Filled) -> int:
 
 
 class Sending:
-    def __init__(self, core: Core, receiving: Receiving, repair: Repair, heartbeat: Heartbeat) -> None:
+    def __init__(self, core: Core, receiving: Receiving, repair: Repair, heartbeat: Heartbeat, parts: Parts) -> None:
         self._core = core
+        self._parts = parts
         self._receiving = receiving
         self._repair = repair
         self._heartbeat = heartbeat
-        self.renew: Callable[[], None] | None = None
-        """What to do when a view runs out of timestamps: who changes views says so."""
         self._next_at = 0
         self._sent_at = 0
         self._first = 0
@@ -105,7 +106,7 @@ class Sending:
         before = self.bursts_sent
         while core.outbox.has_work() or self._has_flowed():
             if core.clock >= core.view.renewal_at:
-                self._renew()
+                self._parts.membership.renew()
                 break
             if self._has_flowed():
                 self._place_flowed()
@@ -126,10 +127,6 @@ class Sending:
         if self.bursts_sent > before:
             core.announce_room()
         return self.bursts_sent > before
-
-    def _renew(self) -> None:
-        if self.renew is not None:
-            self.renew()
 
     def _has_flowed(self) -> bool:
         return bool(self._core.flowed) and self._core.outbox.is_open(Lane.APPLICATION)
@@ -211,7 +208,7 @@ class Sending:
         if not core.may_send:
             return  # The view was to be renewed: my statement is out.
         if by <= core.now and core.clock >= core.view.renewal_at:
-            self._renew()
+            self._parts.membership.renew()
         elif by <= core.now:
             self._send_acks()
         elif by < NEVER and (by < self._next_at or not core.timers.armed(Event.SEND_DUE)):
@@ -238,7 +235,7 @@ class Sending:
         self._receiving.accept_own(burst)
         self._heartbeat.paid()
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         load, usable = self._load(), self._core.view.pace.window.window
         return {
             "bursts_sent": self.bursts_sent,

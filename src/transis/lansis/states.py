@@ -18,8 +18,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from transis.engine.base import IGNORED
-
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
@@ -63,82 +61,6 @@ class Event(Enum):
 
 AGREEING: Final = (State.FAULTS, State.STAGE_2, State.FLUSH)
 """My statement is out: nothing new is sent, nothing is delivered, and what I acknowledge stands still."""
-
-_OPERATIONAL: Final = {
-    Event.DATA: "data_in_view",
-    Event.FOREIGN_DATA: IGNORED,
-    Event.ALIVE: "alive_in_view",
-    Event.AJ: "attempt_in_operational",
-    Event.JOIN: "statement_in_operational",
-    Event.FA: "statement_in_operational",
-    Event.FLUSHED: "flushed_in_view",
-    Event.BEACON: "beacon_in_operational",
-    Event.QUERY: "query",
-    Event.SEND_DUE: "send_due",
-    Event.ALIVE_DUE: "alive_due",
-    Event.NACK_DUE: "nack_due",
-    Event.ANSWER_DUE: "answer_due",
-    Event.WATCH: "watch",
-    Event.ALPHA: IGNORED,
-    Event.STATEMENT_SEND: IGNORED,
-    Event.STATEMENT_REPEAT: IGNORED,
-    Event.AGREE: IGNORED,
-    Event.FLUSH_REPEAT: IGNORED,
-    Event.FLUSH_LATE: IGNORED,
-    Event.BEACON_SEND: "send_beacon",
-    Event.LEAVE: "leave_now",
-}
-
-_STAGE_1: Final = _OPERATIONAL | {
-    Event.AJ: "attempt_in_stage_1",
-    Event.JOIN: "statement_in_stage_1",
-    Event.FA: "statement_in_stage_1",
-    Event.BEACON: "beacon_of_member",
-    Event.ALPHA: "alpha",
-    Event.STATEMENT_REPEAT: "repeat_attempt",
-}
-
-_STAGE_2: Final = {
-    Event.DATA: "data_while_frozen",
-    Event.FOREIGN_DATA: IGNORED,
-    Event.ALIVE: "alive_while_frozen",
-    Event.AJ: IGNORED,
-    Event.JOIN: "statement_while_agreeing",
-    Event.FA: "statement_while_agreeing",
-    Event.FLUSHED: "flushed_while_agreeing",
-    Event.BEACON: "beacon_of_member",
-    Event.QUERY: "query",
-    Event.SEND_DUE: IGNORED,
-    Event.ALIVE_DUE: "alive_due",
-    Event.NACK_DUE: "nack_due",
-    Event.ANSWER_DUE: "answer_due",
-    Event.WATCH: IGNORED,
-    Event.ALPHA: IGNORED,
-    Event.STATEMENT_SEND: "send_statement",
-    Event.STATEMENT_REPEAT: "repeat_statement",
-    Event.AGREE: "agree_expired",
-    Event.FLUSH_REPEAT: IGNORED,
-    Event.FLUSH_LATE: IGNORED,
-    Event.BEACON_SEND: IGNORED,
-    Event.LEAVE: "leave_now",
-}
-
-_FLUSH: Final = _STAGE_2 | {
-    Event.DATA: "data_in_flush",
-    Event.ALIVE: "alive_in_flush",
-    Event.AGREE: IGNORED,
-    Event.FLUSH_REPEAT: "repeat_flushed",
-    Event.FLUSH_LATE: "flush_late",
-}
-
-TABLE: Final[dict[State, dict[Event, str]]] = {
-    State.OPERATIONAL: _OPERATIONAL,
-    State.STAGE_1: _STAGE_1,
-    State.STAGE_2: _STAGE_2,
-    State.FAULTS: dict(_STAGE_2),
-    State.FLUSH: _FLUSH,
-    State.STOPPED: dict.fromkeys(Event, IGNORED),
-}
 
 TRANSITIONS: Final = {
     State.OPERATIONAL: (State.STAGE_1, State.STAGE_2, State.FAULTS, State.STOPPED),

@@ -164,7 +164,7 @@ class Flowing:
             self.dropped += lost
             self._core.note("limbo", datagrams=lost)
 
-    def figures(self) -> dict[str, int]:
+    def statistics(self) -> dict[str, int]:
         return {"flowed": self.flowed, "flows_completed": self.completed, "flows_dropped": self.dropped}
 
 

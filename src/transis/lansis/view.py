@@ -21,6 +21,7 @@ from transis.lansis.toto import ToTo
 from transis.lansis.window import Pace, Pressure, unit_us
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
+from transis.types.outputs import RunIds
 from transis.wire.packer import Filled
 
 # --- view -------------------------------------------------------------------------------------------------------------
@@ -130,6 +131,10 @@ class Flow(NamedTuple):
 
 
 class Core(BaseCore[State, Event]):
+    stopped = State.STOPPED
+    beacon_due = Event.BEACON_SEND
+    leave_due = Event.LEAVE
+
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
         self.view_seq = view_seq
@@ -144,6 +149,12 @@ class Core(BaseCore[State, Event]):
         base = self.tick()
         first = RingId(view_seq, me)
         self.view = BroadcastView(first, first.tag, (me,), me, base, [1], config, 0)
+
+    def _take_unsent(self) -> list[RunIds]:
+        """What flowed has no view yet, and will have none."""
+        flowed = [ids for flow in self.flowed for datagram in flow.filled.datagrams for ids in datagram.ended]
+        self.flowed.clear()
+        return [*flowed, *super()._take_unsent()]
 
     @property
     def flows(self) -> bool:

@@ -20,10 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
-from transis.engine.base import IGNORED
+from transis.engine.base import IGNORED, Handlers
+from transis.lansis import engine as lansis
 from transis.lansis import states as lansis_states
 from transis.lansis.states import Trap as LansisTrap
 from transis.sim.faults import WEATHERS
+from transis.totem import engine as totem
 from transis.totem import states as totem_states
 from transis.totem.states import Trap as TotemTrap
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
@@ -196,8 +198,8 @@ class Expected(NamedTuple):
         return missing | {"groups": sorted(set(GROUPS_EXPECTED) - set(coverage.groups))} if coverage.groups else missing
 
 
-def _expected(table: Mapping[S, Mapping[E, str]], living: Iterable[S], events: Iterable[E], traps: Iterable[Enum]) -> Expected:
-    pairs = {(state.value, event.value) for state in living for event, handler in table[state].items() if handler != IGNORED}
+def _expected(table: Handlers[S, E], living: Iterable[S], events: Iterable[E], traps: Iterable[Enum]) -> Expected:
+    pairs = {(state.value, event.value) for state in living for event, handler in table[state].items() if handler is not IGNORED}
     return Expected(_names(living), _names(events), frozenset(pairs), frozenset(_names(traps)))
 
 
@@ -210,13 +212,13 @@ _LANSIS: Final = lansis_states.State
 
 BY_ENGINE: Final = {
     "totem": _expected(
-        totem_states.TABLE,
+        totem.HANDLERS,
         (_TOTEM.OPERATIONAL, _TOTEM.GATHER, _TOTEM.COMMIT, _TOTEM.RECOVERY),
         totem_states.Event,
         TotemTrap,
     ),
     "lansis": _expected(
-        lansis_states.TABLE,
+        lansis.HANDLERS,
         (_LANSIS.OPERATIONAL, _LANSIS.STAGE_1, _LANSIS.STAGE_2, _LANSIS.FAULTS, _LANSIS.FLUSH),
         lansis_states.Event,
         LansisTrap,

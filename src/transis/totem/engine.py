@@ -1,19 +1,17 @@
-"""The Totem single-ring engine: the doors of the engine contract (design 4), and the way from a packet to its handler.
+"""The engine of the Totem single ring: its parts, which of them handles what, and the way from a packet to its event.
 
-No I/O, no clock, no randomness. Everything that happens enters through a door with the time as an argument; everything
-that must be done leaves through `take_outputs` in the order in which it is to be carried out. The organs:
-
-    states      the table of states and events          gather      who forms the next ring
-    visit       what happens at a token visit           forming     the two rotations of the commit token
-    passing     handing the token on, retransmission    recovery    the exchange and the installation
-    operational the installed ring, hold, wake, leave   presence    beacons, joins while a ring is healthy
+visit        what happens at a token visit           gather      who forms the next ring
+passing      handing the token on, retransmission    commit      the two rotations of the commit token
+operational  the installed ring: hold, wake, leave   recovery    the exchange and the installation
+             and how rings find each other
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from transis.engine.base import Doors, Packet
+from transis.engine.base import EngineBase, Handlers, Packet, ignored
 from transis.engine.presence import Quarantine
 from transis.totem.commit import Forming
 from transis.totem.gather import Gathering
@@ -22,103 +20,160 @@ from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
 from transis.totem.passing import Passing
 from transis.totem.recovery import Recovering
 from transis.totem.ring import Core, Delivery
-from transis.totem.states import TABLE, Event, State, Trap
+from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit
 from transis.types.config import Config
-from transis.types.ids import NodeId, RingId, ViewId
-from transis.types.outputs import NEVER, Configure, Lane, OutboundRun
+from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
 
-TIMERS_OF_OTHERS: Final = (Event.TOKEN_LOSS, Event.CONSENSUS)
-"""Timers that accuse somebody else: when they fire late, it was this node that was away."""
+
+@dataclass(slots=True, init=False)
+class Parts:
+    """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
+
+    core: Core
+    quarantine: Quarantine
+    delivery: Delivery
+    passing: Passing
+    visit: Visit
+    gather: Gathering
+    operational: Operational
+    presence: Presence
+    recovery: Recovering
+    commit: Forming
+
+    def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
+        self.core = core = Core(config, me, ring_seq)
+        self.quarantine = Quarantine(config.timing)
+        self.delivery = Delivery(core)
+        self.passing = Passing(core)
+        self.visit = Visit(core, self.passing, self.delivery)
+        self.gather = Gathering(core, self.passing, self.delivery, self.quarantine, self)
+        self.operational = Operational(core, self.visit, self.passing, self.delivery, self.gather)
+        self.presence = Presence(core, self.gather, self.quarantine)
+        self.recovery = Recovering(core, self.visit, self.passing, self.delivery, self.gather)
+        self.commit = Forming(core, self.passing, self.gather, self.recovery)
+
+
+GATHER_TIMERS: Final = (Event.JOIN_REPEAT, Event.JOIN_SEND, Event.CONSENSUS, Event.GATHER_MIN)
+
+HANDLERS: Final[Handlers[State, Event]] = {
+    State.OPERATIONAL: {
+        Event.RING_DATA: Operational.ring_data,
+        Event.TOKEN: Operational.token_in_operational,
+        Event.JOIN: Presence.join_in_operational,
+        Event.BEACON: Presence.beacon_in_operational,
+        Event.WAKE: Operational.wake_token,
+        Event.TOKEN_LOSS: Gathering.token_lost,
+        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
+        Event.TOKEN_HOLD: Operational.release_token,
+        Event.WAKE_REPEAT: Operational.ask_for_token,
+        Event.BEACON_SEND: Presence.send_beacon,
+        Event.LEAVE: Gathering.leave_now,
+        **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.COMMIT_FIRST, Event.COMMIT_SECOND),
+        **ignored(*GATHER_TIMERS),
+    },
+    State.GATHER: {
+        Event.RING_DATA: Gathering.old_data_in_gather,
+        Event.COMMIT_FIRST: Forming.commit_first_in_gather,
+        Event.JOIN: Gathering.join_in_gather,
+        Event.TOKEN_LOSS: Gathering.commit_never_came,
+        Event.JOIN_REPEAT: Gathering.repeat_join,
+        Event.JOIN_SEND: Gathering.send_join,
+        Event.CONSENSUS: Gathering.consensus_expired,
+        Event.GATHER_MIN: Gathering.try_to_form,
+        Event.LEAVE: Gathering.leave_now,
+        **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.TOKEN, Event.COMMIT_SECOND, Event.BEACON, Event.WAKE),
+        **ignored(Event.TOKEN_RETRANSMIT, Event.TOKEN_HOLD, Event.WAKE_REPEAT, Event.BEACON_SEND),
+    },
+    State.COMMIT: {
+        Event.COMMIT_FIRST: Forming.commit_first_returned,
+        Event.COMMIT_SECOND: Forming.commit_second_in_commit,
+        Event.JOIN: Forming.join_while_forming,
+        Event.TOKEN_LOSS: Gathering.token_lost,
+        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
+        Event.LEAVE: Gathering.leave_now,
+        **ignored(Event.RING_DATA, Event.OLD_DATA, Event.FOREIGN_DATA, Event.TOKEN, Event.BEACON, Event.WAKE),
+        **ignored(Event.TOKEN_HOLD, Event.WAKE_REPEAT, Event.BEACON_SEND, *GATHER_TIMERS),
+    },
+    State.RECOVERY: {
+        Event.RING_DATA: Recovering.data_in_recovery,
+        Event.TOKEN: Recovering.token_in_recovery,
+        Event.COMMIT_SECOND: Forming.commit_second_returned,
+        Event.JOIN: Forming.join_while_forming,
+        Event.TOKEN_LOSS: Gathering.token_lost,
+        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
+        Event.TOKEN_HOLD: Recovering.release_token_in_recovery,
+        Event.LEAVE: Gathering.leave_now,
+        **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.COMMIT_FIRST, Event.BEACON, Event.WAKE),
+        **ignored(Event.WAKE_REPEAT, Event.BEACON_SEND, *GATHER_TIMERS),
+    },
+    State.STOPPED: ignored(*Event),
+}
+"""What TOCS95 figures 4 to 6 do with each event in each state."""
+
 RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 
-class Engine(Doors[Core]):
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What tests look at that no output tells."""
+
+    received_flg: bool
+    """It has everything of the exchange and has told the others so."""
+
+
+class Engine(EngineBase[Core]):
     packets: ClassVar = (Token, Join, Commit, Wake)
-    """Those that only this engine sends."""
+    accuses: ClassVar = frozenset({Event.TOKEN_LOSS, Event.CONSENSUS})
 
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
-        core = Core(config, me, ring_seq)
-        quarantine = Quarantine(config.timing)
-        delivery = Delivery(core)
-        passing = Passing(core)
-        visit = Visit(core, passing, delivery)
-        self._gathering = Gathering(core, passing, delivery, quarantine)
-        self._operational = Operational(core, visit, passing, delivery, self._gathering)
-        self._recovering = Recovering(core, visit, passing, delivery, self._gathering)
-        self._forming = Forming(core, passing, self._gathering, self._recovering)
-        self._gathering.form = self._forming.create
-        presence = Presence(core, self._gathering, quarantine)
-        self._passing = passing
-        organs = (self._operational, self._gathering, self._forming, self._recovering, presence, passing)
-        super().__init__(core, TABLE, organs)
+        self._parts = parts = Parts(config, me, ring_seq)
+        handling = (parts.operational, parts.presence, parts.gather, parts.commit, parts.recovery, parts.passing)
+        super().__init__(parts.core, HANDLERS, handling)
 
-    # --- doors ------------------------------------------------------------------------------------------------------
+    # --- what is the ring's own -------------------------------------------------------------------------------------
 
     def prepare(self, now: int) -> None:
         """Reserve ring sequences while the node still asks for its name, so that the first view waits for no disk (W14)."""
-        self._core.now = now
+        super().prepare(now)
         self._core.reserve(self._core.ring_seq)
 
-    def start(self, now: int) -> None:
-        """Install the singleton ring and make it known (protocols 1.11, D2)."""
-        core = self._core
-        core.now = now
-        ring = core.ring
-        member = Member(core.me, core.config.address, None, core.config.info)
-        core.outbox.hold(Lane.APPLICATION)
-        core.emit(Configure(View(ring.view_id, ring.view_id, (member,), Cause("start"), core.tick())))
-        core.arm(Event.BEACON_SEND, 0)
-        core.pace.begin_ring(1)
-        self._passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
-
-    def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken (engine/base.py says when none are)."""
-        core = self._core
-        core.now = now
-        if core.state is State.STOPPED or (self._operational.is_leaving and lane is Lane.APPLICATION):
-            return 0
-        taken = core.outbox.submit(lane, run, bound_to)
-        if core.state is not State.OPERATIONAL:
-            core.trap(Trap.QUEUED)
-        if core.outbox.has_work():
-            self._operational.submitted()
-        return taken
-
-    def open(self, now: int, lane: Lane) -> None:
-        """The stack has nothing to exchange in this view (any more): application messages may flow."""
-        core = self._core
-        core.now = now
-        core.outbox.open(lane)
-        if core.outbox.has_work():
-            self._operational.submitted()
-
     def persisted(self, now: int, ticket: int) -> None:
-        self._core.now = now
+        super().persisted(now, ticket)
         if self._core.persisted(ticket):
-            self._forming.durable()
+            self._parts.commit.durable()
 
-    def leave(self, now: int) -> None:
-        self._core.now = now
-        self._operational.leave()
+    def _first_view(self) -> View:
+        """A singleton ring, and not Gather (D2)."""
+        core, ring = self._core, self._core.ring
+        member = Member(core.me, core.config.address, None, core.config.info)
+        return View(ring.view_id, ring.view_id, (member,), Cause("start"), core.tick())
 
-    def stop(self, now: int, why: str) -> None:
-        """Stop at once, without goodbye: this identity may not go on (C4)."""
-        self._core.now = now
-        self._operational.stop(why)
+    def _begin(self) -> None:
+        core, ring = self._core, self._core.ring
+        core.pace.begin_ring(1)
+        self._parts.passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
 
-    def _was_away(self, event: Event, late_us: int) -> bool:
-        core = self._core
-        if event not in TIMERS_OF_OTHERS or not core.pace.fired_late(late_us):
-            return False
-        core.note("fired late", timer=event.value, late_us=late_us)
-        return core.timers.postpone(event, core.now + core.pace.token_retransmit_us)
+    def _queued(self) -> None:
+        if self._core.state is not State.OPERATIONAL:
+            self._core.trap(Trap.QUEUED)
 
-    def _end_turn(self) -> None:
-        """Whatever a packet or a timer asks for was done at once."""
+    def _work(self) -> None:
+        if self._core.outbox.has_work():
+            self._parts.operational.submitted()
+
+    def _begin_to_leave(self) -> None:
+        self._parts.passing.hurry()
+
+    def _fired_late(self, late_us: int) -> bool:
+        return self._core.pace.fired_late(late_us)
+
+    @property
+    def _retry_us(self) -> int:
+        return self._core.pace.token_retransmit_us
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
 
@@ -190,15 +245,17 @@ class Engine(Doors[Core]):
         }
 
     def _fired(self, state: State, event: Event) -> int:
-        return self._core.coverage[state.value, event.value]
+        return self._coverage[state, event]
+
+    def inspect(self) -> Inspection:
+        return Inspection(self._parts.recovery.received_flg)
 
     def check(self) -> None:
-        """Assert every invariant; the simulator calls it after each step."""
+        super().check()
         core = self._core
         core.ring.check()
-        self._recovering.check()
+        self._parts.recovery.check()
         assert (core.forming is not None) == (core.state in (State.COMMIT, State.RECOVERY))
-        assert core.state is State.STOPPED or core.timers.deadline() < NEVER, "something always happens next"
         if core.forming is not None:
             core.forming.store.check()
             assert core.forming.id.seq > core.ring.id.seq

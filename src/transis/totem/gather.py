@@ -16,7 +16,8 @@ with one membership, the representative fails the member after which the commit 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from transis.engine.presence import Mercy, Quarantine
 from transis.totem.packets import Join, Row
@@ -30,6 +31,9 @@ from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
+
+if TYPE_CHECKING:
+    from transis.totem.engine import Parts
 
 # --- attempts ---------------------------------------------------------------------------------------------------------
 
@@ -95,8 +99,9 @@ REPEATS_PER_BEAT = 2
 
 
 class Gathering:
-    def __init__(self, core: Core, passing: Passing, delivery: Delivery, quarantine: Quarantine) -> None:
+    def __init__(self, core: Core, passing: Passing, delivery: Delivery, quarantine: Quarantine, parts: Parts) -> None:
         self._core = core
+        self._parts = parts
         self._passing = passing
         self._delivery = delivery
         self._quarantine = quarantine
@@ -105,7 +110,6 @@ class Gathering:
         self._version = 0
         self._repeats = 0
         self._clear()
-        self.form: Callable[[frozenset[NodeId]], None] = _not_wired
 
     def _clear(self) -> None:
         self.proc_set: set[NodeId] = set()
@@ -276,12 +280,13 @@ class Gathering:
     def _my_row(self, unheard: frozenset[NodeId]) -> Row:
         return Row(self._core.me, self._version, self._repeats // REPEATS_PER_BEAT, unheard)
 
-    def say_goodbye(self) -> None:
-        """A Join that fails its own sender, twice because nobody repeats it."""
+    def leave_now(self) -> None:
+        """Say goodbye with a Join that fails its own sender, twice because nobody repeats it, and stop."""
         self.proc_set.update(self._core.ring.members)
         datagrams = self._core.packet(self._my_join(leaving=True))
         for _ in range(2):
             self._core.emit(Send(Audience.WORLD, Port.CONTROL, datagrams))
+        self._core.stop("left")
 
     # --- consensus --------------------------------------------------------------------------------------------------
 
@@ -318,7 +323,7 @@ class Gathering:
     def _form_or_blame(self) -> None:
         blamed = self.attempts.blame(self.proposal, self._core.me, self.joins.values())
         if blamed is None:
-            self.form(self.proposal)
+            self._parts.commit.create(self.proposal)
             return
         self._core.note("blamed", node=str(blamed))
         self._core.cause = Cause(BLAMED, self._core.me, (blamed,))
@@ -389,7 +394,3 @@ class Gathering:
         core = self._core
         if self._delivery.accept(core.ring, burst, installed=True):
             self._delivery.eager(core.ring)
-
-
-def _not_wired(members: frozenset[NodeId]) -> None:
-    raise AssertionError("the engine connects Gather to Commit before it starts")

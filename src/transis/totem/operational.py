@@ -31,7 +31,6 @@ from transis.totem.ring import Core, Delivery, Ring
 from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit, is_idle
 from transis.types.ids import NodeId
-from transis.types.outputs import Stopped
 from transis.types.views import Cause
 from transis.wire.burst import Burst
 from transis.wire.control import Beacon
@@ -49,7 +48,6 @@ class Operational:
         self._delivery = delivery
         self._gathering = gathering
         self._woken = False
-        self._leaving = False
 
     def ring_data(self, burst: Burst) -> None:
         ring = self._core.ring
@@ -104,7 +102,7 @@ class Operational:
         core.announce_room()
         self._delivery.eager(ring)
         ring.store.discard(min(ring.safe_upto, ring.high_delivered))
-        if self._leaving:
+        if core.is_leaving:
             self._try_to_leave()
 
     def submitted(self) -> None:
@@ -126,39 +124,11 @@ class Operational:
             self._woken = self._core.ring.i_represent
             self._passing.hurry()
 
-    def leave(self) -> None:
-        """Graceful leave: nothing new is taken, what was taken is sent and safe, then the others are told (W16)."""
-        if self._core.state is State.STOPPED or self._leaving:
-            return
-        self._leaving = True
-        self._core.arm(Event.LEAVE, self._core.config.timing.leave_us)
-        self._passing.hurry()
-
-    @property
-    def is_leaving(self) -> bool:
-        return self._leaving
-
     def _try_to_leave(self) -> None:
-        """A held lane counts too: its messages were taken, and a young view has not opened it yet."""
+        """Is all that was taken sent and safe? A held lane counts too: a young view has not opened it yet."""
         ring = self._core.ring
         if not self._core.outbox.queued() and ring.high_delivered >= ring.own_seq and ring.safe_upto >= ring.own_seq:
-            self.leave_now()
-
-    def leave_now(self) -> None:
-        """Say goodbye twice, because nobody repeats it, and stop."""
-        self._gathering.say_goodbye()
-        self.stop("left")
-
-    def stop(self, why: str) -> None:
-        core = self._core
-        if core.state is State.STOPPED:
-            return
-        core.refuse(core.outbox.drop_all(), why)
-        core.timers.cancel_all()
-        self._passing.forget()
-        core.forming = None
-        core.shift(State.STOPPED, why)
-        core.emit(Stopped(why))
+            self._gathering.leave_now()
 
 
 # --- presence ---------------------------------------------------------------------------------------------------------

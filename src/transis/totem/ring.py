@@ -97,6 +97,10 @@ RESERVE = 4_000
 
 
 class Core(BaseCore[State, Event]):
+    stopped = State.STOPPED
+    beacon_due = Event.BEACON_SEND
+    leave_due = Event.LEAVE
+
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
         super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
         self.pace = Pace(config.timing)
@@ -113,6 +117,10 @@ class Core(BaseCore[State, Event]):
         """Datagrams sent again because somebody asked for them."""
         self.requested = 0
         """Datagrams asked for; one that is asked for at several visits counts at each."""
+
+    def stop(self, why: str) -> None:
+        self.forming = None
+        super().stop(why)
 
     def is_in_reach(self, seq: int) -> bool:
         """May another's ring sequence become ours?"""

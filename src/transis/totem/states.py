@@ -18,8 +18,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from transis.engine.base import IGNORED
-
 # --- states -----------------------------------------------------------------------------------------------------------
 
 
@@ -56,102 +54,6 @@ class Event(Enum):
     BEACON_SEND = "beacon timer"
     LEAVE = "leave timer"
 
-
-_OPERATIONAL: Final = {
-    Event.RING_DATA: "ring_data",
-    Event.OLD_DATA: IGNORED,
-    Event.FOREIGN_DATA: IGNORED,
-    Event.TOKEN: "token_in_operational",
-    Event.COMMIT_FIRST: IGNORED,
-    Event.COMMIT_SECOND: IGNORED,
-    Event.JOIN: "join_in_operational",
-    Event.BEACON: "beacon_in_operational",
-    Event.WAKE: "wake_token",
-    Event.TOKEN_LOSS: "token_lost",
-    Event.TOKEN_RETRANSMIT: "retransmit_token",
-    Event.TOKEN_HOLD: "release_token",
-    Event.WAKE_REPEAT: "ask_for_token",
-    Event.JOIN_REPEAT: IGNORED,
-    Event.JOIN_SEND: IGNORED,
-    Event.CONSENSUS: IGNORED,
-    Event.GATHER_MIN: IGNORED,
-    Event.BEACON_SEND: "send_beacon",
-    Event.LEAVE: "leave_now",
-}
-
-_GATHER: Final = {
-    Event.RING_DATA: "old_data_in_gather",
-    Event.OLD_DATA: IGNORED,
-    Event.FOREIGN_DATA: IGNORED,
-    Event.TOKEN: IGNORED,
-    Event.COMMIT_FIRST: "commit_first_in_gather",
-    Event.COMMIT_SECOND: IGNORED,
-    Event.JOIN: "join_in_gather",
-    Event.BEACON: IGNORED,
-    Event.WAKE: IGNORED,
-    Event.TOKEN_LOSS: "commit_never_came",
-    Event.TOKEN_RETRANSMIT: IGNORED,
-    Event.TOKEN_HOLD: IGNORED,
-    Event.WAKE_REPEAT: IGNORED,
-    Event.JOIN_REPEAT: "repeat_join",
-    Event.JOIN_SEND: "send_join",
-    Event.CONSENSUS: "consensus_expired",
-    Event.GATHER_MIN: "try_to_form",
-    Event.BEACON_SEND: IGNORED,
-    Event.LEAVE: "leave_now",
-}
-
-_COMMIT: Final = {
-    Event.RING_DATA: IGNORED,
-    Event.OLD_DATA: IGNORED,
-    Event.FOREIGN_DATA: IGNORED,
-    Event.TOKEN: IGNORED,
-    Event.COMMIT_FIRST: "commit_first_returned",
-    Event.COMMIT_SECOND: "commit_second_in_commit",
-    Event.JOIN: "join_while_forming",
-    Event.BEACON: IGNORED,
-    Event.WAKE: IGNORED,
-    Event.TOKEN_LOSS: "token_lost",
-    Event.TOKEN_RETRANSMIT: "retransmit_token",
-    Event.TOKEN_HOLD: IGNORED,
-    Event.WAKE_REPEAT: IGNORED,
-    Event.JOIN_REPEAT: IGNORED,
-    Event.JOIN_SEND: IGNORED,
-    Event.CONSENSUS: IGNORED,
-    Event.GATHER_MIN: IGNORED,
-    Event.BEACON_SEND: IGNORED,
-    Event.LEAVE: "leave_now",
-}
-
-_RECOVERY: Final = {
-    Event.RING_DATA: "data_in_recovery",
-    Event.OLD_DATA: IGNORED,
-    Event.FOREIGN_DATA: IGNORED,
-    Event.TOKEN: "token_in_recovery",
-    Event.COMMIT_FIRST: IGNORED,
-    Event.COMMIT_SECOND: "commit_second_returned",
-    Event.JOIN: "join_while_forming",
-    Event.BEACON: IGNORED,
-    Event.WAKE: IGNORED,
-    Event.TOKEN_LOSS: "token_lost",
-    Event.TOKEN_RETRANSMIT: "retransmit_token",
-    Event.TOKEN_HOLD: "release_token_in_recovery",
-    Event.WAKE_REPEAT: IGNORED,
-    Event.JOIN_REPEAT: IGNORED,
-    Event.JOIN_SEND: IGNORED,
-    Event.CONSENSUS: IGNORED,
-    Event.GATHER_MIN: IGNORED,
-    Event.BEACON_SEND: IGNORED,
-    Event.LEAVE: "leave_now",
-}
-
-TABLE: Final[dict[State, dict[Event, str]]] = {
-    State.OPERATIONAL: _OPERATIONAL,
-    State.GATHER: _GATHER,
-    State.COMMIT: _COMMIT,
-    State.RECOVERY: _RECOVERY,
-    State.STOPPED: dict.fromkeys(Event, IGNORED),
-}
 
 TRANSITIONS: Final = {
     State.OPERATIONAL: (State.GATHER, State.STOPPED),
