@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +22,27 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_picture_is_what_the_script_draws(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "scripts/picture.py", tmp_path / "now.svg"], cwd=ROOT, check=True)
+    picture = re.search(r"!\[[^]]+\]\(([^)]+)\)", README)
+    assert picture is not None
+    drawn = (tmp_path / "now.svg").read_text(encoding="utf-8")
+    assert (ROOT / picture[1]).read_text(encoding="utf-8") == drawn, "draw it again: .venv/bin/python scripts/picture.py"
+
+
+def test_documents_that_are_named_exist() -> None:
+    """Of the README and of the index of documents, which names every page there is."""
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    named = {ROOT / name for name in links(README)} | {ROOT / "docs" / name for name in links(index)}
+    assert [path for path in named if not path.exists()] == []
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} <= links(index)
+
+
+def links(page: str) -> set[str]:
+    """Files that a page links to."""
+    return {name.partition("#")[0] for name in re.findall(r"\]\(([^)#][^)]*)\)", page)}
 
 
 def lines() -> list[list[str]]:
@@ -42,7 +65,7 @@ def up() -> Iterator[Up]:
 
 @pytest.mark.slow
 def test_the_example_works_in_two_terminals(up: Up) -> None:
-    example = blocks("python")[0]
+    example = blocks("python")[1]
     first = pasted(up, example)
     try:
         mine = first.out.until(r"says b'new order'").split("says")[0].split()[-1]
@@ -73,9 +96,10 @@ def test_two_terminals_of_the_shell(up: Up) -> None:
 @pytest.mark.slow
 def test_a_program_can_be_a_node_itself(up: Up) -> None:
     up.env["XDG_STATE_HOME"] = str(up.directory)
-    terminal = pasted(up, blocks("python")[1])
+    terminal = pasted(up, blocks("python")[0])
     try:
         terminal.out.until(r"members: ann/1#\d+")
+        terminal.out.until(r"ann/1#\d+ b'new order'")
     finally:
         terminal.clean_up()
 
