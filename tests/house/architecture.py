@@ -18,6 +18,8 @@ from tests.house.test_imports import ARROWS
 
 PAGE: Final = ROOT / "docs" / "architecture.md"
 
+END: Final = "<!-- end -->"
+
 HALVES: Final = {
     "The core: no I/O, no clock, no randomness": "types wire engine totem lansis groups node sessions",
     "The core on a machine": "trace net settings client embed daemon archive cli",
