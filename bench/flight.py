@@ -34,9 +34,11 @@ from transis.bench.speaker import GROUP_NAME, Job, Speaker
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.embed.thread import ThreadedNode
+from transis.net.host import Opening
 from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
-from transis.settings.schema import NodeSettings
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
 from transis.trace.tape import DeliveryTape
 from transis.types.ids import NodeId
 from transis.types.outputs import Delivered
@@ -64,8 +66,8 @@ class NoTape:
 class SlicedNode(ThreadedNode):
     """An embedded node that records in every second slice."""
 
-    def __init__(self, settings: NodeSettings, slice_us: int) -> None:
-        super().__init__(settings)
+    def __init__(self, opening: Opening, slice_us: int) -> None:
+        super().__init__(opening)
         self._slice_us = slice_us
 
     async def start(self) -> NodeId:
@@ -74,7 +76,7 @@ class SlicedNode(ThreadedNode):
         return node
 
     async def _take_turns(self) -> None:
-        driver = self._node.driver
+        driver = self._host.driver
         flight = driver.flight
         assert flight is not None, "its settings want one"
         nothing = NoTape(flight.tape)
@@ -118,15 +120,15 @@ async def node_of_its_own() -> None:
     told = await next_order(orders)
     job, slice_us = msgspec.convert(told["job"], Job), int(told["slice_us"])
     end_with_parent(job.parent)
-    settings = NodeSettings(
-        name=job.name,
+    settings = settings_of(
+        job.name,
         cluster=job.cluster,
         plaintext=True,
         group=MulticastGroup(job.group, job.group_port, job.group_port + 1),
         state=job.state,
         engine=job.engine,
     )
-    node = SlicedNode(settings, slice_us)
+    node = SlicedNode(resolve(settings), slice_us)
     await node.start()
     async with AsyncExitStack() as opened:
         session = await opened.enter_async_context(Connection(node.link, job.name, WINDOW, Raw()))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         View,
         connect,
     )
-    from transis.embed.node import Node
+    from transis.embed.node import EmbeddedNode as Node
     from transis.types import errors
     from transis.types.ids import MessageId, ProcessId, Service
 
@@ -87,9 +87,9 @@ def _import(name: str) -> object:
 
         return errors
     if name == "Node":
-        from transis.embed.node import Node
+        from transis.embed.node import EmbeddedNode
 
-        return Node
+        return EmbeddedNode
     if name == "blocking":
         import transis.blocking
 

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread, current_thread
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
 
 from transis import client
 from transis.client.connection import WINDOW
@@ -36,13 +36,9 @@ from transis.client.sending import Outcome
 from transis.client.snapshot import ChunkReader
 from transis.client.stream import MessageStream
 from transis.types.errors import UsageError
-from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.ids import MessageId, NodeId, ProcessId, Service
 from transis.types.views import GroupView
 from transis.types.views import View as Configuration
-
-if TYPE_CHECKING:
-    from transis.embed.blocking import Node
-
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
 
@@ -403,6 +399,93 @@ def connect(
     return Connection(client.connect(path, host=host, key=key, label=label, window=window, codec=codec), timeout)
 
 
+class Node:
+    """A node inside a program without an event loop. The arguments are those of `transis.Node`.
+
+        with transis.blocking.Node("ann") as node:
+            with node.connect() as session:
+                with session.join("orders") as group: ...
+
+    A node runs in a thread or a process, and each session in a thread of its own, as everywhere in this API.
+    """
+
+    def __init__(self, name: str, **arguments: Any) -> None:
+        from transis.embed.node import EmbeddedNode  # Sessions alone load no node.
+
+        self.name = name
+        self._node = EmbeddedNode(name, **arguments)
+        self._thread: LoopThread | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def open(self, timeout: float | None = None) -> Node:
+        thread = LoopThread()
+        try:
+            thread.call(self._node.open(), timeout)
+        except BaseException:
+            thread.stop()
+            raise
+        self._thread = thread
+        return self
+
+    def leave(self) -> None:
+        """Leave the cluster gracefully; sessions that are still open are lost. Leaving again does nothing."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.call(self._node.leave())
+            finally:
+                thread.stop()
+
+    def __enter__(self) -> Node:
+        return self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.leave()
+        if self._node.failure is not None and error is None:
+            raise self._node.failure
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def connect(self, *, label: str = "", window: int = WINDOW, timeout: float | None = None) -> Connection[bytes]: ...
+    @overload
+    def connect(
+        self, *, label: str = "", window: int = WINDOW, codec: Codec[T], timeout: float | None = None
+    ) -> Connection[T]: ...
+    def connect(
+        self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None, timeout: float | None = None
+    ) -> Connection[Any]:
+        if codec is None:
+            return Connection(self._node.connect(label=label, window=window), timeout)
+        return Connection(self._node.connect(label=label, window=window, codec=codec), timeout)
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> NodeId:
+        return self._node.id
+
+    @property
+    def view(self) -> Configuration | None:
+        return self._node.view
+
+    def statistics(self, timeout: float | None = None) -> dict[str, int | str]:
+        return self._running().call(self._node.statistics(), timeout)
+
+    def ended(self, timeout: float | None = None) -> str:
+        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        return self._running().call(self._node.ended(), timeout)
+
+    def _running(self) -> LoopThread:
+        if self._thread is None:
+            raise UsageError("the node is not running: enter it with `with`, or call open")
+        return self._thread
+
+    def __repr__(self) -> str:
+        return repr(self._node)
+
+
 # --- loopthread -------------------------------------------------------------------------------------------------------
 
 R = TypeVar("R")
@@ -506,11 +589,3 @@ class _Running(Generic[R]):
 # --- public names ---------------------------------------------------------------------------------------------------------
 
 __all__ = ["Connection", "Group", "Joining", "Node", "Receipt", "Session", "Stream", "Transfer", "connect"]
-
-
-def __getattr__(name: str) -> object:
-    if name != "Node":
-        raise AttributeError(f"module 'transis.blocking' has no attribute {name!r}")
-    from transis.embed.blocking import Node
-
-    return Node

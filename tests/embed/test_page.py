@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import subprocess
@@ -11,17 +10,15 @@ from pathlib import Path
 
 from tests.embed.party import PATIENCE_S
 from tests.house.sources import ROOT
-from transis import Node
-from transis.settings.schema import NodeArguments
+from transis.settings.schema import KEYWORDS, NodeArguments
 
 PAGE = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
 
 
 def test_the_table_has_every_argument_in_order() -> None:
-    arguments = [name for name in inspect.signature(Node).parameters if name != "self"]
     table = PAGE.partition("## Arguments")[2].partition("##")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == arguments
-    assert ["name", *NodeArguments.__annotations__] == arguments
+    assert re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE) == ["name", *NodeArguments.__annotations__]
+    assert [*KEYWORDS] == ["name", *NodeArguments.__annotations__]
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import msgspec
 import pytest
 
 from transis import Node
-from transis.net.host import REAL_WINDOW
 from transis.net.state import write_key
 from transis.sessions.host import SessionPolicy
-from transis.settings.schema import NodeSettings, default_state
+from transis.settings.load import default_state, read_settings, settings_of
+from transis.settings.resolve import resolve, resolve_daemon
+from transis.settings.schema import Settings
 from transis.types.config import LAN, PULSES, Config, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 
@@ -72,27 +74,34 @@ def test_the_state_of_a_node_lies_under_the_users_own() -> None:
 
 
 def test_settings_pass_to_a_child_and_back() -> None:
-    settings = NodeSettings(
-        name="änn",
+    settings = settings_of(
+        "änn",
         key=KEY,
-        seeds=("192.0.2.1:5405",),
+        transport="mesh",
+        seeds=["192.0.2.1:5405"],
         state="/s",
         profile=LAN,
-        window=REAL_WINDOW,
+        window=Window(window=7, visit_max=7),
         quorum=("a", "b"),
         info=b"\0\xff",
         engine="lansis",
         order="toto",
-        pulse=Pulse(alive_us=1000),
+        policy=SessionPolicy(queue_max=100_001, trickle_us=7_000),
+        pulse=Pulse(alive_us=1_001),
     )
     line = msgspec.json.encode(settings)
     assert b"\n" not in line
-    assert msgspec.json.decode(line, type=NodeSettings) == settings
+    opening = resolve(settings)
+    assert resolve(msgspec.json.decode(line, type=Settings)) == opening
+    assert opening.config.timing == LAN
+    assert opening.config.pulse == Pulse(alive_us=1_001)
+    assert opening.config.window == Window(window=7, visit_max=7)
+    assert (opening.config.info, opening.key, opening.policy.queue_max) == (b"\0\xff", KEY, 100_001)
 
 
 def test_the_engine_and_its_pulse_reach_the_configuration() -> None:
     def config(**arguments: Any) -> Config:
-        return NodeSettings(name="ann", state="/s", **arguments).opening().config
+        return resolve(settings_of("ann", state="/s", **arguments)).config
 
     assert (config().engine, config().pulse) == ("totem", PULSES["local"])
     chosen = config(engine="lansis", mode="transis", profile="wan")
@@ -101,6 +110,21 @@ def test_the_engine_and_its_pulse_reach_the_configuration() -> None:
     assert config(pulse=Pulse(prompt_us=7)).pulse.prompt_us == 7
 
 
+def test_an_argument_without_a_word_is_the_default_of_a_daemon(tmp_path: Path) -> None:
+    """But for its place and its evidence, which belong to the program."""
+    daemon = resolve_daemon(read_settings(f'[node]\nname = "ann"\nstate = "{tmp_path}"'.encode(), "x"), {"HOME": "/nowhere"})
+    node = resolve(settings_of("ann", state=tmp_path))
+    its_own = {"clients": None, "mode": 0o600, "admin": None}
+    assert replace(daemon, **its_own) == node
+
+
 def test_a_key_is_not_shown() -> None:
-    assert KEY.hex() not in repr(NodeSettings(name="ann", key=KEY, state="/s"))
-    assert repr(KEY) not in repr(NodeSettings(name="ann", key=KEY, state="/s"))
+    settings = settings_of("ann", key=KEY, state="/s")
+    for shown in (repr(settings), repr(resolve(settings))):
+        assert KEY.hex() not in shown
+        assert repr(KEY) not in shown
+
+
+def test_an_unknown_argument_is_an_error_of_the_call() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        Node("ann", colour="blue")  # type: ignore[call-arg]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.embed.party import PATIENCE_S
-from transis.embed.thread import Passage
+from transis.embed.thread import ThreadChannel
 
 
 @settings(max_examples=20)
@@ -26,8 +26,8 @@ def test_everything_passes_once_and_in_order(portions: list[list[int]]) -> None:
             if len(arrived) >= expected:
                 enough.set()
 
-        passage = Passage(asyncio.get_running_loop(), take)
-        putting = threading.Thread(target=lambda: [passage.put(portion) for portion in portions])
+        channel = ThreadChannel(asyncio.get_running_loop(), take)
+        putting = threading.Thread(target=lambda: [channel.put(portion) for portion in portions])
         putting.start()
         if expected:
             async with asyncio.timeout(PATIENCE_S):
@@ -41,11 +41,11 @@ def test_everything_passes_once_and_in_order(portions: list[list[int]]) -> None:
 def test_one_wake_up_serves_everything_since_the_last_look() -> None:
     async def story() -> list[list[int]]:
         taken: list[list[int]] = []
-        passage: Passage[int] = Passage(asyncio.get_running_loop(), taken.append)
-        passage.put([1])
-        passage.put([2, 3])
+        channel: ThreadChannel[int] = ThreadChannel(asyncio.get_running_loop(), taken.append)
+        channel.put([1])
+        channel.put([2, 3])
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
-        passage.put([4])
+        channel.put([4])
         await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0)
         return taken
 
@@ -54,6 +54,6 @@ def test_one_wake_up_serves_everything_since_the_last_look() -> None:
 
 def test_a_loop_that_is_gone_takes_nothing() -> None:
     loop = asyncio.new_event_loop()
-    passage: Passage[int] = Passage(loop, lambda items: None)
+    channel: ThreadChannel[int] = ThreadChannel(loop, lambda items: None)
     loop.close()
-    assert passage.put([1]) is False
+    assert channel.put([1]) is False

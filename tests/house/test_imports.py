@@ -73,11 +73,7 @@ OF_OTHERS: dict[str, set[str]] = {
 
 
 BEING_REPAIRED = {
-    "embed/blocking.py",
-    "embed/thread.py",
-    "net/evidence.py",
     "node/node.py",
-    "settings/resolve.py",
     "spark/archive.py",
     "spark/inputs.py",
     "spark/sides.py",

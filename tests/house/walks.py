@@ -27,7 +27,7 @@ from tests.house.sources import PACKAGE
 from transis.cli.main import app
 from transis.daemon.daemon import Daemon
 from transis.settings.load import load_settings
-from transis.settings.resolve import make_plan
+from transis.settings.resolve import resolve_daemon
 from transis.sim.run import simulate
 
 NAMES: Final = ("ann", "bob")
@@ -95,7 +95,8 @@ async def _message(directory: Path) -> set[str]:
 
 
 async def _between_daemons(directory: Path, ready: asyncio.Semaphore) -> set[str]:
-    daemons = [Daemon(make_plan(load_settings(settings_of(directory, name)), os.environ)) for name in NAMES]
+    loaded = [load_settings(settings_of(directory, name)) for name in NAMES]
+    daemons = [Daemon(settings, resolve_daemon(settings, os.environ)) for settings in loaded]
     running = [asyncio.ensure_future(daemon.run()) for daemon in daemons]
     try:
         async with asyncio.timeout(60):

@@ -16,7 +16,7 @@ from transis.cli.main import app
 from transis.net.interfaces import Interface
 from transis.sessions.host import SessionPolicy
 from transis.settings.load import read_settings
-from transis.settings.resolve import make_plan
+from transis.settings.resolve import resolve_daemon
 from transis.types.config import LAN, LAN_PULSE, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 
@@ -211,7 +211,7 @@ def _of_files() -> Iterator[str]:
 
 def _told_of_file(content: str) -> str:
     try:
-        make_plan(read_settings(content.encode(), "transis.toml"), {"HOME": "/nowhere"}, [LO, ETH, ETH6])
+        resolve_daemon(read_settings(content.encode(), "transis.toml"), {"HOME": "/nowhere"}, [LO, ETH, ETH6])
     except ConfigError as error:
         return f"{type(error).__name__}: {error}"
     return "fine"

@@ -13,11 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.net.host import REAL_WINDOW
+from transis.net.host import Opening
 from transis.net.interfaces import Interface
-from transis.settings.load import SettingsError, load_settings, pulse_of, read_settings, timing_of
-from transis.settings.resolve import Plan, describe, make_plan
-from transis.settings.schema import SECTIONS, Settings, default_of, example, fields_of, pulse_fields, timing_fields, window_fields
+from transis.settings.load import SettingsError, load_settings, read_settings
+from transis.settings.resolve import describe, pulse_of, resolve_daemon, timing_of
+from transis.settings.schema import (
+    REAL_WINDOW,
+    SECTIONS,
+    Settings,
+    default_of,
+    example,
+    fields_of,
+    pulse_fields,
+    timing_fields,
+    window_fields,
+)
 from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
 from transis.types.errors import ConfigError
 
@@ -31,8 +41,12 @@ def read(text: str) -> Settings:
     return read_settings(text.encode(), "transis.toml")
 
 
-def plan_of(text: str) -> Plan:
-    return make_plan(read(text), {"HOME": "/nowhere"}, [LO, ETH, ETH6])
+def opening_of(text: str) -> Opening:
+    return resolve_daemon(read(text), {"HOME": "/nowhere"}, [LO, ETH, ETH6])
+
+
+def described(text: str) -> dict[str, str]:
+    return dict(describe(read(text), opening_of(text)))
 
 
 def key_file(directory: Path) -> Path:
@@ -57,9 +71,9 @@ def test_the_example_without_comment_signs_is_the_defaults_spelt_out() -> None:
     spelt = read(re.sub(r"^# (\w+ = )", r"\1", example(), flags=re.MULTILINE))
     for name in SECTIONS:
         assert getattr(spelt, name) == getattr(Settings(), name)
-    assert timing_of(spelt) == LAN
+    assert timing_of(spelt, ETH) == LAN
     assert len(spelt.timing) == len(timing_fields())
-    assert pulse_of(spelt) == LAN_PULSE
+    assert pulse_of(spelt, ETH) == LAN_PULSE
     assert len(spelt.pulse) == len(pulse_fields())
     assert len(spelt.window) == len(window_fields())
 
@@ -160,65 +174,65 @@ def test_any_text_is_settings_or_one_sentence(text: str) -> None:
 
 
 def test_the_defaults_run_alone_on_loopback() -> None:
-    plan = plan_of("")
-    assert plan.config.plaintext
-    assert plan.config.timing == LOCAL
-    assert plan.interface == LO
-    assert plan.tcp is None
-    assert plan.metrics is None
-    assert plan.trace is None
+    opening = opening_of("")
+    assert opening.config.plaintext
+    assert opening.config.timing == LOCAL
+    assert opening.interface == LO
+    assert opening.tcp is None
+    assert opening.metrics is None
+    assert opening.trace is None
 
 
 def test_timing_is_the_profile_with_differences_in_milliseconds() -> None:
-    plan = plan_of('[node]\nprofile = "wan"\n[timing]\nhop_ms = 12.5\n[window]\nwindow = 400')
-    assert plan.config.timing.hop_us == 12_500
-    assert plan.config.timing.token_loss_us == PROFILES["wan"].token_loss_us
-    assert plan.config.window == replace(REAL_WINDOW, window=400)
+    opening = opening_of('[node]\nprofile = "wan"\n[timing]\nhop_ms = 12.5\n[window]\nwindow = 400')
+    assert opening.config.timing.hop_us == 12_500
+    assert opening.config.timing.token_loss_us == PROFILES["wan"].token_loss_us
+    assert opening.config.window == replace(REAL_WINDOW, window=400)
 
 
 def test_lansis_is_chosen_with_a_pulse_in_milliseconds_and_told() -> None:
-    plan = plan_of('[node]\nengine = "lansis"\nprofile = "wan"\n[pulse]\nprobe_ms = 250.5')
-    config = plan.config
+    text = '[node]\nengine = "lansis"\nprofile = "wan"\n[pulse]\nprobe_ms = 250.5'
+    config = opening_of(text).config
     assert (config.engine, config.order, config.mode) == ("lansis", "all-ack", "evs")
     assert config.pulse.probe_us == 250_500
     assert config.pulse.silence_us == PULSES["wan"].silence_us
-    told = dict(describe(plan))
+    told = described(text)
     assert told["engine"] == "lansis, order all-ack, mode evs"
     assert told["timing"] == "profile wan: silence is noticed after 2751 ms"
     assert "token" not in told["network"]
-    assert dict(describe(plan_of("")))["timing"] == "profile local: a lost token is noticed after 100 ms"
+    assert described("")["timing"] == "profile local: a lost token is noticed after 100 ms"
 
 
 def test_a_network_without_a_key_is_refused_with_the_way_to_make_one() -> None:
     with pytest.raises(ConfigError) as told:
-        plan_of('[network]\ninterface = "eth0"')
+        opening_of('[network]\ninterface = "eth0"')
     assert told.value.field == "security.key_file"
     assert "transis keygen" in str(told.value)
 
 
 def test_a_network_without_a_key_can_be_allowed_in_so_many_words() -> None:
-    plan = plan_of('[network]\ninterface = "eth0"\n[security]\nanybody_may_read_and_write = true')
-    assert plan.config.plaintext
-    assert "NONE: anybody" in dict(describe(plan))["seal"]
+    text = '[network]\ninterface = "eth0"\n[security]\nanybody_may_read_and_write = true'
+    assert opening_of(text).config.plaintext
+    assert "NONE: anybody" in described(text)["seal"]
 
 
 def test_a_key_seals_on_loopback_too_and_is_never_shown(tmp_path: Path) -> None:
-    plan = plan_of(f'[security]\nkey_file = "{key_file(tmp_path)}"')
-    assert plan.key == KEY
-    assert not plan.config.plaintext
-    assert KEY.hex() not in repr(plan)
-    assert repr(KEY) not in repr(plan)
+    opening = opening_of(f'[security]\nkey_file = "{key_file(tmp_path)}"')
+    assert opening.key == KEY
+    assert not opening.config.plaintext
+    assert KEY.hex() not in repr(opening)
+    assert repr(KEY) not in repr(opening)
 
 
 def test_the_group_fits_the_interface(tmp_path: Path) -> None:
     sealed = f'[security]\nkey_file = "{key_file(tmp_path)}"\n'
-    assert plan_of(sealed + '[network]\ninterface = "2001:db8::7"').group.address.startswith("ff")
-    assert plan_of(sealed + '[network]\ninterface = "192.0.2.0/24"').group.address.startswith("239.")
+    assert opening_of(sealed + '[network]\ninterface = "2001:db8::7"').group.address.startswith("ff")
+    assert opening_of(sealed + '[network]\ninterface = "192.0.2.0/24"').group.address.startswith("239.")
 
 
 def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
-    assert str(plan_of('[metrics]\nlisten = "9464"').metrics) == "127.0.0.1:9464"
-    assert str(plan_of('[metrics]\nlisten = "192.0.2.7:9464"').metrics) == "192.0.2.7:9464"
+    assert str(opening_of('[metrics]\nlisten = "9464"').metrics) == "127.0.0.1:9464"
+    assert str(opening_of('[metrics]\nlisten = "192.0.2.7:9464"').metrics) == "192.0.2.7:9464"
 
 
 @pytest.mark.parametrize(
@@ -258,9 +272,9 @@ def test_a_bare_port_of_metrics_is_one_of_loopback() -> None:
         ('[security]\nkey_file = "k"\nanybody_may_read_and_write = true', "security.anybody_may_read_and_write", "take one"),
     ],
 )
-def test_a_plan_that_would_not_work_is_refused_by_the_field(text: str, field: str, allowed: str) -> None:
+def test_what_would_not_work_is_refused_by_the_field(text: str, field: str, allowed: str) -> None:
     with pytest.raises(ConfigError) as told:
-        plan_of(text)
+        opening_of(text)
     assert told.value.field == field
     assert str(told.value).startswith(f"{field} = ")
     assert allowed in str(told.value)

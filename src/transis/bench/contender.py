@@ -23,11 +23,12 @@ import msgspec
 
 from transis.bench.machines import PATIENCE_S, next_order, open_orders, tell
 from transis.bench.speaker import Samples
-from transis.net.driver import Driver, Event
-from transis.net.host import Opening, open_node
+from transis.net.driver import Event
+from transis.net.host import NodeHost, Opening
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group, MulticastTransport, StatisticsDict
-from transis.settings.schema import NodeSettings
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Delivered, Port
 from transis.wire.envelope import Arrival, apart
@@ -38,8 +39,8 @@ CALL_BYTES: Final = 16 * 1024
 TICK_S: Final = 0.001
 
 
-class Seat(msgspec.Struct, kw_only=True):
-    """Where one contender sits."""
+class NodeSpec(msgspec.Struct, kw_only=True):
+    """What one node is to be."""
 
     name: str
     parent: int
@@ -95,21 +96,21 @@ class LossyTransport(MulticastTransport):
 
 
 class Contender:
-    def __init__(self, seat: Seat) -> None:
-        group = Group(seat.group, seat.group_port, seat.group_port + 1)
-        settings = NodeSettings(
-            name=seat.name,
-            cluster=seat.cluster,
+    def __init__(self, spec: NodeSpec) -> None:
+        group = Group(spec.group, spec.group_port, spec.group_port + 1)
+        settings = settings_of(
+            spec.name,
+            cluster=spec.cluster,
             plaintext=True,
             group=group,
-            state=seat.state,
-            engine=seat.engine,
-            order=seat.order,
+            state=spec.state,
+            engine=spec.engine,
+            order=spec.order,
+            flight=False,
         )
-        loss = Loss(seat.loss_permille, seat.seed)
-        self.driver: Driver = open_node(
-            settings.opening(), self._hear, transport_for=lambda opening: LossyTransport(opening, loss)
-        )
+        loss = Loss(spec.loss_permille, spec.seed)
+        self.host = NodeHost(resolve(settings), on_events=self._hear, transport_for=lambda opening: LossyTransport(opening, loss))
+        self.driver = self.host.driver
         self._round = 0
         self._taken = 0
         self._views = 0
@@ -188,13 +189,13 @@ class Contender:
 
 async def _run() -> None:
     orders = await open_orders()
-    seat = msgspec.convert(await next_order(orders), Seat)
-    end_with_parent(seat.parent)
-    contender = Contender(seat)
-    contender.driver.start()
+    spec = msgspec.convert(await next_order(orders), NodeSpec)
+    end_with_parent(spec.parent)
+    contender = Contender(spec)
+    contender.host.start()
     while "round" in (order := await next_order(orders)):
         tell({"result": await contender.play(msgspec.convert(order["round"], Round))})
-    contender.driver.close()
+    await contender.host.close("the benchmark is over")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
-from transis.bench.contender import Round, Seat
+from transis.bench.contender import NodeSpec, Round
 from transis.bench.failover import Failover, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers
 from transis.bench.throughput import machine
@@ -135,25 +135,25 @@ async def _play(wanted: Engines, field: Field, contestant: Contestant, site: Sit
     async with Workers() as workers:
         say("starting")
         try:
-            seats = [await _seat(workers, site, name, field, contestant) for name in site.names]
-            await asyncio.gather(*(_together(worker, site.names) for worker in seats))
+            nodes = [await _start_node(workers, site, name, field, contestant) for name in site.names]
+            await asyncio.gather(*(_together(worker, site.names) for worker in nodes))
         except BenchError as error:
             return [(load, {"failed": str(error)}) for load in LOADS]
         for number, load in enumerate(LOADS, 1):
             say(f"{load.service}, {load.load} load of {load.senders}")
             try:
-                found.append((load, await _round(wanted, number, load, seats)))
+                found.append((load, await _round(wanted, number, load, nodes)))
             except BenchError as error:  # Who hangs would spoil the rounds after it, too.
                 return found + [(other, {"failed": str(error)}) for other in LOADS[len(found) :]]
-        for worker in seats:
+        for worker in nodes:
             worker.tell({"end": True})
-        await asyncio.gather(*(worker.process.wait() for worker in seats))
+        await asyncio.gather(*(worker.process.wait() for worker in nodes))
     return found
 
 
-async def _seat(workers: Workers, site: Site, name: str, field: Field, contestant: Contestant) -> Worker:
+async def _start_node(workers: Workers, site: Site, name: str, field: Field, contestant: Contestant) -> Worker:
     worker = await workers.start(f"node {name}", "transis.bench.contender")
-    seat = Seat(
+    spec = NodeSpec(
         name=name,
         parent=os.getpid(),
         cluster=site.cluster,
@@ -165,7 +165,7 @@ async def _seat(workers: Workers, site: Site, name: str, field: Field, contestan
         loss_permille=round(10 * field.loss_percent),
         seed=SEED + site.names.index(name),
     )
-    worker.tell(msgspec.to_builtins(seat))
+    worker.tell(msgspec.to_builtins(spec))
     return worker
 
 
@@ -174,12 +174,12 @@ async def _together(worker: Worker, names: Sequence[str]) -> None:
         pass
 
 
-async def _round(wanted: Engines, number: int, load: Load, seats: Sequence[Worker]) -> dict[str, Any]:
-    for rate, worker in zip(_rates(load, len(seats)), seats, strict=True):
+async def _round(wanted: Engines, number: int, load: Load, nodes: Sequence[Worker]) -> dict[str, Any]:
+    for rate, worker in zip(_rates(load, len(nodes)), nodes, strict=True):
         order = Round(number=number, service=load.service, size=wanted.size, rate=rate, warm_up=WARM_UP_S, seconds=wanted.seconds)
         worker.tell({"round": msgspec.to_builtins(order)})
     patience_s = WARM_UP_S + wanted.seconds + PATIENCE_S
-    results = await asyncio.gather(*(worker.hear("result", patience_s) for worker in seats))
+    results = await asyncio.gather(*(worker.hear("result", patience_s) for worker in nodes))
     return _sum_up([line["result"] for line in results])
 
 

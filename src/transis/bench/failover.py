@@ -23,11 +23,11 @@ import msgspec
 
 from transis.bench.machines import PATIENCE_S, BenchError, Line, Site, Worker, Workers
 from transis.bench.throughput import machine
-from transis.bench.witness import Post
-from transis.net.host import pulse_for, timing_for
-from transis.net.interfaces import choose_interface
+from transis.bench.witness import WitnessSpec
 from transis.net.runtime import boottime_us
-from transis.types.config import MS, Config
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
+from transis.types.config import MS
 
 LOADED_RATE: Final = 1000.0
 PHASES: Final = ("detection", "consensus", "commit", "recovery", "total", "merge")
@@ -123,7 +123,7 @@ class Ring:
     async def start(self, name: str) -> None:
         worker = await self._workers.start(f"node {name}", "transis.bench.witness")
         site = self._site
-        post = Post(
+        spec = WitnessSpec(
             name=name,
             parent=os.getpid(),
             cluster=site.cluster,
@@ -134,7 +134,7 @@ class Ring:
             engine=site.engine,
             rate=self._rate,
         )
-        worker.tell(msgspec.to_builtins(post))
+        worker.tell(msgspec.to_builtins(spec))
         member = self.members[name] = Member(name, worker)
         member.reading = asyncio.create_task(self._read(member))
 
@@ -191,9 +191,7 @@ def measure_failover(wanted: Failover, say: Say) -> dict[str, Any]:
 
 def _suspicion(wanted: Failover) -> dict[str, float]:
     """After how long of silence this engine suspects, as it is configured."""
-    interface = choose_interface("127.0.0.1")
-    timing, pulse = timing_for(wanted.profile, interface), pulse_for(wanted.profile, interface)
-    config = Config(name="any", engine=wanted.engine, timing=timing, pulse=pulse)
+    config = resolve(settings_of("any", profile=wanted.profile, engine=wanted.engine)).config
     return {"token_loss_ms" if wanted.engine == "totem" else "silence_ms": config.detection_us / MS}
 
 

@@ -31,8 +31,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
-from transis.net.host import REAL_WINDOW
 from transis.net.state import key_text
+from transis.settings.schema import REAL_WINDOW
 from transis.types.errors import TransisError, UsageError
 from transis.wire.envelope import KEY_SIZE
 

@@ -33,7 +33,7 @@ from transis.bench.machines import next_order, open_orders, tell
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
-from transis.embed.node import Node
+from transis.embed.node import EmbeddedNode
 from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.trace.flight import Flight, Tidier
@@ -234,12 +234,12 @@ class Speaker:
         return figures
 
 
-def _connection(job: Job, node: Node | None) -> Connection[bytes]:
+def _connection(job: Job, node: EmbeddedNode | None) -> Connection[bytes]:
     return connect(job.socket, label=job.name) if node is None else node.connect(label=job.name)
 
 
-def _node(job: Job) -> Node:
-    return Node(
+def _node(job: Job) -> EmbeddedNode:
+    return EmbeddedNode(
         job.name,
         cluster=job.cluster,
         key=bytes.fromhex(job.key) or None,

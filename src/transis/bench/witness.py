@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from transis.bench.machines import next_order, open_orders, tell
-from transis.net.driver import Driver, Event
-from transis.net.host import open_node
+from transis.net.driver import Event
+from transis.net.host import NodeHost
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group
-from transis.settings.schema import NodeSettings
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
 from transis.types.ids import Service
 from transis.types.outputs import Configure, Note
 
@@ -28,7 +28,7 @@ PAYLOAD: Final = bytes(64)
 TICK_S: Final = 0.005
 
 
-class Post(msgspec.Struct, kw_only=True):
+class WitnessSpec(msgspec.Struct, kw_only=True):
     """What one witness is to do. `rate` is how many messages it sends a second."""
 
     name: str
@@ -43,19 +43,20 @@ class Post(msgspec.Struct, kw_only=True):
 
 
 class Witness:
-    def __init__(self, post: Post) -> None:
-        self._post = post
-        group = Group(post.group, post.group_port, post.group_port + 1)
-        settings = NodeSettings(
-            name=post.name,
-            cluster=post.cluster,
+    def __init__(self, spec: WitnessSpec) -> None:
+        self._spec = spec
+        group = Group(spec.group, spec.group_port, spec.group_port + 1)
+        settings = settings_of(
+            spec.name,
+            cluster=spec.cluster,
             plaintext=True,
             group=group,
-            state=str(Path(post.state)),
-            profile=post.profile,
-            engine=post.engine,
+            state=spec.state,
+            profile=spec.profile,
+            engine=spec.engine,
+            flight=False,
         )
-        self.driver: Driver = open_node(settings.opening(), self._hear, on_note=self._note)
+        self.host = NodeHost(resolve(settings), on_events=self._hear, on_note=self._note)
 
     def _note(self, note: Note) -> None:
         if note.what == "state":
@@ -70,24 +71,24 @@ class Witness:
     async def speak(self) -> None:
         """At its rate, as long as the ring takes it: a ring that is being formed takes nothing."""
         began, sent = boottime_us(), 0
-        while self._post.rate:
-            due = int((boottime_us() - began) / 1e6 * self._post.rate) - sent
+        while self._spec.rate:
+            due = int((boottime_us() - began) / 1e6 * self._spec.rate) - sent
             sent += due
-            if due and self.driver.view is not None:
-                self.driver.submit(Service.AGREED, [PAYLOAD] * due)
+            if due and self.host.driver.view is not None:
+                self.host.driver.submit(Service.AGREED, [PAYLOAD] * due)
             await asyncio.sleep(TICK_S)
 
 
 async def _run() -> None:
     orders = await open_orders()
-    post = msgspec.convert(await next_order(orders), Post)
-    end_with_parent(post.parent)
-    witness = Witness(post)
-    witness.driver.start()
+    spec = msgspec.convert(await next_order(orders), WitnessSpec)
+    end_with_parent(spec.parent)
+    witness = Witness(spec)
+    witness.host.start()
     speaking = asyncio.create_task(witness.speak())
     await next_order(orders)
     speaking.cancel()
-    witness.driver.close()
+    await witness.host.close("the benchmark is over")
 
 
 def main() -> None:

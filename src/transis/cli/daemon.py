@@ -15,10 +15,11 @@ import typer
 
 from transis.cli.admin import unable
 from transis.cli.options import plain_table, say, stdout
+from transis.net.host import Opening
 from transis.net.state import key_text, new_key, write_key
 from transis.settings.load import SettingsError, load_settings
-from transis.settings.resolve import Plan, describe, make_plan
-from transis.settings.schema import example
+from transis.settings.resolve import describe, resolve_daemon
+from transis.settings.schema import Settings, example
 from transis.types.errors import ConfigError, TransisError
 
 # --- daemon -----------------------------------------------------------------------------------------------------------
@@ -45,31 +46,31 @@ def daemon(
         print(example(), end="")
         return
     try:
-        plan = _plan(config)
+        settings = load_settings(config)
+        opening = _opening(settings, config)
         if check:
-            _tell(plan)
+            _show_plan(settings, opening)
             return
         from transis.daemon.daemon import run_daemon  # The other commands start quicker without it.
 
-        code = run_daemon(plan)
+        code = run_daemon(settings, opening)
     except (TransisError, OSError) as error:
         raise unable("daemon", error) from None
     raise typer.Exit(code)
 
 
-def _plan(config: Path | None) -> Plan:
-    settings = load_settings(config)
+def _opening(settings: Settings, config: Path | None) -> Opening:
     try:
-        return make_plan(settings, os.environ)
+        return resolve_daemon(settings, os.environ)
     except ConfigError as error:
         raise SettingsError(str(config) if config is not None else "without --config", error) from error
 
 
-def _tell(plan: Plan) -> None:
+def _show_plan(settings: Settings, opening: Opening) -> None:
     console = stdout()
     table = plain_table("would run", "")
     table.columns[1].justify = "left"
-    for what, sentence in describe(plan):
+    for what, sentence in describe(settings, opening):
         table.add_row(what, sentence)
     console.print(table)
     say(console, "The settings are fine.")

@@ -26,13 +26,12 @@ import msgspec
 from transis import __version__
 from transis.daemon.logs import LOGGER, Strangers, cause_in_words, level_name, set_level, view_name
 from transis.daemon.metrics import Figures
-from transis.net.driver import Driver, Event
+from transis.net.driver import Event
+from transis.net.host import NodeHost
 from transis.net.runtime import boottime_us
 from transis.net.session_server import bind_unix
 from transis.net.transport import StatisticsDict
-from transis.sessions.host import SessionHost
 from transis.settings.load import renamed
-from transis.settings.resolve import Plan
 from transis.types.errors import ConfigError, UsageError
 from transis.types.outputs import Configure
 from transis.types.views import View, is_primary
@@ -48,13 +47,10 @@ BEHIND: Final = 4
 class Reports:
     """Looks into the parts of a running daemon; changes nothing."""
 
-    def __init__(
-        self, plan: Plan, driver: Driver, host: SessionHost, cut_off: Callable[[], Sequence[str]], strangers: Strangers
-    ) -> None:
-        self._plan = plan
-        self._driver = driver
+    def __init__(self, host: NodeHost, strangers: Strangers) -> None:
         self._host = host
-        self._cut_off = cut_off
+        self._opening = host.opening
+        self._driver = host.driver
         self._strangers = strangers
         self.figures: Figures | None = None
         self.views = 0
@@ -76,21 +72,21 @@ class Reports:
         return {
             "node": node.id.name,
             "incarnation": node.id.incarnation,
-            "cluster": self._plan.config.cluster,
-            "engine": self._plan.config.engine,
+            "cluster": self._opening.config.cluster,
+            "engine": self._opening.config.engine,
             "state": node.state,
             "view": self._view_report(),
             "address": figures.get("address", ""),
             "transport": figures.get("transport", ""),
-            "sealed": self._plan.key is not None,
-            "sessions": len(self._host.sessions()),
+            "sealed": self._opening.key is not None,
+            "sessions": len(self._host.sessions.sessions()),
             "groups": figures.get("groups", 0),
             "rates": self.figures.rates() if self.figures is not None else {},
             "warnings": self.warnings(),
-            "cut_off": list(self._cut_off()),
+            "cut_off": list(self._host.transport.severed),
             "log_level": level_name(),
-            "socket": str(self._plan.clients),
-            "admin": str(self._plan.admin),
+            "socket": str(self._opening.clients),
+            "admin": str(self._opening.admin),
             "pid": os.getpid(),
             "version": __version__,
             "up_s": (boottime_us() - self._started_us) // 1_000_000,
@@ -113,7 +109,7 @@ class Reports:
 
     @property
     def primary(self) -> bool | None:
-        return is_primary(frozenset(self._plan.config.quorum), self.view.nodes) if self.view is not None else None
+        return is_primary(frozenset(self._opening.config.quorum), self.view.nodes) if self.view is not None else None
 
     def members(self) -> Report:
         members = self.view.members if self.view is not None else ()
@@ -137,21 +133,21 @@ class Reports:
 
     def sessions(self, limit: int) -> Report:
         now = self._driver.now()
-        found = self._host.sessions()
+        found = self._host.sessions.sessions()
         rows = [one._asdict() | {"up_s": (now - one.connected_us) // 1_000_000} for one in found[:limit]]
         return {"sessions": rows, "count": len(found)}
 
-    def statistics(self) -> Report:
+    def statistics_report(self) -> Report:
         rates = self.figures.rates() if self.figures is not None else {}
         return {"statistics": self._all_figures(), "rates": rates}
 
     def _all_figures(self) -> StatisticsDict:
         return self.figures.now() if self.figures is not None else {}
 
-    # --- what figures.py and the status have in common --------------------------------------------------------------
+    # --- what the figures and the status have in common -------------------------------------------------------------
 
-    def own_figures(self) -> StatisticsDict:
-        sessions = self._host.sessions()
+    def statistics(self) -> StatisticsDict:
+        sessions = self._host.sessions.sessions()
         figures: StatisticsDict = {"views": self.views, "sessions": len(sessions)}
         figures |= {"members": len(self.view.members) if self.view is not None else 0}
         figures |= {"operational": int(self._driver.node.state == "Operational")}
@@ -160,12 +156,12 @@ class Reports:
 
     def warnings(self) -> list[str]:
         """What an operator should do something about, as it is now."""
-        figures, plan = self._all_figures(), self._plan
-        told = list(self._driver.warnings)
-        if plan.key is None and not plan.interface.address.is_loopback:
+        figures, opening = self._all_figures(), self._opening
+        told = list(self._host.transport.warnings)
+        if opening.key is None and not opening.interface.address.is_loopback:
             told.append("there is no key: anybody on this network may read and write")
-        if self._cut_off():
-            told.append(f"links are cut on purpose: {' '.join(self._cut_off())}")
+        if severed := self._host.transport.severed:
+            told.append(f"links are cut on purpose: {' '.join(severed)}")
         if refused := self._strangers.lately(boottime_us()):
             told.append(f"cannot be members, because engine, order, mode, datagram or version is another: {' '.join(refused)}")
         if self.primary is False:
@@ -176,7 +172,7 @@ class Reports:
             told.append(f"the flight recorder pauses: {figures['flight']}")
         if int(figures.get("overflows", 0)):
             told.append(f"the kernel dropped {figures['overflows']} datagrams because a receive buffer was full")
-        slow = [one for one in self._host.sessions() if one.queue_bytes * BEHIND > plan.policy.queue_max]
+        slow = [one for one in self._host.sessions.sessions() if one.queue_bytes * BEHIND > opening.policy.queue_max]
         return told + [f"client {one.process} ({one.label or 'no label'}) is {one.queue_bytes} bytes behind" for one in slow]
 
 
@@ -341,7 +337,7 @@ class Admin:
             case Sessions(limit):
                 return self._reports.sessions(limit)
             case Statistics():
-                return self._reports.statistics()
+                return self._reports.statistics_report()
             case Log(level):
                 LOGGER.info("the administrator sets the log level to %s", level)
                 set_level(level)

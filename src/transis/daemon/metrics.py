@@ -195,10 +195,6 @@ class _Collector:
             yield family
 
 
-def require_library() -> None:
-    _library()
-
-
 def _library() -> Any:
     try:
         import prometheus_client

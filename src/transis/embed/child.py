@@ -1,4 +1,4 @@
-"""The child process of an embedded node: `python -m transis.embed.child`, started by process.py and by nobody else.
+"""The child process of an embedded node: `python -m transis.embed.child`, started only by process.py.
 
 1. It lives no longer than the program: when its standard input ends, or the system says that its parent is gone, it leaves
    gracefully and ends. Ctrl-C is for the program, which then decides.
@@ -13,72 +13,65 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Final
+from dataclasses import replace
+from pathlib import Path
 
-from transis.embed.hosting import HostedNode
 from transis.embed.process import (
     LINE_MAX,
-    Ask,
-    Begin,
-    Ended,
-    Figures,
-    Leave,
-    Opened,
+    AskStatistics,
+    BeginNode,
+    LeaveNode,
+    NodeEnded,
+    NodeOpened,
+    NodeStatistics,
+    NodeViewed,
     Up,
-    Viewed,
     decode_down,
     encode_line,
     ended_by,
 )
+from transis.net.host import NodeHost
 from transis.net.runtime import calm_the_collector, end_with_parent, fast_loop
+from transis.settings.resolve import resolve
 from transis.types.errors import TransisError
-from transis.types.views import View
-
-OWNER_ONLY: Final = 0o600
 
 
 class Child:
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
-        self._node: HostedNode
-        self._leaving: asyncio.Task[bool] | None = None
+        self._host: NodeHost
 
-    async def run(self) -> Ended:
+    async def run(self) -> NodeEnded:
         """The last line."""
         begin = decode_down(await self._reader.readline())
-        assert isinstance(begin, Begin), "the first line says what to run"
+        assert isinstance(begin, BeginNode), "the first line says what to run"
         if not end_with_parent(begin.parent):
-            return Ended("the program was gone before its node began")
-        self._node = HostedNode(begin.settings, self._see)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._leave)
+            return NodeEnded("the program was gone before its node began")
+        opening = replace(resolve(begin.settings), clients=Path(begin.socket))
+        self._host = host = NodeHost(opening, on_view=lambda view: tell(NodeViewed(view)))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, host.leave)
         try:
-            await self._node.server.listen_unix(begin.socket, OWNER_ONLY)
+            await host.listen()
             obeying = asyncio.create_task(self._obey())
-            await self._node.start()
-            tell(Opened(self._node.id))
-            why = await self._node.driver.ended()
+            host.start()
+            await host.first_view()
+            tell(NodeOpened(host.id))
+            why = await host.ended()
             obeying.cancel()
-            return Ended(why)
+            return NodeEnded(why)
         finally:
-            await self._node.close("its program went")
+            await host.close("its program went")
             with suppress(OSError):
                 os.rmdir(os.path.dirname(begin.socket))  # A program that was killed cannot do it.
 
     async def _obey(self) -> None:
         while line := await self._reader.readline():
             match decode_down(line):
-                case Ask(number):
-                    tell(Figures(number, self._node.statistics()))
-                case Leave():
-                    self._leave()
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._node.driver.leave())
-
-    def _see(self, view: View) -> None:
-        tell(Viewed(view))
+                case AskStatistics(number):
+                    tell(NodeStatistics(number, self._host.statistics()))
+                case LeaveNode():
+                    self._host.leave()
+        self._host.leave()
 
 
 def tell(line: Up) -> None:

@@ -13,21 +13,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.embed.process import ChildNode
 from transis.embed.thread import ThreadedNode
-from transis.net.host import REAL_WINDOW
-from transis.net.transport import GROUP, Group, StatisticsDict
-from transis.sessions.host import SessionPolicy
-from transis.settings.schema import DEFAULT_POLICY, NodeSettings, default_state, key_of, run_of, texts_of
-from transis.types.config import Pulse, Timing, Window
+from transis.net.transport import StatisticsDict
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
+from transis.settings.schema import NodeArguments
 from transis.types.errors import UsageError
 from transis.types.ids import NodeId
 from transis.types.views import View
@@ -35,65 +32,20 @@ from transis.types.views import View
 T = TypeVar("T")
 
 
-class Node:
-    def __init__(
-        self,
-        name: str,
-        *,
-        cluster: str = "transis",
-        key: bytes | str | Path | None = None,
-        plaintext: bool = False,
-        interface: str = "127.0.0.1",
-        transport: str = "multicast",
-        group: Group = GROUP,
-        port: int = 0,
-        seeds: Sequence[str] = (),
-        state: str | Path | None = None,
-        profile: str | Timing = "auto",
-        window: Window = REAL_WINDOW,
-        quorum: Sequence[str] = (),
-        info: bytes = b"",
-        trace: str | Path | None = None,
-        flight: bool = True,
-        policy: SessionPolicy = DEFAULT_POLICY,
-        engine: str = "totem",
-        order: str = "all-ack",
-        mode: str = "evs",
-        pulse: Pulse | None = None,
-        run: str = "thread",
-    ) -> None:
-        settings = NodeSettings(
-            name=name,
-            cluster=cluster,
-            key=key_of(key),
-            plaintext=plaintext,
-            interface=interface,
-            transport="mesh" if transport == "mesh" else transport,  # type: ignore[arg-type]  # Checked by `opening`.
-            group=group,
-            port=port,
-            seeds=texts_of("seeds", seeds),
-            state=str(state if state is not None else default_state(cluster, name)),
-            profile=profile,
-            window=window,
-            quorum=texts_of("quorum", quorum),
-            info=info,
-            trace="" if trace is None else str(trace),
-            flight=flight,
-            policy=policy,
-            engine=engine,
-            order=order,
-            mode=mode,
-            pulse=pulse,
-        )
-        settings.opening()
+class EmbeddedNode:
+    """`transis.Node`. The arguments beside the name are those of NodeArguments; docs/embedding.md says what each is for."""
+
+    def __init__(self, name: str, **arguments: Unpack[NodeArguments]) -> None:
+        settings = settings_of(name, **arguments)
+        opening = resolve(settings)
         self.name = name
-        self._running = ThreadedNode(settings) if run_of(run) == "thread" else ChildNode(settings)
+        self._running = ThreadedNode(opening) if settings.program.run == "thread" else ChildNode(settings)
         self._id: NodeId | None = None
         self._was_entered = False
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    async def open(self) -> Node:
+    async def open(self) -> EmbeddedNode:
         if self._was_entered:
             raise UsageError("a Node is one life of a node: make a new one to start again")
         self._was_entered = True
@@ -115,7 +67,7 @@ class Node:
         """What made the node fail, if it did."""
         return self._running.failure
 
-    async def __aenter__(self) -> Node:
+    async def __aenter__(self) -> EmbeddedNode:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,15 +1,11 @@
-"""In a process beside the program.
-
-What a program and its node in a child process tell each other beside the sessions: lines of JSON on two pipes.
-
-Down: first the Begin, then Ask and Leave. Up: Opened once, then Viewed, Figures, and in the end one Ended. When the pipe down
-ends, the program is gone, and the node leaves.
-
-A node in a process beside the program: not even a program that holds the interpreter's lock for seconds stops it.
+"""A node in a process beside the program: not even a program that holds the interpreter's lock for seconds stops it.
 
 1. The child is started with its settings on a pipe, and its sessions come over a Unix socket in a directory that only this user
    may enter. Both go when the node ends.
 2. The child ends with the program (child.py, rule 1). The end of the child, expected or not, is seen as the end of its pipe.
+3. Everything but sessions is lines of JSON on two pipes. Down: first BeginNode, then AskStatistics and LeaveNode. Up: NodeOpened
+   once, then NodeViewed, NodeStatistics, and in the end one NodeEnded. When the pipe down ends, the program is gone, and the node
+   leaves.
 """
 
 from __future__ import annotations
@@ -28,51 +24,51 @@ import msgspec
 
 from transis.client.link import Link, link_to_unix
 from transis.net.transport import StatisticsDict
-from transis.settings.schema import NodeSettings
+from transis.settings.schema import Settings
 from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError
 from transis.types.ids import NodeId
 from transis.types.views import View
 
-# --- control ----------------------------------------------------------------------------------------------------------
+# --- lines ------------------------------------------------------------------------------------------------------------
 
 LINE_MAX: Final = 1 << 22
 """Bytes of one line: a view of the largest ring has a tenth of it."""
 
 
-class _Line(msgspec.Struct, frozen=True, tag=True):
+class _PipeLine(msgspec.Struct, frozen=True, tag=True):
     """One line."""
 
 
-class Begin(_Line, frozen=True):
+class BeginNode(_PipeLine, frozen=True):
     """`parent` is the process that wants the node, `socket` where it will find its sessions."""
 
-    settings: NodeSettings
+    settings: Settings
     parent: int
     socket: str
 
 
-class Ask(_Line, frozen=True):
+class AskStatistics(_PipeLine, frozen=True):
     number: int
 
 
-class Leave(_Line, frozen=True):
+class LeaveNode(_PipeLine, frozen=True):
     pass
 
 
-class Opened(_Line, frozen=True):
+class NodeOpened(_PipeLine, frozen=True):
     node: NodeId
 
 
-class Viewed(_Line, frozen=True):
+class NodeViewed(_PipeLine, frozen=True):
     view: View
 
 
-class Figures(_Line, frozen=True):
+class NodeStatistics(_PipeLine, frozen=True):
     number: int
     figures: dict[str, int | str]
 
 
-class Ended(_Line, frozen=True):
+class NodeEnded(_PipeLine, frozen=True):
     """`error` is the name of the error that ended it, or nothing if it left; `field` is that of a ConfigError."""
 
     why: str
@@ -80,8 +76,8 @@ class Ended(_Line, frozen=True):
     field: str = ""
 
 
-Down = Begin | Ask | Leave
-Up = Opened | Viewed | Figures | Ended
+Down = BeginNode | AskStatistics | LeaveNode
+Up = NodeOpened | NodeViewed | NodeStatistics | NodeEnded
 
 _encoder: Final = msgspec.json.Encoder()
 _down: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(Down)
@@ -102,11 +98,11 @@ def decode_up(line: bytes) -> Up:
     return decoded
 
 
-def ended_by(error: Exception) -> Ended:
-    return Ended(str(error), type(error).__name__, error.field if isinstance(error, ConfigError) else "")
+def ended_by(error: Exception) -> NodeEnded:
+    return NodeEnded(str(error), type(error).__name__, error.field if isinstance(error, ConfigError) else "")
 
 
-def error_of(ended: Ended) -> TransisError:
+def error_of(ended: NodeEnded) -> TransisError:
     """The child's error as the program sees it."""
     if ended.error == "IdentityError":
         return IdentityError(ended.why)
@@ -117,7 +113,7 @@ def error_of(ended: Ended) -> TransisError:
     return NodeLost(f"the node's process failed: {ended.error}: {ended.why}")
 
 
-# --- process ----------------------------------------------------------------------------------------------------------
+# --- the program's side -----------------------------------------------------------------------------------------------
 
 COMMAND: Final = (sys.executable, "-P", "-m", "transis.embed.child")
 """-P: what lies in the current directory is not imported in place of what is meant."""
@@ -130,9 +126,10 @@ LEAVE_SECONDS: Final = 15.0
 
 
 class ChildNode:
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.view: View | None = None
         self._settings = settings
+        self._name = settings.node.name
         self._directory = ""
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
@@ -152,7 +149,7 @@ class ChildNode:
                 *COMMAND, stdin=pipe, stdout=pipe, env=environment, limit=LINE_MAX
             )
             self._listening = asyncio.create_task(self._listen(self._process))
-            self._tell(Begin(self._settings, os.getpid(), self._socket))
+            self._tell(BeginNode(self._settings, os.getpid(), self._socket))
             return await asyncio.shield(self._id)
         except BaseException:
             await self._give_up()
@@ -168,15 +165,15 @@ class ChildNode:
         future: asyncio.Future[StatisticsDict] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
-            self._tell(Ask(number))
+            self._tell(AskStatistics(number))
             return await future
         finally:
             del self._asked[number]
 
     async def leave(self) -> None:
         """Gracefully; the child has ended when this returns."""
-        assert self._listening is not None, "who leaves was there"
-        self._tell(Leave())
+        assert self._listening is not None, "only a node that has started leaves"
+        self._tell(LeaveNode())
         done, _ = await asyncio.wait({self._listening}, timeout=LEAVE_SECONDS)
         if not done:
             await self._give_up()
@@ -190,7 +187,7 @@ class ChildNode:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "who has an embedded node waited for its start"
+        assert self._process is not None, "an embedded node is handed out when it has started"
         return self._process.pid
 
     # --- the child --------------------------------------------------------------------------------------------------
@@ -207,10 +204,10 @@ class ChildNode:
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        ended: Ended | None = None
+        ended: NodeEnded | None = None
         while line := await process.stdout.readline():
             heard = decode_up(line)
-            if isinstance(heard, Ended):
+            if isinstance(heard, NodeEnded):
                 ended = heard
             else:
                 self._hear(heard)
@@ -222,18 +219,18 @@ class ChildNode:
 
     def _hear(self, heard: Up) -> None:
         match heard:
-            case Opened(node) if not self._id.done():
+            case NodeOpened(node) if not self._id.done():
                 self._id.set_result(node)
-            case Viewed(view):
+            case NodeViewed(view):
                 self.view = view
-            case Figures(number, figures) if number in self._asked and not self._asked[number].done():
+            case NodeStatistics(number, figures) if number in self._asked and not self._asked[number].done():
                 self._asked[number].set_result(figures)
             case _:
                 pass
 
     def _over(self, failure: TransisError | None, why: str = "") -> None:
         """A node that went before it was there has failed to start."""
-        reason = failure or NodeLost(f"the node {self._settings.name} has ended: {why}")
+        reason = failure or NodeLost(f"the node {self._name} has ended: {why}")
         waiting: list[asyncio.Future[Any]] = [self._id, *self._asked.values()]
         for future in waiting:
             if not future.done():
@@ -243,7 +240,7 @@ class ChildNode:
         else:
             self._end.set_result(why)
         for kept in (self._id, self._end):
-            kept.exception()  # Whoever wants to know asks; nobody has to.
+            kept.exception()  # Looked at: the program may never ask.
         shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _give_up(self) -> None:
@@ -256,7 +253,7 @@ class ChildNode:
 
     def _require_life(self) -> None:
         if self._end.done():
-            raise NodeLost(f"the node {self._settings.name} has ended: {self._end.exception() or self._end.result()}")
+            raise NodeLost(f"the node {self._name} has ended: {self._end.exception() or self._end.result()}")
 
 
 def _paths() -> list[str]:

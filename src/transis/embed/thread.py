@@ -1,17 +1,12 @@
-"""In a thread, with frames that are never encoded.
+"""A node in a thread with an event loop of its own: what blocks the program's event loop does not block the node.
 
-Frames between a session in one event loop and a node in another, in two threads of one process. Nothing is encoded.
-
-1. Each direction is a queue and one wake-up of the other loop for everything that was put in since its last look. Appending to a
-   deque and looking at a flag are single steps of the interpreter, so there is no lock.
-2. What is under way is bounded by credit, as on a socket: the streams by the client's window, Sends by the node's.
-3. Frames are immutable and shared; no side changes one.
-
-A node in a thread of its own, with an event loop of its own: what blocks the program's event loop does not block the node.
-
-1. Everything of the node happens in its thread. Others put work into its loop and wait for what comes of it in their own.
-2. The thread ends when the node has ended, for whatever reason, and its sessions were told. `ended` raises what made it fail.
+1. Everything of the node happens in its thread. Others put work into its loop and wait for the result in their own.
+2. The thread ends when the node has ended, for whatever reason, and its sessions know why. `ended` raises what made it fail.
 3. Both threads share one interpreter: a program that holds its lock for long stops the node too (then run it as a process).
+4. Frames pass between the two loops as objects, shared and never changed; nothing is encoded. Each direction is a queue and one
+   wake-up of the other loop for everything that was put in since its last look. Appending to a deque and looking at a flag are
+   single steps of the interpreter, so there is no lock.
+5. What is under way is bounded by credit, as on a socket: the streams by the client's window, Sends by the node's.
 """
 
 from __future__ import annotations
@@ -24,17 +19,16 @@ from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
 from transis.client.link import Link, OnFrames, OnLost
-from transis.embed.hosting import HostedNode
+from transis.net.host import NodeHost, Opening
 from transis.net.runtime import fast_loop
 from transis.net.session_server import SessionServer, log
 from transis.net.transport import StatisticsDict
 from transis.sessions.frames import ClientFrame, Goodbye, NodeFrame
-from transis.settings.schema import NodeSettings
 from transis.types.errors import NodeLost
 from transis.types.ids import NodeId
 from transis.types.views import View
 
-# --- threadlink -------------------------------------------------------------------------------------------------------
+# --- frames between two threads ---------------------------------------------------------------------------------------
 
 Item = TypeVar("Item")
 
@@ -42,8 +36,8 @@ CLOSE_SECONDS: Final = 1.0
 """How long a closing link waits for the node's loop. It is waited for in vain only when that loop is gone."""
 
 
-class Passage(Generic[Item]):
-    """One direction: `put` is called in any loop but the one that `take` is called in. A loop that is gone takes nothing more."""
+class ThreadChannel(Generic[Item]):
+    """One direction: `put` runs in one loop, `take` in the other. A loop that is gone takes nothing more."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, take: Callable[[list[Item]], None]) -> None:
         self._loop = loop
@@ -64,7 +58,7 @@ class Passage(Generic[Item]):
         return True
 
     def _empty(self) -> None:
-        """The flag first: who puts something in from now on wakes us again."""
+        """The flag first: what is put in from now on wakes us again."""
         self._is_woken = False
         items = self._items
         taken = [items.popleft() for _ in range(len(items))]
@@ -72,10 +66,10 @@ class Passage(Generic[Item]):
             self._take(taken)
 
 
-class Seat:
+class ThreadConnection:
     """The node's side of a link: a connection of its session server. Everything here runs in the node's loop."""
 
-    def __init__(self, server: SessionServer, out: Passage[NodeFrame | None]) -> None:
+    def __init__(self, server: SessionServer, out: ThreadChannel[NodeFrame | None]) -> None:
         self.process: int | None = None
         self.is_ending = False
         self._server = server
@@ -159,9 +153,9 @@ class ThreadLink:
         loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = loop.create_future()
         self._server = server
-        self._seat: Seat | None = None
-        self._to_client: Passage[NodeFrame | None] = Passage(loop, self._arrived)
-        self._to_node: Passage[ClientFrame | None] = Passage(node_loop, self._take_in)
+        self._connection: ThreadConnection | None = None
+        self._to_client: ThreadChannel[NodeFrame | None] = ThreadChannel(loop, self._arrived)
+        self._to_node: ThreadChannel[ClientFrame | None] = ThreadChannel(node_loop, self._take_in)
 
     def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
         self._on_frames, self._on_lost = on_frames, on_lost
@@ -178,9 +172,9 @@ class ThreadLink:
     # --- in the node's loop -----------------------------------------------------------------------------------------
 
     def _take_in(self, frames: list[ClientFrame | None]) -> None:
-        if self._seat is None:
-            self._seat = Seat(self._server, self._to_client)
-        self._seat.take_in(frames)
+        if self._connection is None:
+            self._connection = ThreadConnection(self._server, self._to_client)
+        self._connection.take_in(frames)
 
     # --- in the client's loop ---------------------------------------------------------------------------------------
 
@@ -202,22 +196,22 @@ class ThreadLink:
                 self._on_lost(why)
 
 
-# --- thread -----------------------------------------------------------------------------------------------------------
+# --- the node ---------------------------------------------------------------------------------------------------------
 
 Result = TypeVar("Result")
 
 
 class ThreadedNode:
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, opening: Opening) -> None:
         self.view: View | None = None
-        self._settings = settings
-        self._node: HostedNode
+        self._opening = opening
+        self._name = opening.config.name
+        self._host: NodeHost
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: asyncio.Task[bool] | None = None
         self._is_unwanted = False
         self._id: Future[NodeId] = _kept(Future())
         self._end: Future[str] = _kept(Future())
-        self._thread = threading.Thread(target=self._run, name=f"transis-{settings.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"transis-{self._name}", daemon=True)
 
     # --- in the program's loop --------------------------------------------------------------------------------------
 
@@ -231,7 +225,7 @@ class ThreadedNode:
             raise
 
     async def link(self) -> Link:
-        return ThreadLink(f"the node {self._settings.name} in this process", self._living_loop(), self._node.server)
+        return ThreadLink(f"the node {self._name} in this process", self._living_loop(), self._host.server)
 
     async def statistics(self) -> StatisticsDict:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._statistics(), self._living_loop()))
@@ -255,14 +249,14 @@ class ThreadedNode:
         self._is_unwanted = True
         if self._loop is not None and not self._end.done():
             try:
-                self._loop.call_soon_threadsafe(self._begin_to_leave)
+                self._loop.call_soon_threadsafe(self._host.leave)
             except RuntimeError:
                 return  # It has just ended by itself.
 
     def _living_loop(self) -> asyncio.AbstractEventLoop:
         if self._end.done():
-            raise NodeLost(f"the node {self._settings.name} has ended: {self._end.exception() or self._end.result()}")
-        assert self._loop is not None, "who has an embedded node waited for its start"
+            raise NodeLost(f"the node {self._name} has ended: {self._end.exception() or self._end.result()}")
+        assert self._loop is not None, "an embedded node is handed out when it has started"
         return self._loop
 
     # --- in the thread ----------------------------------------------------------------------------------------------
@@ -279,28 +273,23 @@ class ThreadedNode:
             self._end.set_result(why)
 
     async def _live(self) -> str:
-        self._node = HostedNode(self._settings, self._see)
+        self._host = host = NodeHost(self._opening, on_view=self._see)
         try:
             self._loop = asyncio.get_running_loop()
             if self._is_unwanted:
-                self._begin_to_leave()
-            await self._node.start()
-            self._id.set_result(self._node.id)
-            return await self._node.driver.ended()
+                host.leave()
+            host.start()
+            await host.first_view()
+            self._id.set_result(host.id)
+            return await host.ended()
         finally:
-            if self._leaving is not None:
-                await self._leaving
-            await self._node.close("its thread ends")
-
-    def _begin_to_leave(self) -> None:
-        if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._node.driver.leave())
+            await host.close("its thread ends")
 
     def _see(self, view: View) -> None:
         self.view = view
 
     async def _statistics(self) -> StatisticsDict:
-        return self._node.statistics()
+        return self._host.statistics()
 
 
 def _kept(future: Future[Result]) -> Future[Result]:

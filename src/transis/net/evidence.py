@@ -28,13 +28,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from transis.daemon.logs import say
 from transis.net.runtime import boottime_us, run_apart
 from transis.trace.events import Event, Gap
 from transis.trace.export import Wanted, forget_half_developed
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
 from transis.trace.recovery import mend
-from transis.trace.segment import SUFFIX, SegmentWriter, live_header
+from transis.trace.segment import SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
 from transis.types.config import Config
 from transis.types.ids import NodeId
 
@@ -140,6 +139,8 @@ class FlightKeeper:
 
 # --- retention --------------------------------------------------------------------------------------------------------
 
+trace_log: Final = logging.getLogger("transis.trace")
+
 RETENTION_LOOK_S: Final = 5.0
 """Seconds between two looks at the directory."""
 PARQUET: Final = "parquet"
@@ -152,10 +153,21 @@ _NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>\d+)-[0-9a-f]{16}-(?P<n
 
 
 class Limits(NamedTuple):
+    """What is kept of a trace directory."""
+
     keep_bytes: int
     keep_s: int
     free_bytes: int
     parquet: bool = False
+
+
+class TracePlan(NamedTuple):
+    """Where a node's trace goes, and when a segment is sealed. Without limits nothing is deleted, and no segment is too old."""
+
+    directory: Path
+    segment_bytes: int = SEGMENT_BYTES
+    segment_age_us: int = 0
+    limits: Limits | None = None
 
 
 class KeptSegment(NamedTuple):
@@ -260,6 +272,11 @@ class KeptSink:
         self._writer.close()
 
 
+def _say(level: int, sentence: str, **parts: object) -> None:
+    """One line for the operator: the sentence for people, and its parts for machines."""
+    trace_log.log(level, "%s", sentence, extra={"event": "trace", "parts": parts})
+
+
 class Retention:
     """Looks after one node's directory until it is stopped."""
 
@@ -282,7 +299,7 @@ class Retention:
             try:
                 await self.once()
             except OSError as error:
-                say(logging.WARNING, "trace", f"the trace directory {self._directory} cannot be looked after: {error}")
+                _say(logging.WARNING, f"the trace directory {self._directory} cannot be looked after: {error}")
             await asyncio.sleep(self._look_s)
 
     async def once(self) -> None:
@@ -300,7 +317,7 @@ class Retention:
         self.deleted += len(found.deleted)
         if found.deleted:
             sentence = f"deleted {len(found.deleted)} old trace segments; {found.kept_bytes} bytes are kept"
-            say(logging.INFO, "trace", sentence, deleted=list(found.deleted), kept_bytes=found.kept_bytes)
+            _say(logging.INFO, sentence, deleted=list(found.deleted), kept_bytes=found.kept_bytes)
         short = found.free_bytes < self._limits.free_bytes
         self._pause_or_go_on(f"only {found.free_bytes} bytes are free, {self._limits.free_bytes} shall be" if short else "")
 
@@ -311,7 +328,7 @@ class Retention:
             self._tell_paused(too_little or self._sink.paused)
         elif self._was_paused and not paused:
             lost = self._sink.dropped - self._dropped_before
-            say(logging.WARNING, "trace", f"recording goes on; {lost} events were not recorded, the trace has a gap", lost=lost)
+            _say(logging.WARNING, f"recording goes on; {lost} events were not recorded, the trace has a gap", lost=lost)
         if not paused:
             self._dropped_before = self._sink.dropped
         self._sink.paused = too_little
@@ -319,7 +336,7 @@ class Retention:
 
     def _tell_paused(self, why: str) -> None:
         sentence = f"recording pauses: {why}; the node goes on, and recording does when there is room in {self._directory}"
-        say(logging.WARNING, "trace", sentence, directory=str(self._directory))
+        _say(logging.WARNING, sentence, directory=str(self._directory))
 
     async def _convert(self, path: Path) -> None:
         """One at a time, in a process of low priority: conversion is heavy and in no hurry."""
@@ -328,7 +345,7 @@ class Retention:
             self.converted += 1
         elif path.exists():
             self._unreadable.add(path)
-            say(logging.WARNING, "trace", f"{path.name} was not converted to Parquet: {complaint or 'no reason given'}")
+            _say(logging.WARNING, f"{path.name} was not converted to Parquet: {complaint or 'no reason given'}")
 
     def statistics(self) -> dict[str, int | str]:
         figures: dict[str, int | str] = {"trace": self._sink.paused or "recording", "trace_bytes": self.kept_bytes}

@@ -1,39 +1,44 @@
-"""Opening a node on this machine: from what was decided to a driver that is ready to start.
+"""A running node with its sessions and its evidence: what a daemon, a program's node and a benchmark have in common.
 
-The daemon and the embedded node decide in their own ways (a settings file, arguments) and meet here.
-1. On anything but loopback a node without a key is refused, unless somebody said that it shall be so.
-2. State directory first (its lock keeps a second process out), then sockets, then the node. What cannot be opened leaves
+1. State directory first (its lock keeps a second process out), then sockets, then the node. What cannot be opened leaves
    nothing open behind.
-3. The window is what the receive buffers really given can hold: a larger one would be sent, lost and sent again.
+2. The window is what the receive buffers that the system gave can hold: a larger one would be sent, lost and sent again.
+3. Whoever runs a node adds only what is its own: signals and an admin socket, a thread, a pipe to a parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from transis.net.driver import Driver, Event
-from transis.net.evidence import FlightPlan, open_flight
-from transis.net.interfaces import Interface
+from transis.net.evidence import FlightKeeper, FlightPlan, KeptSink, Retention, TracePlan, open_flight
+from transis.net.interfaces import Endpoint, Interface
+from transis.net.runtime import boottime_us
+from transis.net.session_server import SessionServer
 from transis.net.state import StateDirectory
-from transis.net.transport import GROUP, GROUP_IPV6, Group, MeshTransport, MulticastTransport, Transport
+from transis.net.transport import GROUP, Group, MeshTransport, MulticastTransport, StatisticsDict, Transport
+from transis.sessions.host import SessionHost, SessionPolicy
 from transis.trace.recorder import Sink
-from transis.types.config import Config, Pulse, Timing, Window, profile, pulse_profile
-from transis.types.errors import ConfigError
+from transis.trace.segment import SegmentWriter, live_header
+from transis.types.config import Config, Window
+from transis.types.errors import ConfigError, IdentityError
 from transis.types.ids import NodeId
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Note
-from transis.wire.envelope import KEY_SIZE
+from transis.types.views import View
 
 TransportKind = Literal["multicast", "mesh"]
 
-REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
-"""What a node on real sockets uses unless told otherwise: twice as fast as the cautious default that the simulator explores."""
 ROOM_PARTS: Final = (3, 4)
-"""The window may fill this part of a receive buffer; the rest is for retransmissions and for who sends ahead of the token."""
+"""The window may fill this part of a receive buffer; the rest is for retransmissions and for members ahead of the token."""
+
+log: Final = logging.getLogger("transis")
 
 
 @dataclass(frozen=True)
@@ -48,43 +53,25 @@ class Opening:
     port: int = 0
     seeds: tuple[str, ...] = ()
     key: bytes | None = field(default=None, repr=False)
+    policy: SessionPolicy = field(default_factory=SessionPolicy)
+    trace: TracePlan | None = None
     flight: FlightPlan | None = None
     """None: no flight recorder."""
+    clients: Path | None = None
+    """The Unix socket for clients; `mode` are its permissions."""
+    mode: int = 0o600
+    tcp: Endpoint | None = None
+    admin: Path | None = None
+    """This and `metrics` are a daemon's own."""
+    metrics: Endpoint | None = None
 
 
-def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext: bool, otherwise: str) -> None:
-    """Rule 1. `name` is what the key is called where it is given, `otherwise` how to say that there shall be none."""
-    if key is not None and plaintext:
-        raise ConfigError(name, "a key", f"there is {otherwise} as well: take one of them out")
-    if key is not None and len(key) != KEY_SIZE:
-        raise ConfigError(name, f"{len(key)} bytes", f"a key has {KEY_SIZE} bytes: make one with `transis keygen --out FILE`")
-    if key is None and not plaintext and not interface.address.is_loopback:
-        raise ConfigError(
-            name,
-            None,
-            f"{interface} is not loopback, and without a key anybody there could read and write everything: "
-            f"make one with `transis keygen --out FILE` and give it to every node; or, if nobody else is there, {otherwise}",
-        )
-
-
-def group_for(interface: Interface, group: Group = GROUP) -> Group:
-    """The address that nobody chose fits the interface."""
-    if group.address == GROUP.address and interface.address.version == 6:
-        return group._replace(address=GROUP_IPV6.address)
-    return group
-
-
-def timing_for(name: str, interface: Interface) -> Timing:
-    return profile(_profile_for(name, interface))
-
-
-def pulse_for(name: str, interface: Interface) -> Pulse:
-    return pulse_profile(_profile_for(name, interface))
-
-
-def _profile_for(name: str, interface: Interface) -> str:
-    """`auto` is slow to suspect on one machine, where the scheduler is the network."""
-    return name if name != "auto" else "local" if interface.address.is_loopback else "lan"
+def open_transport(opening: Opening) -> Transport:
+    if opening.transport == "mesh":
+        return MeshTransport(opening.interface, opening.config, opening.key, opening.seeds, opening.port)
+    if opening.seeds:
+        raise ConfigError("seeds", opening.seeds, "only a mesh has seeds: choose that transport, or take them out")
+    return MulticastTransport(opening.interface, opening.group, opening.port)
 
 
 def window_for(config: Config, room: int) -> Window:
@@ -99,7 +86,7 @@ def window_for(config: Config, room: int) -> Window:
 
 
 def fitted(window: Window, room: int) -> Window:
-    """The window, no larger than `room` datagrams allow (rule 3)."""
+    """The window, no larger than `room` datagrams allow (rule 2)."""
     most = max(1, room * ROOM_PARTS[0] // ROOM_PARTS[1])
     if window.window <= most:
         return window
@@ -107,37 +94,165 @@ def fitted(window: Window, room: int) -> Window:
     return replace(window, window=most, visit_max=visit_max, accelerated=min(window.accelerated, visit_max // 2))
 
 
-def open_transport(opening: Opening) -> Transport:
-    if opening.transport == "mesh":
-        return MeshTransport(opening.interface, opening.config, opening.key, opening.seeds, opening.port)
-    if opening.seeds:
-        raise ConfigError("seeds", opening.seeds, "only a mesh has seeds: choose that transport, or take them out")
-    return MulticastTransport(opening.interface, opening.group, opening.port)
+class NodeHost:
+    """Open it in the loop it shall run in; nothing is sent before `start`.
 
+    `on_events` sees what the driver reports before the sessions do, `on_view` the view in force when it has changed, transitional
+    ones too. `statistics` answers clients who ask; by default it is the host's own.
+    """
 
-def open_node(
-    opening: Opening,
-    on_events: Callable[[Sequence[Event]], None],
-    *,
-    make_sink: Callable[[NodeId], Sink] | None = None,
-    on_note: Callable[[Note], None] | None = None,
-    transport_for: Callable[[Opening], Transport] = open_transport,
-) -> Driver:
-    """A driver that can be started, in a running loop. `transport_for` opens its sockets; benchmarks lose datagrams there."""
-    state = StateDirectory(opening.state, opening.config.name)
-    try:
-        transport = transport_for(opening)
-    except BaseException:
-        state.close()
-        raise
-    try:
-        window = window_for(opening.config, transport.datagrams_that_fit(opening.config.datagram))
-        config = replace(opening.config, window=window)
-        make_flight = partial(open_flight, opening.flight, config) if opening.flight is not None else None
-        return Driver(
-            config, transport, state, on_events, key=opening.key, make_sink=make_sink, on_note=on_note, make_flight=make_flight
+    def __init__(
+        self,
+        opening: Opening,
+        *,
+        on_events: Callable[[Sequence[Event]], None] | None = None,
+        on_view: Callable[[View], None] | None = None,
+        on_note: Callable[[Note], None] | None = None,
+        statistics: Callable[[], StatisticsDict] | None = None,
+        transport_for: Callable[[Opening], Transport] = open_transport,
+    ) -> None:
+        self.opening = opening
+        self._on_events = on_events
+        self._on_view = on_view
+        self._view: View | None = None
+        self._first_view = asyncio.Event()
+        self._sink: SegmentWriter | KeptSink | None = None
+        self._retention: Retention | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._leaving: asyncio.Task[bool] | None = None
+        self._open(on_note, transport_for)
+        self._keeper = FlightKeeper(self.driver.flight) if self.driver.flight is not None else None
+        self.sessions = SessionHost(
+            self.driver.node, opening.config.cluster, opening.policy, self.statistics if statistics is None else statistics
         )
-    except BaseException:
-        transport.close()
-        state.close()
-        raise
+        self.server = SessionServer(self.driver, self.sessions)
+
+    # --- opening ----------------------------------------------------------------------------------------------------
+
+    def _open(self, on_note: Callable[[Note], None] | None, transport_for: Callable[[Opening], Transport]) -> None:
+        opening = self.opening
+        state = StateDirectory(opening.state, opening.config.name)
+        try:
+            self.transport = transport_for(opening)
+        except BaseException:
+            state.close()
+            raise
+        try:
+            self.driver = self._driver(state, on_note)
+        except BaseException:
+            self.transport.close()
+            state.close()
+            raise
+
+    def _driver(self, state: StateDirectory, on_note: Callable[[Note], None] | None) -> Driver:
+        opening = self.opening
+        room = self.transport.datagrams_that_fit(opening.config.datagram)
+        config = replace(opening.config, window=window_for(opening.config, room))
+        return Driver(
+            config,
+            self.transport,
+            state,
+            self._hear,
+            key=opening.key,
+            make_sink=partial(self._make_sink, opening.trace) if opening.trace is not None else None,
+            on_note=on_note,
+            make_flight=partial(open_flight, opening.flight, config) if opening.flight is not None else None,
+        )
+
+    def _make_sink(self, plan: TracePlan, node: NodeId) -> Sink:
+        writer = SegmentWriter(plan.directory, live_header(self.opening.config, node), plan.segment_bytes)
+        if plan.limits is None:
+            self._sink = writer
+            return writer
+        self._sink = sink = KeptSink(writer, plan.segment_age_us, boottime_us)
+        self._retention = Retention(plan.directory, node.name, sink, plan.limits)
+        return sink
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.driver.start()
+        if self._retention is not None:
+            self._beside(self._retention.run(), "looking after the traces")
+        if self._keeper is not None:
+            self._beside(self._keeper.run(), "looking after the flight recorder")
+
+    def _beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(complain)
+        self._tasks.append(task)
+
+    async def listen(self) -> None:
+        """Open the sockets of clients."""
+        opening = self.opening
+        if opening.clients is not None:
+            await self.server.listen_unix(opening.clients, opening.mode)
+        if opening.tcp is not None:
+            assert opening.key is not None, "clients over TCP have a key"
+            await self.server.listen_tcp(opening.tcp, opening.key)
+
+    async def first_view(self) -> None:
+        """Wait for it. Raises what ended the node before it had one."""
+        ended = asyncio.ensure_future(self.driver.ended())
+        first = asyncio.ensure_future(self._first_view.wait())
+        try:
+            await asyncio.wait({ended, first}, return_when=asyncio.FIRST_COMPLETED)
+            if not first.done():
+                raise IdentityError(f"the node {self.opening.config.name!r} did not come up: {await ended}")
+        finally:
+            ended.cancel()
+            first.cancel()
+            await asyncio.gather(ended, first, return_exceptions=True)
+
+    def leave(self) -> asyncio.Task[bool]:
+        """Begin to leave gracefully; asked again it is the same leave. False if the node went without a word."""
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self.driver.leave())
+        return self._leaving
+
+    async def ended(self) -> str:
+        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        return await self.driver.ended()
+
+    async def close(self, why: str) -> None:
+        """When a leave that has begun is over; without one the other nodes have to find out. Clients are told why."""
+        if self._leaving is not None:
+            await self._leaving
+        self.driver.close(why)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.server.close(f"the node ended: {why}")
+        if self._sink is not None:
+            self._sink.close()
+
+    # --- looking in -------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> NodeId:
+        return self.driver.node.id
+
+    def statistics(self) -> StatisticsDict:
+        figures = self.driver.statistics()
+        for one in (self._retention, self._keeper):
+            if one is not None:
+                figures |= one.statistics()
+        return figures
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        """Called for every turn of a busy ring, so it looks at no event: of several views in one turn the last one counts."""
+        view = self.driver.view
+        if view is not self._view and view is not None:
+            self._view = view
+            self._first_view.set()
+            if self._on_view is not None:
+                self._on_view(view)
+        if self._on_events is not None:
+            self._on_events(events)
+        self.server.hear(events)
+
+
+def complain(task: asyncio.Task[None]) -> None:
+    """Work beside a node ends only when it is told to; otherwise it failed, and the node goes on without it."""
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        log.error("%s ended by a bug, the node goes on", task.get_name(), exc_info=failure)

@@ -1,17 +1,11 @@
-"""The state directory and the key file: who this node is, durable, one process at a time.
-
-The state directory of a node: who it is, durable, and used by one process at a time.
+"""The state directory of a node (who it is, durable, used by one process at a time) and the key file of a cluster.
 
 1. A lock (flock) is held as long as the directory is open; it goes with the process, however that ends.
-2. A key is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point the key has
-   the old value or the new one, and what lies beside is swept away at the next opening.
+2. A value is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point it is the old
+   one or the new one, and leftovers beside it are swept away at the next opening.
 3. The directory belongs to one name: its incarnations are that name's.
-
-The key file of a cluster: 32 random bytes as text, readable by nobody but its owner.
-
-1. A key that others can read is no key: such a file is refused, with the command that mends it.
-2. Errors say what is wrong with a file, never what is in it.
-3. A new key never replaces an old file: the old key may be in use.
+4. A cluster's key is 32 random bytes as text. A file that others can read is refused, with the command that repairs it; errors
+   say what is wrong with a file, never what is in it; a new key never replaces an old file, whose key may be in use.
 """
 
 from __future__ import annotations
@@ -30,7 +24,7 @@ from transis.trace.files import TEMPORARY, replace_durably
 from transis.types.errors import ConfigError, IdentityError, InternalError
 from transis.wire.envelope import KEY_SIZE
 
-# --- statedir ---------------------------------------------------------------------------------------------------------
+# --- the state directory ----------------------------------------------------------------------------------------------
 
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32
@@ -106,7 +100,7 @@ def _locked(path: Path) -> TextIOWrapper:
     return lock
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- the key file -----------------------------------------------------------------------------------------------------
 
 FILE_BYTES_MAX: Final = 4096
 PRIVATE: Final = 0o600
@@ -116,6 +110,11 @@ HEX_LETTERS: Final = 2 * KEY_SIZE
 
 def new_key() -> bytes:
     return os.urandom(KEY_SIZE)
+
+
+def check_key(key: bytes, field: str) -> None:
+    if len(key) != KEY_SIZE:
+        raise ConfigError(field, f"{len(key)} bytes", f"a key has {KEY_SIZE} bytes: make one with `transis keygen --out FILE`")
 
 
 def key_text(key: bytes) -> str:

@@ -1,34 +1,48 @@
-"""Reading the settings file. Every mistake is one sentence: the file, the field, what was given, what is allowed.
+"""Settings from a TOML file, or from the arguments of a program's node. Every mistake is one sentence.
 
-A name that does not exist is answered with the nearest one that does: a misspelt timeout that is silently ignored costs a night.
+The sentence names the file, the field, what was given and what is allowed. An unknown name is answered with the nearest known
+one: a misspelt timeout that is silently ignored costs a night.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Final, Literal, Unpack, get_args, get_origin, get_type_hints
+from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
-from transis.net.host import REAL_WINDOW
-from transis.settings.schema import PULSE_NAMES, SECTIONS, TIMING_NAMES, Settings
-from transis.types.config import MS, Pulse, Timing, Window, profile, pulse_profile
+from transis.net.transport import Group
+from transis.sessions.host import SessionPolicy
+from transis.settings.schema import (
+    CLASSES,
+    KEYWORDS,
+    PULSE_NAMES,
+    SECTIONS,
+    TIMING_NAMES,
+    WINDOW_NAMES,
+    NodeArguments,
+    Settings,
+)
+from transis.types.config import MS, Pulse, Timing, Window
 from transis.types.errors import ConfigError
 
 FILE_BYTES_MAX: Final = 1 << 20
 SHOWN_MAX: Final = 60
 """Letters of a wrong value that an error repeats."""
 
-WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
 NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "pulse": (int, float), "window": (int,)}
 """Sections that are made of numbers only, and of which kinds."""
 
-KINDS: Final = {
+KINDS_IN_WORDS: Final = {
     "str": 'text in quotes, like "ann"',
     "int": "a whole number",
     "bool": "true or false",
@@ -40,7 +54,7 @@ _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.
 
 
 class SettingsError(ConfigError):
-    """A mistake in a settings file, told with the file."""
+    """A mistake in a settings file; its text begins with the name of the file."""
 
     def __init__(self, file: str, error: ConfigError) -> None:
         Exception.__init__(self, f"{file}: {error}")
@@ -48,7 +62,7 @@ class SettingsError(ConfigError):
 
 
 def renamed(error: ConfigError, name: str, in_words: Callable[[str], str] = str) -> ConfigError:
-    """The same complaint about the field as the file calls it, and of the rest what `in_words` makes of it."""
+    """The same complaint under the name that the reader knows, its rest passed through `in_words`."""
     renamed = ConfigError(name, None, "")
     renamed.args = (f"{name} = {in_words(str(error).partition(' = ')[2])}",)
     return renamed
@@ -89,9 +103,10 @@ def _settings(tables: dict[str, Any]) -> Settings:
         settings = msgspec.convert(tables, Settings)
     except msgspec.ValidationError as error:
         raise _wrong_value(tables, str(error)) from error
-    timing_of(settings)
-    pulse_of(settings)
-    window_of(settings)
+    for section, given_ms in (("timing", settings.timing), ("pulse", settings.pulse)):
+        for name, value_ms in given_ms.items():
+            if not 0.001 <= value_ms <= 3_600_000:
+                raise ConfigError(f"{section}.{name}", value_ms, "must be from 0.001 to 3600000 milliseconds")
     return settings
 
 
@@ -149,51 +164,19 @@ def _wrong_value(tables: Mapping[str, Any], message: str) -> ConfigError:
 
 
 def _in_plain_words(what: str) -> str:
-    """Who writes a settings file need not know what Python calls things."""
+    """The author of a settings file need not know what Python calls things."""
     if "matching regex" in what:
         return 'must be three octal digits as text, like "0660"'
     expected = what.partition(", got")[0].replace("Expected", "must be")
-    return re.sub("`([a-z]+)`", lambda kind: KINDS.get(kind[1], kind[0]), expected)
+    return re.sub("`([a-z]+)`", lambda kind: KINDS_IN_WORDS.get(kind[1], kind[0]), expected)
 
 
 def _choices(path: str) -> tuple[str, ...]:
     section, _, name = path.partition(".")
-    if section not in SECTIONS:
+    if section not in CLASSES:
         return ()
-    kind = get_type_hints(SECTIONS[section]).get(name)
+    kind = get_type_hints(CLASSES[section]).get(name)
     return get_args(kind) if get_origin(kind) is Literal else ()
-
-
-def profile_of(settings: Settings, *, loopback: bool) -> str:
-    """The profile by name; nobody's choice is slow to suspect on one machine, where the scheduler is the network."""
-    chosen = settings.node.profile
-    return chosen if chosen != "auto" else "local" if loopback else "lan"
-
-
-def timing_of(settings: Settings, *, loopback: bool = False) -> Timing:
-    """The profile's timing with the file's differences; the relations between them are checked by Config."""
-    base = profile(profile_of(settings, loopback=loopback))
-    return replace(base, **_in_us("timing", settings.timing, TIMING_NAMES))
-
-
-def pulse_of(settings: Settings, *, loopback: bool = False) -> Pulse:
-    """The same for the pulse of lansis."""
-    base = pulse_profile(profile_of(settings, loopback=loopback))
-    return replace(base, **_in_us("pulse", settings.pulse, PULSE_NAMES))
-
-
-def _in_us(section: str, given_ms: Mapping[str, float], names: Mapping[str, str]) -> dict[str, int]:
-    changes: dict[str, int] = {}
-    for name, value_ms in given_ms.items():
-        if not 0.001 <= value_ms <= 3_600_000:
-            raise ConfigError(f"{section}.{name}", value_ms, "must be from 0.001 to 3600000 milliseconds")
-        changes[names[name]] = round(value_ms * MS)
-    return changes
-
-
-def window_of(settings: Settings) -> Window:
-    """What a node on real sockets uses, with the file's differences."""
-    return replace(REAL_WINDOW, **settings.window)
 
 
 def _shown(given: object) -> object:
@@ -214,3 +197,96 @@ class _Verbatim(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+# --- arguments of a node ----------------------------------------------------------------------------------------------
+
+KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "profile": (str, Timing),
+    "window": (Window,),
+    "group": (Group,),
+    "policy": (SessionPolicy,),
+    "pulse": (Pulse, NoneType),
+}
+"""Arguments that are more than a text or a number; a wrong one would fail far from here."""
+GROUP_NAMES: Final = {"address": "group", "data_port": "data_port", "control_port": "control_port", "hops": "hops"}
+MAY_BE_NONE: Final = ("key", "trace", "pulse")
+CHOSEN_HERE: Final = ("transport", "run")
+"""Choices that nothing else checks; the configuration of the protocol checks its own."""
+
+
+def settings_of(name: str, **arguments: Unpack[NodeArguments]) -> Settings:
+    """What the arguments of `transis.Node` mean. Raises ConfigError for the first that means nothing."""
+    given: dict[str, Any] = {"name": name, **arguments}
+    if unknown := [keyword for keyword in given if keyword not in KEYWORDS]:
+        raise TypeError(f"Node.__init__() got an unexpected keyword argument {unknown[0]!r}")
+    if given.get("state") is None:
+        given["state"] = default_state(given.get("cluster", Settings().node.cluster), name)
+    settings = Settings()
+    for keyword, value in given.items():
+        _check_kind(keyword, value)
+        for path, filled in _filled(keyword, value).items():
+            settings = _with(settings, path, filled)
+    return settings
+
+
+def _with(settings: Settings, path: str, value: object) -> Settings:
+    """With one setting, or a section that has no fields of its own, replaced."""
+    section, _, field = path.partition(".")
+    return with_fields(settings, **{section: with_fields(getattr(settings, section), **{field: value}) if field else value})
+
+
+def _check_kind(keyword: str, value: object) -> None:
+    kinds = KINDS.get(keyword)
+    if kinds is not None and not isinstance(value, kinds):
+        allowed = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
+        raise ConfigError(keyword, value, f"must be {allowed}")
+    if keyword in CHOSEN_HERE and value not in (choices := _choices(KEYWORDS[keyword])):
+        raise ConfigError(keyword, value, f"must be one of {', '.join(choices)}")
+
+
+def _filled(keyword: str, value: Any) -> dict[str, Any]:
+    """The settings that an argument fills, by their path."""
+    path = KEYWORDS[keyword]
+    match value:
+        case None if keyword in MAY_BE_NONE:
+            return {}
+        case bytes() if keyword == "key":
+            return {"program.key": value}
+        case Group():
+            return {f"network.{GROUP_NAMES[field]}": one for field, one in value._asdict().items()}
+        case Timing():
+            return {"timing": _in_ms(value, TIMING_NAMES)}
+        case Pulse():
+            return {path: _in_ms(value, PULSE_NAMES)}
+        case Window():
+            return {path: asdict(value)}
+        case Path():
+            return {path: str(value)}
+        case _ if keyword in ("seeds", "quorum"):
+            return {path: _texts(keyword, value)}
+        case _:
+            return {path: value}
+
+
+def _in_ms(times: Timing | Pulse, names: Mapping[str, str]) -> dict[str, float]:
+    return {name: getattr(times, field) / MS for name, field in names.items()}
+
+
+def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """One text is a sequence of texts too, of its letters; nobody means that."""
+    if isinstance(given, str | bytes) or not all(isinstance(one, str) for one in given):
+        raise ConfigError(name, given, 'must be a list of texts, such as ["ann", "bob", "cid"]')
+    return tuple(given)
+
+
+def default_state(cluster: str, name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Under the user's own directory for state; one directory per node, as an identity has one owner."""
+    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".local" / "state")
+    return Path(home) / "transis" / _file_name(cluster) / _file_name(name)
+
+
+def _file_name(text: str) -> str:
+    """One that cannot lead anywhere else: no slash, and no dot in front."""
+    quoted = quote(text, safe="")
+    return "%2E" + quoted[1:] if quoted.startswith(".") else quoted

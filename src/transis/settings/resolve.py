@@ -1,7 +1,8 @@
-"""From settings to what a daemon will do on this machine: everything is looked up and checked before anything is opened.
+"""From settings to what a node will do on this machine: everything is looked up and checked before anything is opened.
 
-The rule about keys is here: on anything but loopback a daemon without a key does not start, unless its settings say
-`anybody_may_read_and_write`.
+1. On anything but loopback a node without a key is refused, unless its settings allow it in so many words.
+2. A file's mistake is told in the file's words and units, an argument's in those of the arguments (Source).
+3. What a node in a program leaves open (its sockets, say), a daemon has; only a daemon asks for it.
 """
 
 from __future__ import annotations
@@ -10,135 +11,50 @@ import os
 import pkgutil
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from transis.daemon.metrics import require_library
-from transis.net.evidence import FLIGHT, FlightPlan
-from transis.net.host import Opening, group_for, require_key
+from msgspec.structs import replace as with_fields
+
+from transis.net.evidence import FLIGHT, FlightPlan, Limits, TracePlan
+from transis.net.host import Opening
 from transis.net.interfaces import PORT_MAX, Endpoint, Interface, choose_interface, configured_endpoint
 from transis.net.session_server import UNIX_PATH_MAX
-from transis.net.state import read_key
-from transis.net.transport import Group
+from transis.net.state import check_key, read_key
+from transis.net.transport import GROUP, GROUP_IPV6, Group
 from transis.sessions.host import SessionPolicy
-from transis.settings.load import profile_of, pulse_of, renamed, timing_of, window_of
-from transis.settings.schema import KB, MB, Settings
+from transis.settings.load import renamed
+from transis.settings.schema import KEYWORDS, PULSE_NAMES, REAL_WINDOW, TIMING_NAMES, SessionsSection, Settings
 from transis.trace.flight import FlightLimits
-from transis.types.config import MS, SECOND, Config
+from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError, MissingExtra
 from transis.types.paths import admin_beside, default_state, socket_to_listen_at
 
 LOOPBACK: Final = "127.0.0.1"
-KEY_FILE: Final = "security.key_file"
+KB: Final = 1024
+MB: Final = 1024 * 1024
 MESH_PORTS: Final = 3
+DAY_S: Final = 86_400
+
+# --- how mistakes are told ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything a daemon needs to begin."""
+class Source(NamedTuple):
+    """Where settings come from, and so how a mistake in them is told."""
 
-    settings: Settings
-    config: Config
-    interface: Interface
-    state: Path
-    clients: Path
-    admin: Path
-    policy: SessionPolicy
-    tcp: Endpoint | None = None
-    metrics: Endpoint | None = None
-    trace: Path | None = None
-    key: bytes | None = field(default=None, repr=False)
+    names: Mapping[str, str]
+    """What a setting is called there, where that is not its own name."""
+    choose_mesh: str
+    allow_plaintext: str
+    told: Callable[[ConfigError], ConfigError]
+    """A mistake that the protocol's configuration found."""
+    told_of_policy: Callable[[ConfigError], ConfigError]
 
-    @property
-    def mode(self) -> int:
-        return int(self.settings.sessions.mode, 8)
-
-    @property
-    def opening(self) -> Opening:
-        network = self.settings.network
-        where = (self.config, self.interface, self.state, network.transport, self.group)
-        return Opening(*where, network.port, tuple(network.seeds), self.key, self.flight)
-
-    @property
-    def flight(self) -> FlightPlan | None:
-        flight = self.settings.flight
-        if not flight.enabled:
-            return None
-        limits = FlightLimits(**{name: getattr(flight, name) for name in FlightLimits._fields})
-        return FlightPlan(Path(flight.directory) if flight.directory else self.state / FLIGHT, limits)
-
-    @property
-    def group(self) -> Group:
-        network = self.settings.network
-        return group_for(self.interface, Group(network.group, network.data_port, network.control_port, network.hops))
-
-
-def make_plan(settings: Settings, environment: Mapping[str, str], found: Sequence[Interface] | None = None) -> Plan:
-    """Raises ConfigError for the first thing that would not work."""
-    interface = _interface(settings, found)
-    key = _key(settings, interface)
-    config = _config(settings, interface, plaintext=key is None)
-    sessions = settings.sessions
-    clients = Path(sessions.socket or socket_to_listen_at(environment))
-    state = settings.node.state
-    plan = Plan(
-        settings,
-        config,
-        interface,
-        state=Path(state) if state else default_state(config.name, environment, root=os.geteuid() == 0),
-        clients=clients,
-        admin=Path(settings.admin.socket) if settings.admin.socket else admin_beside(clients),
-        policy=_policy(settings),
-        tcp=configured_endpoint("sessions.tcp", sessions.tcp) if sessions.tcp else None,
-        metrics=_listen(settings.metrics.listen),
-        trace=Path(settings.trace.directory) if settings.trace.directory else None,
-        key=key,
-    )
-    _check(plan)
-    return plan
-
-
-def _interface(settings: Settings, found: Sequence[Interface] | None) -> Interface:
-    which = settings.network.interface
-    try:
-        return choose_interface(which, found)
-    except ConfigError as error:
-        raise renamed(error, "network.interface") from error
-
-
-def _key(settings: Settings, interface: Interface) -> bytes | None:
-    security = settings.security
-    if security.key_file and security.anybody_may_read_and_write:
-        raise ConfigError("security.anybody_may_read_and_write", True, "there is a key_file as well: take one of them out")
-    key = read_key(Path(security.key_file), KEY_FILE) if security.key_file else None
-    allowed = security.anybody_may_read_and_write
-    require_key(KEY_FILE, interface, key, plaintext=allowed, otherwise="security.anybody_may_read_and_write = true")
-    return key
-
-
-def _config(settings: Settings, interface: Interface, *, plaintext: bool) -> Config:
-    node = settings.node
-    config = Config(
-        name=node.name or socket.gethostname().partition(".")[0],
-        cluster=node.cluster,
-        datagram=node.datagram,
-        timing=timing_of(settings, loopback=interface.address.is_loopback),
-        window=window_of(settings),
-        info=node.info.encode(),
-        quorum=tuple(node.quorum),
-        plaintext=plaintext,
-        engine=node.engine,
-        order=node.order,
-        mode=node.mode,
-        pulse=pulse_of(settings, loopback=interface.address.is_loopback),
-    )
-    try:
-        return config.validated()
-    except ConfigError as error:
-        raise _in_words_of_the_file(error) from error
+    def name(self, setting: str) -> str:
+        return self.names.get(setting, setting)
 
 
 def _in_words_of_the_file(error: ConfigError) -> ConfigError:
@@ -154,20 +70,6 @@ def _in_ms(words: str) -> str:
     return re.sub(r"_us\b", "_ms", in_ms)
 
 
-def _policy(settings: Settings) -> SessionPolicy:
-    sessions = settings.sessions
-    try:
-        return SessionPolicy(
-            send_window=sessions.send_window_kb * KB,
-            queue_max=sessions.queue_mb * MB,
-            patience_us=sessions.patience_s * SECOND,
-            sessions_max=sessions.clients_max,
-            total_max=sessions.total_mb * MB,
-        ).validated()
-    except ConfigError as error:
-        raise renamed(error, POLICY_NAMES.get(error.field, error.field), "{} (in bytes or microseconds)".format) from error
-
-
 POLICY_NAMES: Final = {
     "sessions.send_window": "sessions.send_window_kb",
     "sessions.queue_max": "sessions.queue_mb",
@@ -175,6 +77,205 @@ POLICY_NAMES: Final = {
     "sessions.sessions_max": "sessions.clients_max",
     "sessions.total_max": "sessions.total_mb",
 }
+
+
+def _policy_in_words_of_the_file(error: ConfigError) -> ConfigError:
+    return renamed(error, POLICY_NAMES[error.field], "{} (in bytes or microseconds)".format)
+
+
+def _as_it_is(error: ConfigError) -> ConfigError:
+    return error
+
+
+FILE: Final = Source(
+    {},
+    'set transport = "mesh"',
+    "security.anybody_may_read_and_write = true",
+    _in_words_of_the_file,
+    _policy_in_words_of_the_file,
+)
+ARGUMENTS: Final = Source(
+    {setting: keyword for keyword, setting in KEYWORDS.items()}, 'add transport="mesh"', "plaintext=True", _as_it_is, _as_it_is
+)
+
+# --- any node -----------------------------------------------------------------------------------------------------------
+
+
+def resolve(settings: Settings, source: Source = ARGUMENTS, found: Sequence[Interface] | None = None) -> Opening:
+    """Raises ConfigError for the first setting that would not work. `found` are this machine's interfaces, if they are known."""
+    network = settings.network
+    interface = _interface(settings, source, found)
+    key = _key(settings, interface, source)
+    _check_seeds(settings, source)
+    policy = _policy(settings, source)
+    config = _config(settings, interface, source, plaintext=key is None)
+    state = Path(settings.node.state)
+    return Opening(
+        config,
+        interface,
+        state,
+        network.transport,
+        group_for(interface, Group(network.group, network.data_port, network.control_port, network.hops)),
+        network.port,
+        tuple(network.seeds),
+        key,
+        policy,
+        trace=TracePlan(Path(settings.trace.directory)) if settings.trace.directory else None,
+        flight=_flight(settings, state),
+    )
+
+
+def _interface(settings: Settings, source: Source, found: Sequence[Interface] | None) -> Interface:
+    try:
+        return choose_interface(settings.network.interface, found)
+    except ConfigError as error:
+        raise renamed(error, source.name("network.interface")) from error
+
+
+def _key(settings: Settings, interface: Interface, source: Source) -> bytes | None:
+    security, key = settings.security, settings.program.key
+    if source is FILE and security.key_file and security.anybody_may_read_and_write:
+        raise ConfigError("security.anybody_may_read_and_write", True, "there is a key_file as well: take one of them out")
+    name = source.name("security.key_file")
+    if security.key_file:
+        key = read_key(Path(security.key_file), name)
+    require_key(name, interface, key, plaintext=security.anybody_may_read_and_write, otherwise=source.allow_plaintext)
+    return key
+
+
+def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext: bool, otherwise: str) -> None:
+    """Rule 1. `name` is what the key is called where it is given, `otherwise` how to say that there shall be none."""
+    if key is not None and plaintext:
+        raise ConfigError(name, "a key", f"there is {otherwise} as well: take one of them out")
+    if key is not None:
+        check_key(key, name)
+    if key is None and not plaintext and not interface.address.is_loopback:
+        raise ConfigError(
+            name,
+            None,
+            f"{interface} is not loopback, and without a key anybody there could read and write everything: "
+            f"make one with `transis keygen --out FILE` and give it to every node; or, if nobody else is there, {otherwise}",
+        )
+
+
+def _check_seeds(settings: Settings, source: Source) -> None:
+    network, name = settings.network, source.name("network.seeds")
+    if network.seeds and network.transport != "mesh":
+        raise ConfigError(name, network.seeds, f"only a mesh has seeds: {source.choose_mesh}, or take them out")
+    for seed in network.seeds:
+        configured_endpoint(name, seed)
+
+
+def _policy(settings: Settings, source: Source) -> SessionPolicy:
+    try:
+        return (settings.program.policy or policy_of(settings.sessions)).validated()
+    except ConfigError as error:
+        raise source.told_of_policy(error) from error
+
+
+def policy_of(sessions: SessionsSection) -> SessionPolicy:
+    """The section in the units of the sessions' host."""
+    return SessionPolicy(
+        send_window=sessions.send_window_kb * KB,
+        queue_max=sessions.queue_mb * MB,
+        patience_us=sessions.patience_s * SECOND,
+        sessions_max=sessions.clients_max,
+        total_max=sessions.total_mb * MB,
+    )
+
+
+def _config(settings: Settings, interface: Interface, source: Source, *, plaintext: bool) -> Config:
+    node, info = settings.node, settings.program.info
+    config = Config(
+        name=node.name,
+        cluster=node.cluster,
+        datagram=node.datagram,
+        timing=timing_of(settings, interface),
+        window=window_of(settings),
+        info=node.info.encode() if info is None else info,
+        quorum=tuple(node.quorum),
+        plaintext=plaintext,
+        engine=node.engine,
+        order=node.order,
+        mode=node.mode,
+        pulse=pulse_of(settings, interface),
+    )
+    try:
+        return config.validated()
+    except ConfigError as error:
+        raise source.told(error) from error
+
+
+def profile_of(settings: Settings, interface: Interface) -> str:
+    """The profile by name; `auto` is slow to suspect on one machine, where the scheduler is the network."""
+    chosen = settings.node.profile
+    return chosen if chosen != "auto" else "local" if interface.address.is_loopback else "lan"
+
+
+def timing_of(settings: Settings, interface: Interface) -> Timing:
+    """The profile's timing with the settings' differences; Config checks the relations between them."""
+    return replace(profile(profile_of(settings, interface)), **_in_us(settings.timing, TIMING_NAMES))
+
+
+def pulse_of(settings: Settings, interface: Interface) -> Pulse:
+    """The same for the pulse of lansis."""
+    return replace(pulse_profile(profile_of(settings, interface)), **_in_us(settings.pulse, PULSE_NAMES))
+
+
+def _in_us(given_ms: Mapping[str, float], names: Mapping[str, str]) -> dict[str, int]:
+    return {names[name]: round(value_ms * MS) for name, value_ms in given_ms.items()}
+
+
+def window_of(settings: Settings) -> Window:
+    """What a node on real sockets uses, with the settings' differences."""
+    return replace(REAL_WINDOW, **settings.window)
+
+
+def group_for(interface: Interface, group: Group = GROUP) -> Group:
+    """The default address fits the interface."""
+    if group.address == GROUP.address and interface.address.version == 6:
+        return group._replace(address=GROUP_IPV6.address)
+    return group
+
+
+def _flight(settings: Settings, state: Path) -> FlightPlan | None:
+    flight = settings.flight
+    if not flight.enabled:
+        return None
+    limits = FlightLimits(**{name: getattr(flight, name) for name in FlightLimits._fields})
+    return FlightPlan(Path(flight.directory) if flight.directory else state / FLIGHT, limits)
+
+
+# --- a daemon -----------------------------------------------------------------------------------------------------------
+
+
+def resolve_daemon(settings: Settings, environment: Mapping[str, str], found: Sequence[Interface] | None = None) -> Opening:
+    """Also where a daemon meets its clients and administrators. What the file leaves open is decided by the environment."""
+    opening = resolve(_completed(settings, environment), FILE, found)
+    sessions, trace = settings.sessions, settings.trace
+    clients = Path(sessions.socket or socket_to_listen_at(environment))
+    opening = replace(
+        opening,
+        clients=clients,
+        mode=int(sessions.mode, 8),
+        tcp=configured_endpoint("sessions.tcp", sessions.tcp) if sessions.tcp else None,
+        admin=Path(settings.admin.socket) if settings.admin.socket else admin_beside(clients),
+        metrics=_listen(settings.metrics.listen),
+    )
+    if opening.trace is not None:
+        limits = Limits(trace.keep_mb * MB, trace.keep_days * DAY_S, trace.free_mb * MB, trace.parquet)
+        kept = TracePlan(opening.trace.directory, trace.segment_mb * MB, trace.segment_minutes * 60 * SECOND, limits)
+        opening = replace(opening, trace=kept)
+    _check_daemon(settings, opening)
+    return opening
+
+
+def _completed(settings: Settings, environment: Mapping[str, str]) -> Settings:
+    """With a name and a place for its state."""
+    node = settings.node
+    name = node.name or socket.gethostname().partition(".")[0]
+    state = node.state or str(default_state(name, environment, root=os.geteuid() == 0))
+    return with_fields(settings, node=with_fields(node, name=name, state=state))
 
 
 def _listen(text: str) -> Endpoint | None:
@@ -185,51 +286,30 @@ def _listen(text: str) -> Endpoint | None:
     return configured_endpoint("metrics.listen", f"{LOOPBACK}:{bare}" if bare.isdigit() else text)
 
 
-def _check(plan: Plan) -> None:
+def _check_daemon(settings: Settings, opening: Opening) -> None:
     """Relations between settings, and what would only show when it is too late."""
-    settings = plan.settings
-    network, trace = settings.network, settings.trace
-    if network.seeds and network.transport != "mesh":
-        raise ConfigError("network.seeds", network.seeds, 'only a mesh has seeds: set transport = "mesh", or take them out')
-    for seed in network.seeds:
-        configured_endpoint("network.seeds", seed)
-    _check_network(plan)
-    if plan.tcp is not None and plan.key is None:
+    trace = settings.trace
+    _check_network(settings, opening)
+    if opening.tcp is not None and opening.key is None:
         raise ConfigError("sessions.tcp", settings.sessions.tcp, "clients on other hosts need a key: set security.key_file")
-    if plan.flight is not None and plan.trace is not None and plan.flight.directory == plan.trace:
-        raise ConfigError("flight.directory", str(plan.trace), "this is trace.directory: the two must differ")
+    if opening.flight is not None and opening.trace is not None and opening.flight.directory == opening.trace.directory:
+        raise ConfigError("flight.directory", str(opening.flight.directory), "this is trace.directory: the two must differ")
     if trace.segment_mb > trace.keep_mb:
         raise ConfigError("trace.segment_mb", trace.segment_mb, f"must be at most trace.keep_mb ({trace.keep_mb})")
-    for name, path in (("sessions.socket", plan.clients), ("admin.socket", plan.admin)):
-        if len(os.fsencode(path)) > UNIX_PATH_MAX:
-            raise ConfigError(name, str(path), f"a Unix socket's path has at most {UNIX_PATH_MAX} bytes: choose a shorter one")
-    _check_directories(plan)
-    if plan.clients == plan.admin:
-        raise ConfigError("admin.socket", str(plan.admin), "this is the clients' socket: the two must differ")
-    if plan.metrics is not None:
-        require_library()
-    if plan.trace is not None and trace.parquet and not _is_installed("pyarrow"):
+    _check_sockets(opening)
+    if opening.metrics is not None and not _is_installed("prometheus_client"):
+        raise MissingExtra("metrics.listen", "metrics")
+    if opening.trace is not None and trace.parquet and not _is_installed("pyarrow"):
         raise MissingExtra("trace.parquet", "trace")
 
 
-def _check_directories(plan: Plan) -> None:
-    """Who may write there shows when the daemon runs as its user; that a file is in the way shows now."""
-    needed = {"node.state": plan.state, "sessions.socket": plan.clients.parent, "admin.socket": plan.admin.parent}
-    needed |= {"trace.directory": plan.trace} if plan.trace is not None else {}
-    needed |= {"flight.directory": plan.flight.directory} if plan.flight is not None else {}
-    for name, path in needed.items():
-        there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
-        if not os.path.isdir(there):
-            raise ConfigError(name, str(path), f"{there} is no directory, so nothing can be kept there")
-
-
-def _check_network(plan: Plan) -> None:
-    network, address = plan.settings.network, plan.interface.address
+def _check_network(settings: Settings, opening: Opening) -> None:
+    network, address = settings.network, opening.interface.address
     if network.transport == "mesh":
         if network.port > PORT_MAX - MESH_PORTS + 1:
             raise ConfigError("network.port", network.port, "a mesh node needs three ports in a row from this one on")
         return
-    if not _is_group(plan.group.address, address.version):
+    if not _is_group(opening.group.address, address.version):
         raise ConfigError("network.group", network.group, f"must be a multicast address of IPv{address.version}")
     for name in ("data_port", "control_port"):
         if getattr(network, name) == 0:  # The system would choose another one on every node, and nobody would hear anybody.
@@ -246,35 +326,54 @@ def _is_group(text: str, version: int) -> bool:
     return address.is_multicast and address.version == version
 
 
+def _check_sockets(opening: Opening) -> None:
+    assert opening.clients is not None, "a daemon has a socket for clients"
+    assert opening.admin is not None, "a daemon has a socket for administrators"
+    for name, path in (("sessions.socket", opening.clients), ("admin.socket", opening.admin)):
+        if len(os.fsencode(path)) > UNIX_PATH_MAX:
+            raise ConfigError(name, str(path), f"a Unix socket's path has at most {UNIX_PATH_MAX} bytes: choose a shorter one")
+    needed = {"node.state": opening.state, "sessions.socket": opening.clients.parent, "admin.socket": opening.admin.parent}
+    needed |= {"trace.directory": opening.trace.directory} if opening.trace is not None else {}
+    needed |= {"flight.directory": opening.flight.directory} if opening.flight is not None else {}
+    for name, path in needed.items():
+        _check_directory(name, path)
+    if opening.clients == opening.admin:
+        raise ConfigError("admin.socket", str(opening.admin), "this is the clients' socket: the two must differ")
+
+
+def _check_directory(name: str, path: Path) -> None:
+    """Whether this user may write there shows when the daemon runs; that a file is in the way shows now."""
+    there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
+    if not os.path.isdir(there):
+        raise ConfigError(name, str(path), f"{there} is no directory, so nothing can be kept there")
+
+
 def _is_installed(package: str) -> bool:
-    """Without importing it: only the converter needs it, in a process of its own."""
+    """Without importing it: starting is quicker, and the converter needs its own in another process."""
     return any(module.name == package for module in pkgutil.iter_modules())
 
 
 # --- in words -------------------------------------------------------------------------------------------------------
 
 
-def describe(plan: Plan) -> list[tuple[str, str]]:
+def describe(settings: Settings, opening: Opening) -> list[tuple[str, str]]:
     """What the daemon would do, for `--check` and for the first lines of the log."""
-    return list(_descriptions(plan))
+    return list(_descriptions(settings, opening))
 
 
-def _descriptions(plan: Plan) -> Iterator[tuple[str, str]]:
-    settings, config = plan.settings, plan.config
-    yield "node", f"{config.name} of cluster {config.cluster}, state in {plan.state}"
+def _descriptions(settings: Settings, opening: Opening) -> Iterator[tuple[str, str]]:
+    config, trace, flight = opening.config, opening.trace, opening.flight
+    yield "node", f"{config.name} of cluster {config.cluster}, state in {opening.state}"
     yield "engine", config.engine if config.engine == "totem" else f"{config.engine}, order {config.order}, mode {config.mode}"
-    yield "timing", f"profile {profile_of(settings, loopback=plan.interface.address.is_loopback)}: {_detection(config)}"
+    yield "timing", f"profile {profile_of(settings, opening.interface)}: {_detection(config)}"
     yield "quorum", f"majority of {' '.join(config.quorum)}" if config.quorum else "none: both sides of a partition go on"
-    yield "network", _network(plan)
-    yield "seal", _seal(plan)
-    yield "clients", f"{plan.clients} (mode {plan.mode:04o})" + (f" and TCP {plan.tcp}, sealed" if plan.tcp else "")
-    yield "admin", f"{plan.admin}" + (", may cut links" if settings.admin.allow_faults else "")
-    yield "metrics", f"http://{plan.metrics}/metrics" if plan.metrics else "none"
-    trace = settings.trace
-    yield "trace", f"{plan.trace}, {trace.keep_mb} MiB or {trace.keep_days} days" if plan.trace else "none"
-    flight = plan.flight
-    kept = f"{settings.flight.minutes} minutes or {settings.flight.films_mb} MiB"
-    yield "flight", f"{flight.directory}, {kept}" if flight is not None else "none"
+    yield "network", _network(opening)
+    yield "seal", _seal(settings, opening)
+    yield "clients", f"{opening.clients} (mode {opening.mode:04o})" + (f" and TCP {opening.tcp}, sealed" if opening.tcp else "")
+    yield "admin", f"{opening.admin}" + (", may cut links" if settings.admin.allow_faults else "")
+    yield "metrics", f"http://{opening.metrics}/metrics" if opening.metrics else "none"
+    yield "trace", f"{trace.directory}, {settings.trace.keep_mb} MiB or {settings.trace.keep_days} days" if trace else "none"
+    yield "flight", f"{flight.directory}, {flight.limits.minutes} minutes or {flight.limits.films_mb} MiB" if flight else "none"
     yield "log", f"{settings.log.level} and above{' as JSON lines' if settings.log.json else ''}, to stderr"
 
 
@@ -282,16 +381,15 @@ def _detection(config: Config) -> str:
     return f"{'a lost token' if config.engine == 'totem' else 'silence'} is noticed after {config.detection_us // MS} ms"
 
 
-def _network(plan: Plan) -> str:
-    network = plan.settings.network
-    port = f"port {network.port}" if network.port else "a port that the system chooses"
-    if network.transport == "mesh":
-        return f"mesh on {plan.interface}, {port} and the two after it, seeds {' '.join(network.seeds) or 'none'}"
-    group, own = plan.group, "token" if plan.config.engine == "totem" else "what is for this node alone"
-    return f"multicast {group.address} ports {group.data_port} and {group.control_port} on {plan.interface}, {own} on {port}"
+def _network(opening: Opening) -> str:
+    port = f"port {opening.port}" if opening.port else "a port that the system chooses"
+    if opening.transport == "mesh":
+        return f"mesh on {opening.interface}, {port} and the two after it, seeds {' '.join(opening.seeds) or 'none'}"
+    group, own = opening.group, "token" if opening.config.engine == "totem" else "what is for this node alone"
+    return f"multicast {group.address} ports {group.data_port} and {group.control_port} on {opening.interface}, {own} on {port}"
 
 
-def _seal(plan: Plan) -> str:
-    if plan.key is not None:
-        return f"key from {plan.settings.security.key_file}"
-    return "none: loopback only" if plan.interface.address.is_loopback else "NONE: anybody on this network may read and write"
+def _seal(settings: Settings, opening: Opening) -> str:
+    if opening.key is not None:
+        return f"key from {settings.security.key_file}"
+    return "none: loopback only" if opening.interface.address.is_loopback else "NONE: anybody on this network may read and write"

@@ -1,55 +1,40 @@
-"""Every setting once: TOML section, Node argument, default, help.
+"""Every setting once: where a file has it, what a program calls it, its default and what it is for.
 
-The settings file of a daemon: its sections and fields, with what each is for.
-
-This file is the one place where a setting exists: the reader (loading.py), `transis daemon --example`, and the tables of
-docs/operating.md are made from it. A field's description is one line for an operator, and every field has a default, so that an
-empty file is a valid one for a single machine.
-
-The settings file with all fields, their meaning and their defaults: what `transis daemon --example` prints.
-
-Every field is commented out, so that the file says nothing until somebody takes a comment sign away.
-
-What a program says about the node it embeds, checked, and what that means on this machine.
-
-1. Every mistake names the argument, before anything is opened.
-2. Settings travel to a child process as one line of JSON on its standard input: the key is never in an argument or in the
+1. A setting exists here and nowhere else. The reader (load.py), `transis daemon --example` and the tables of docs/operating.md
+   are made from these classes.
+2. A description is one line for an operator, and every field has a default, so that an empty file is valid on a single machine.
+3. The arguments of `transis.Node` fill the same classes (KEYWORDS). What only a program can say stands in ProgramSection.
+4. Settings travel to a child process as one line of JSON on its standard input: a key is never in an argument or in the
    environment, where others could read it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, get_type_hints
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
 
-from transis.net.evidence import FLIGHT, FlightPlan
-from transis.net.host import REAL_WINDOW, Opening, TransportKind, group_for, pulse_for, require_key, timing_for
-from transis.net.interfaces import PORT_MAX, Interface, choose_interface, configured_endpoint
-from transis.net.state import read_key
+from transis.net.interfaces import PORT_MAX
 from transis.net.transport import GROUP, Group
 from transis.sessions.host import SessionPolicy
-from transis.types.config import LAN, LAN_PULSE, MS, Config, Pulse, Timing, Window
-from transis.types.errors import ConfigError
+from transis.types.config import LAN, LAN_PULSE, MS, Pulse, Timing, Window
+
+REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
+"""What a node on real sockets uses unless told otherwise: twice as fast as the cautious default that the simulator explores."""
 
 TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
 """The keys of [timing], and the field of the configuration that each sets."""
 PULSE_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Pulse)}
+WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- sections ---------------------------------------------------------------------------------------------------------
 
-KB: Final = 1024
-MB: Final = 1024 * 1024
-
-Port = Annotated[int, Meta(ge=0, le=PORT_MAX)]
+PortNumber = Annotated[int, Meta(ge=0, le=PORT_MAX)]
 Text = Annotated[str, Meta(max_length=4096)]
 Positive = Annotated[int, Meta(ge=1, le=1 << 30)]
 
@@ -64,7 +49,7 @@ class NodeSection(Section, frozen=True):
     name: Annotated[Text, Meta(description="The node's name, unique in its cluster. Empty: the host's name.")] = ""
     cluster: Annotated[Text, Meta(description="Nodes of one cluster find each other; others do not even read them.")] = "transis"
     quorum: Annotated[
-        list[str],
+        Sequence[str],
         Meta(description="Names of nodes; views then say whether they hold a majority of them. Empty: they say nothing."),
     ] = msgspec.field(default_factory=list)
     info: Annotated[Text, Meta(description="Up to 256 bytes that others see beside this node in every view.")] = ""
@@ -105,14 +90,15 @@ class NetworkSection(Section, frozen=True):
     group: Annotated[Text, Meta(description="Multicast address, equal on all nodes. IPv6 interfaces need one of IPv6.")] = (
         GROUP.address
     )
-    data_port: Annotated[Port, Meta(description="UDP port of the multicast data socket.")] = GROUP.data_port
-    control_port: Annotated[Port, Meta(description="UDP port of the multicast control socket.")] = GROUP.control_port
+    data_port: Annotated[PortNumber, Meta(description="UDP port of the multicast data socket.")] = GROUP.data_port
+    control_port: Annotated[PortNumber, Meta(description="UDP port of the multicast control socket.")] = GROUP.control_port
     hops: Annotated[int, Meta(ge=0, le=255, description="Hops that multicast may travel; 1 stays on the LAN.")] = GROUP.hops
     port: Annotated[
-        Port, Meta(description="UDP port of the token socket; a mesh node also takes the two after it. 0: the system chooses.")
+        PortNumber,
+        Meta(description="UDP port of the token socket; a mesh node also takes the two after it. 0: the system chooses."),
     ] = 0
     seeds: Annotated[
-        list[str], Meta(description="Addresses (host:port) of mesh nodes to meet first; this node may be one of them.")
+        Sequence[str], Meta(description="Addresses (host:port) of mesh nodes to meet first; this node may be one of them.")
     ] = msgspec.field(default_factory=list)
 
 
@@ -228,14 +214,26 @@ class LogSection(Section, frozen=True):
     json: Annotated[bool, Meta(description="One JSON object a line instead of text.")] = False
 
 
+class ProgramSection(Section, frozen=True):
+    """What a program can say of the node inside it, and no file. None: what the sections say."""
+
+    key: bytes | None = None
+    info: bytes | None = None
+    policy: SessionPolicy | None = None
+    run: Literal["thread", "process"] = "thread"
+
+    def __repr__(self) -> str:
+        return f"ProgramSection({'with' if self.key is not None else 'without'} a key, {self.policy}, run={self.run!r})"
+
+
 class Settings(Section, frozen=True):
     node: NodeSection = NodeSection()
     timing: dict[str, float] = msgspec.field(default_factory=dict)
-    """Differences from the profile, in milliseconds: the fields of model.config.Timing with _ms in place of _us."""
+    """Differences from the profile, in milliseconds: the fields of Timing with _ms in place of _us."""
     pulse: dict[str, float] = msgspec.field(default_factory=dict)
-    """The same for lansis: the fields of model.config.Pulse with _ms in place of _us."""
+    """The same for lansis: the fields of Pulse with _ms in place of _us."""
     window: dict[str, int] = msgspec.field(default_factory=dict)
-    """Differences from the defaults: the fields of model.config.Window."""
+    """Differences from the defaults: the fields of Window."""
     network: NetworkSection = NetworkSection()
     security: SecuritySection = SecuritySection()
     sessions: SessionsSection = SessionsSection()
@@ -244,6 +242,7 @@ class Settings(Section, frozen=True):
     trace: TraceSection = TraceSection()
     flight: FlightSection = FlightSection()
     log: LogSection = LogSection()
+    program: ProgramSection = ProgramSection()
 
 
 SECTIONS: Final[dict[str, type[Section]]] = {
@@ -257,162 +256,19 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     "flight": FlightSection,
     "log": LogSection,
 }
+"""What a file may say."""
+CLASSES: Final[dict[str, type[Section]]] = {**SECTIONS, "program": ProgramSection}
 
 
 def default_of(section: type[Section], name: str) -> Any:
     return getattr(section(), name)
 
 
-# --- example ----------------------------------------------------------------------------------------------------------
-
-
-class Field(NamedTuple):
-    name: str
-    default: str
-    """As the file spells it."""
-    description: str
-
-
-def fields_of(section: type[Section]) -> list[Field]:
-    hints = get_type_hints(section, include_extras=True)
-    return [Field(name, as_toml(default_of(section, name)), _description(kind)) for name, kind in hints.items()]
-
-
-def timing_fields() -> list[Field]:
-    """The keys of [timing] with the defaults of the profile `lan`."""
-    values = asdict(LAN)
-    return [Field(name, as_toml(values[field] / MS), "") for name, field in TIMING_NAMES.items()]
-
-
-def pulse_fields() -> list[Field]:
-    """The keys of [pulse], likewise."""
-    values = asdict(LAN_PULSE)
-    return [Field(name, as_toml(values[field] / MS), "") for name, field in PULSE_NAMES.items()]
-
-
-def window_fields() -> list[Field]:
-    return [Field(name, as_toml(value), "") for name, value in asdict(REAL_WINDOW).items()]
-
-
-def example() -> str:
-    return "\n".join(_lines()) + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield "# Settings of a transis daemon. Every field is optional; what stands here are the defaults."
-    for name, section in SECTIONS.items():
-        yield from ("", f"# {section.__doc__}", f"[{name}]")
-        for one in fields_of(section):
-            yield from (f"# {one.description}", f"# {one.name} = {one.default}")
-        if name == "node":
-            yield from _further("timing", "Milliseconds; differences from the profile (these are those of lan).", timing_fields())
-            yield from _further("pulse", "Milliseconds, for the engine lansis; differences from the profile.", pulse_fields())
-            yield from _further("window", "Flow control, in datagrams unless a name says bytes.", window_fields())
-
-
-def _further(name: str, title: str, named: list[Field]) -> Iterator[str]:
-    yield from ("", f"# {title}", f"[{name}]")
-    yield from (f"# {one.name} = {one.default}" for one in named)
-
-
-def _description(kind: Any) -> str:
-    """Of the descriptions along a field's type, the outermost: the others belong to the type."""
-    found = [one.description for one in kind.__metadata__ if one.description]
-    assert found, "every setting says what it is for"
-    return str(found[-1])
-
-
-def as_toml(value: object) -> str:
-    """Strings, numbers, booleans and lists of strings are spelt alike in JSON and TOML."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return json.dumps(value)
-
-
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-RunIn = Literal["thread", "process"]
-
-DEFAULT_POLICY: Final = SessionPolicy()
-TRANSPORTS: Final = ("multicast", "mesh")
-RUNS: Final = ("thread", "process")
-KINDS: Final[dict[str, tuple[type, ...]]] = {
-    "profile": (str, Timing),
-    "window": (Window,),
-    "group": (Group,),
-    "policy": (SessionPolicy,),
-    "pulse": (Pulse, NoneType),
-}
-"""Arguments that are more than a text or a number; what somebody gives instead would fail far from here."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeSettings:
-    """The arguments of `transis.Node`, as plain values. `key` is the key itself."""
-
-    name: str
-    cluster: str = "transis"
-    key: bytes | None = field(default=None, repr=False)
-    plaintext: bool = False
-    interface: str = "127.0.0.1"
-    transport: TransportKind = "multicast"
-    group: Group = GROUP
-    port: int = 0
-    seeds: tuple[str, ...] = ()
-    state: str
-    profile: str | Timing = "auto"
-    window: Window = REAL_WINDOW
-    quorum: tuple[str, ...] = ()
-    info: bytes = b""
-    trace: str = ""
-    flight: bool = True
-    policy: SessionPolicy = DEFAULT_POLICY
-    engine: str = "totem"
-    order: str = "all-ack"
-    mode: str = "evs"
-    pulse: Pulse | None = None
-    """None: that of the profile, or of `auto` where the profile is a Timing."""
-
-    def opening(self) -> Opening:
-        """What this means here. Raises ConfigError for the first argument that would not work."""
-        for name, kinds in KINDS.items():
-            if not isinstance(getattr(self, name), kinds):
-                allowed = " or ".join(kind.__name__.replace("NoneType", "None") for kind in kinds)
-                raise ConfigError(name, getattr(self, name), f"must be {allowed}")
-        _one_of("transport", self.transport, TRANSPORTS)
-        interface = choose_interface(self.interface)
-        require_key("key", interface, self.key, plaintext=self.plaintext, otherwise="plaintext=True")
-        if self.seeds and self.transport != "mesh":
-            raise ConfigError("seeds", self.seeds, 'only a mesh has seeds: add transport="mesh", or take them out')
-        for seed in self.seeds:
-            configured_endpoint("seeds", seed)
-        self.policy.validated()
-        config = Config(
-            name=self.name,
-            cluster=self.cluster,
-            timing=self.profile if isinstance(self.profile, Timing) else timing_for(self.profile, interface),
-            window=self.window,
-            info=self.info,
-            quorum=self.quorum,
-            plaintext=self.key is None,
-            engine=self.engine,
-            order=self.order,
-            mode=self.mode,
-            pulse=self._pulse(interface),
-        ).validated()
-        group = group_for(interface, self.group)
-        state = Path(self.state)
-        flight = FlightPlan(state / FLIGHT) if self.flight else None
-        return Opening(config, interface, state, self.transport, group, self.port, self.seeds, self.key, flight)
-
-    def _pulse(self, interface: Interface) -> Pulse:
-        if self.pulse is not None:
-            return self.pulse
-        return pulse_for(self.profile if isinstance(self.profile, str) else "auto", interface)
+# --- arguments --------------------------------------------------------------------------------------------------------
 
 
 class NodeArguments(TypedDict, total=False):
-    """What may be said about a node beside its name, for who passes it on."""
+    """The arguments of `transis.Node` beside its name."""
 
     cluster: str
     key: bytes | str | Path | None
@@ -437,35 +293,94 @@ class NodeArguments(TypedDict, total=False):
     run: str
 
 
-def key_of(given: bytes | str | Path | None) -> bytes | None:
-    """The key itself, or the name of a file as `transis keygen` writes it."""
-    return read_key(Path(given), "key") if isinstance(given, str | Path) else given
+KEYWORDS: Final = {
+    "name": "node.name",
+    "cluster": "node.cluster",
+    "key": "security.key_file",
+    "plaintext": "security.anybody_may_read_and_write",
+    "interface": "network.interface",
+    "transport": "network.transport",
+    "group": "network.group",
+    "port": "network.port",
+    "seeds": "network.seeds",
+    "state": "node.state",
+    "profile": "node.profile",
+    "window": "window",
+    "quorum": "node.quorum",
+    "info": "program.info",
+    "trace": "trace.directory",
+    "flight": "flight.enabled",
+    "policy": "program.policy",
+    "engine": "node.engine",
+    "order": "node.order",
+    "mode": "node.mode",
+    "pulse": "pulse",
+    "run": "program.run",
+}
+"""The arguments of a node, and the setting that each fills."""
 
 
-def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """One text is a sequence of texts too, of its letters; nobody means that."""
-    if isinstance(given, str | bytes) or not all(isinstance(one, str) for one in given):
-        raise ConfigError(name, given, 'must be a list of texts, such as ["ann", "bob", "cid"]')
-    return tuple(given)
+# --- example ----------------------------------------------------------------------------------------------------------
 
 
-def run_of(given: str) -> RunIn:
-    _one_of("run", given, RUNS)
-    return "process" if given == "process" else "thread"
+class SettingField(NamedTuple):
+    name: str
+    default: str
+    """As the file spells it."""
+    description: str
 
 
-def default_state(cluster: str, name: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Under the user's own directory for state; one directory per node, as an identity has one owner."""
-    home = environment.get("XDG_STATE_HOME") or str(Path(environment.get("HOME") or "~").expanduser() / ".local" / "state")
-    return Path(home) / "transis" / _file_name(cluster) / _file_name(name)
+def fields_of(section: type[Section]) -> list[SettingField]:
+    hints = get_type_hints(section, include_extras=True)
+    return [SettingField(name, as_toml(default_of(section, name)), _description(kind)) for name, kind in hints.items()]
 
 
-def _file_name(text: str) -> str:
-    """One that cannot lead anywhere else: no slash, and no dot in front."""
-    quoted = quote(text, safe="")
-    return "%2E" + quoted[1:] if quoted.startswith(".") else quoted
+def timing_fields() -> list[SettingField]:
+    """The keys of [timing] with the defaults of the profile `lan`."""
+    values = asdict(LAN)
+    return [SettingField(name, as_toml(values[field] / MS), "") for name, field in TIMING_NAMES.items()]
 
 
-def _one_of(name: str, given: object, choices: tuple[str, ...]) -> None:
-    if given not in choices:
-        raise ConfigError(name, given, f"must be one of {', '.join(choices)}")
+def pulse_fields() -> list[SettingField]:
+    """The keys of [pulse], likewise."""
+    values = asdict(LAN_PULSE)
+    return [SettingField(name, as_toml(values[field] / MS), "") for name, field in PULSE_NAMES.items()]
+
+
+def window_fields() -> list[SettingField]:
+    return [SettingField(name, as_toml(value), "") for name, value in asdict(REAL_WINDOW).items()]
+
+
+def example() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Settings of a transis daemon. Every field is optional; what stands here are the defaults."
+    for name, section in SECTIONS.items():
+        yield from ("", f"# {section.__doc__}", f"[{name}]")
+        for one in fields_of(section):
+            yield from (f"# {one.description}", f"# {one.name} = {one.default}")
+        if name == "node":
+            yield from _further("timing", "Milliseconds; differences from the profile (these are those of lan).", timing_fields())
+            yield from _further("pulse", "Milliseconds, for the engine lansis; differences from the profile.", pulse_fields())
+            yield from _further("window", "Flow control, in datagrams unless a name says bytes.", window_fields())
+
+
+def _further(name: str, title: str, named: list[SettingField]) -> Iterator[str]:
+    yield from ("", f"# {title}", f"[{name}]")
+    yield from (f"# {one.name} = {one.default}" for one in named)
+
+
+def _description(kind: Any) -> str:
+    """Of the descriptions along a field's type, the outermost: the others belong to the type."""
+    found = [one.description for one in kind.__metadata__ if one.description]
+    assert found, "every setting says what it is for"
+    return str(found[-1])
+
+
+def as_toml(value: object) -> str:
+    """Strings, numbers, booleans and lists of strings are spelt alike in JSON and TOML."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value)

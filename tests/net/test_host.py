@@ -1,30 +1,34 @@
-"""Opening a node: the rule about keys, the window that fits the buffers, and that nothing stays open behind a failure."""
+"""A running node with everything around it: the window that fits the buffers, one life, and nothing open behind a failure."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from dataclasses import replace
-from ipaddress import ip_address
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.net.host import REAL_WINDOW, Opening, fitted, group_for, open_node, pulse_for, require_key, timing_for, window_for
-from transis.net.interfaces import Interface, choose_interface
+from transis.client.connection import WINDOW, Connection
+from transis.client.events import Raw
+from transis.client.link import link_to_unix
+from transis.net.evidence import FlightPlan, TracePlan
+from transis.net.host import NodeHost, Opening, fitted, window_for
+from transis.net.interfaces import choose_interface
 from transis.net.sockets import datagrams_that_fit, open_unicast, size_buffers
 from transis.net.state import StateDirectory
-from transis.net.transport import GROUP, GROUP_IPV6, Group, Transport
-from transis.types.config import LAN, LOCAL, PULSES, Config, Window
+from transis.net.transport import Group, Transport
+from transis.settings.schema import REAL_WINDOW
+from transis.trace.events import End
+from transis.trace.reader import read_history, read_segment
+from transis.trace.segment import DIGESTS
+from transis.types.config import LOCAL, Config, Window
 from transis.types.errors import ConfigError, IdentityError
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX
-
-LOOPBACK = Interface("lo", 1, ip_address("127.0.0.1"))
-LAN_CARD = Interface("eth0", 2, ip_address("192.0.2.7"))
-IPV6_CARD = Interface("eth0", 2, ip_address("2001:db8::7"))
-KEY = bytes(32)
+from transis.types.views import View
 
 
 def own_group() -> Group:
@@ -34,33 +38,6 @@ def own_group() -> Group:
 def opening(state: Path, **more: object) -> Opening:
     config = Config(name="ann", timing=LOCAL, window=REAL_WINDOW, plaintext=True)
     return Opening(config, choose_interface("127.0.0.1"), state, **{"group": own_group(), **more})  # type: ignore[arg-type]
-
-
-# --- keys -----------------------------------------------------------------------------------------------------------
-
-
-def test_loopback_needs_no_key() -> None:
-    require_key("key", LOOPBACK, None, plaintext=False, otherwise="plaintext=True")
-
-
-@pytest.mark.parametrize("interface", [LAN_CARD, IPV6_CARD])
-def test_anything_else_needs_a_key_or_an_explicit_word(interface: Interface) -> None:
-    require_key("key", interface, KEY, plaintext=False, otherwise="plaintext=True")
-    require_key("key", interface, None, plaintext=True, otherwise="plaintext=True")
-    with pytest.raises(ConfigError, match=r"transis keygen.*plaintext=True") as refused:
-        require_key("key", interface, None, plaintext=False, otherwise="plaintext=True")
-    assert refused.value.field == "key"
-
-
-def test_a_key_and_plaintext_contradict_each_other() -> None:
-    with pytest.raises(ConfigError, match="take one of them out"):
-        require_key("key", LAN_CARD, KEY, plaintext=True, otherwise="plaintext=True")
-
-
-def test_a_key_of_another_size_is_none_and_is_not_repeated() -> None:
-    with pytest.raises(ConfigError, match="32 bytes") as refused:
-        require_key("key", LAN_CARD, b"secret", plaintext=False, otherwise="plaintext=True")
-    assert "secret" not in str(refused.value)
 
 
 # --- what fits ------------------------------------------------------------------------------------------------------
@@ -93,16 +70,6 @@ def test_a_small_receive_buffer_holds_few_datagrams_and_a_large_one_the_usual_wi
             assert fitted(REAL_WINDOW, datagrams_that_fit(large, 1400)) == REAL_WINDOW
 
 
-def test_defaults_fit_the_interface() -> None:
-    assert group_for(LAN_CARD) == GROUP
-    assert group_for(IPV6_CARD).address == GROUP_IPV6.address
-    assert group_for(IPV6_CARD, Group("ff12::1")).address == "ff12::1"
-    assert timing_for("auto", LOOPBACK) == timing_for("local", LAN_CARD) == LOCAL
-    assert timing_for("auto", LAN_CARD) == LAN
-    assert pulse_for("auto", LOOPBACK) == pulse_for("local", LAN_CARD) == PULSES["local"]
-    assert pulse_for("auto", LAN_CARD) == PULSES["lan"]
-
-
 def test_a_burst_of_lansis_has_a_limit_of_its_own() -> None:
     wide = replace(REAL_WINDOW, visit_max=500, accelerated=400)
     ring = Config("ann", window=wide)
@@ -123,21 +90,64 @@ def broken(opening: Opening) -> Transport:
 
 
 def test_what_cannot_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="multicast"):
-        open_node(opening(tmp_path, group=Group("192.0.2.1")), lambda events: None)
-    with pytest.raises(ConfigError, match="seeds"):
-        open_node(opening(tmp_path, seeds=("192.0.2.1:5405",)), lambda events: None)
-    with pytest.raises(ZeroDivisionError):
-        open_node(opening(tmp_path), lambda events: None, transport_for=broken)
+    async def story() -> None:
+        with pytest.raises(ConfigError, match="multicast"):
+            NodeHost(opening(tmp_path, group=Group("192.0.2.1")))
+        with pytest.raises(ConfigError, match="seeds"):
+            NodeHost(opening(tmp_path, seeds=("192.0.2.1:5405",)))
+        with pytest.raises(ZeroDivisionError):
+            NodeHost(opening(tmp_path), transport_for=broken)
+
+    asyncio.run(story())
     StateDirectory(tmp_path, "ann").close()
 
 
 def test_a_state_directory_in_use_is_refused_and_stays_with_its_owner(tmp_path: Path) -> None:
     async def story() -> None:
-        driver = open_node(opening(tmp_path), lambda events: None)
+        host = NodeHost(opening(tmp_path))
         with pytest.raises(IdentityError, match="another process uses"):
-            open_node(opening(tmp_path), lambda events: None)
-        driver.close()
-        open_node(opening(tmp_path), lambda events: None).close()
+            NodeHost(opening(tmp_path))
+        await host.close("tested")
+        await NodeHost(opening(tmp_path)).close("tested")
+
+    asyncio.run(story())
+
+
+# --- a life -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_comes_up_takes_clients_and_leaves_with_its_evidence(tmp_path: Path) -> None:
+    async def story() -> None:
+        views: list[View] = []
+        evidence = {"trace": TracePlan(tmp_path / "traces"), "flight": FlightPlan(tmp_path / "flight")}
+        wanted = opening(tmp_path / "state", clients=tmp_path / "s", **evidence)
+        host = NodeHost(wanted, on_view=views.append)
+        await host.listen()
+        host.start()
+        await host.first_view()
+        assert views[0].nodes == (host.id,)
+        assert host.statistics().keys() >= {"state", "transport", "flight"}
+        async with Connection(partial(link_to_unix, str(tmp_path / "s")), "a client", WINDOW, Raw()) as session:
+            assert session.process.node == host.id
+            assert host.leave() is host.leave()
+            assert await host.leave()
+        assert await host.ended() == "left"
+        await host.close("tested")
+        assert not (tmp_path / "s").exists()
+
+    asyncio.run(story())
+    (digests,) = (tmp_path / "flight").glob(f"*{DIGESTS.suffix}")
+    for events in (read_history(tmp_path / "traces").nodes[0].events, read_segment(digests).events):
+        assert isinstance(events[-1], End)
+
+
+def test_a_host_that_ends_before_its_first_view_says_why(tmp_path: Path) -> None:
+    async def story() -> None:
+        host = NodeHost(opening(tmp_path))
+        host.start()
+        host.driver.close("pulled the plug")
+        with pytest.raises(IdentityError, match="'ann' did not come up: pulled the plug"):
+            await host.first_view()
+        await host.close("tested")
 
     asyncio.run(story())
