@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from transis.cli.options import seeds_of
 from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
-from transis.sim.plan import Tried
-from transis.sim.runs import Wish
+from transis.sim.plan import Scenario
+from transis.sim.runs import SimulateRequest
 from transis.sim.spark_sweep import SweepTable
-from transis.sim.sweep import Job, RanRow, SeedRow, ran_row, run_job
+from transis.sim.sweep import RanRow, SeedJob, SeedRow, ran_row, run_job
 
 
-def differs(row: SeedRow, job: Job) -> bool:
+def differs(row: SeedRow, job: SeedJob) -> bool:
     result = run_job(job)
     same = (row.explanation, row.replay, _timeless(row.ran)) == (result.explanation, result.replay, _timeless(ran_row(result)))
     return not same
@@ -41,13 +41,13 @@ def main() -> int:
     parser.add_argument("--seeds", default="0:500")
     parser.add_argument("--groups", action="store_true")
     given = parser.parse_args()
-    seeds, tried = seeds_of(None, given.seeds), Tried(given.engine)
-    wish = Wish(tried, seeds, None, 1, "", None, given.groups)
-    table = SweepTable(given.table, build_id(), configuration_of(wish))
+    seeds, scenario = seeds_of(None, given.seeds), Scenario(given.engine)
+    request = SimulateRequest(scenario, seeds, None, 1, "", None, given.groups)
+    table = SweepTable(given.table, build_id(), configuration_of(request))
     started, found, wrong = time.perf_counter(), 0, []
     for row in table.rows(seeds):
         found += 1
-        if differs(row, Job(row.seed, None, "", digests=True, groups=given.groups, tried=tried)):
+        if differs(row, SeedJob(row.seed, None, "", digests=True, groups=given.groups, scenario=scenario)):
             wrong.append(row.seed)
     missing = len(seeds) - found
     seconds = time.perf_counter() - started

@@ -15,7 +15,7 @@ from transis.audit.follow.divergence import AGREEMENT, ATOMICITY, ONE_SEQUENCE, 
 from transis.audit.follow.fold import Fold
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED, PENDING
-from transis.sim.plan import TOTEM, Tried
+from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.tape import EMPTY, after
 from transis.trace.tape import Told as Sums
@@ -63,10 +63,10 @@ def at(node: NodeId, *counters: int, **more: int) -> Told:
 # -- good histories ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis")], ids=lambda one: one.options)
+@pytest.mark.parametrize("scenario", [TOTEM, Scenario("lansis")], ids=lambda one: one.options)
 @pytest.mark.parametrize("seed", [3])
-def test_tapes_of_a_simulated_run_agree(seed: int, tried: Tried) -> None:
-    lives, _ = taped_run(seed, False, tried)
+def test_tapes_of_a_simulated_run_agree(seed: int, scenario: Scenario) -> None:
+    lives, _ = taped_run(seed, False, scenario)
     fold = Fold()
     assert fold.add([told_by(life) for life in lives]) == []
     assert verdict(fold, ONE_SEQUENCE).checked > 0

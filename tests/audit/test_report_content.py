@@ -17,7 +17,7 @@ from transis.audit.report.runs import RING_MEASURES, measured
 from transis.audit.report.verdicts import headline, starts_us, sums_of
 from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
-from transis.sim.runs import Wish, run
+from transis.sim.runs import SimulateRequest, run
 from transis.sim.words import as_dict as simulated_as_dict
 from transis.types.errors import PipelineError
 
@@ -30,7 +30,7 @@ def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 
 
 
 def test_json_tells_properties_exactly_as_simulate_does() -> None:
-    wish = Wish(TOTEM, range(5, 6), None, 1, "", None)
+    wish = SimulateRequest(TOTEM, range(5, 6), None, 1, "", None)
     tally = run(wish)
     assert tally.outcome is not None
     expected = simulated_as_dict(wish, tally)

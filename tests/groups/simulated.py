@@ -8,7 +8,7 @@ from tests.groups.streams import Seen, StreamEvent
 from transis.audit.guarantees.clients import Client, Crowd, Got
 from transis.audit.guarantees.history import Index
 from transis.node.node import GroupedNode, GroupedOutput
-from transis.sim.cluster import Cluster
+from transis.sim.cluster import SimulatedCluster
 from transis.sim.life import Clients, Life, Submission
 from transis.sim.plan import Plan
 from transis.trace.events import ClientLeft, GroupConf
@@ -37,7 +37,7 @@ class SimulatedNode(GroupedNode):
         return super().outputs()
 
 
-class Groups(Cluster):
+class Groups(SimulatedCluster):
     """A cluster whose nodes have processes: `number 1` of each node unless said otherwise."""
 
     def __init__(self, plan: Plan, later: tuple[str, ...] = ()) -> None:

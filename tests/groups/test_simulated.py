@@ -14,7 +14,7 @@ import pytest
 
 from tests.groups.simulated import Groups
 from tests.groups.streams import Seen, StreamEvent
-from transis.sim.faults import Ambush, Partition
+from transis.sim.faults import Ambush, PartitionNetwork
 from transis.sim.plan import CONFIG, Plan
 from transis.types.config import Window
 from transis.types.errors import UsageError
@@ -239,7 +239,7 @@ class Chaos:
         names = list("abcd")
         self.random.shuffle(names)
         cut = self.random.randrange(4)
-        partition = Partition((tuple(names[:cut]), tuple(names[cut:])))
+        partition = PartitionNetwork((tuple(names[:cut]), tuple(names[cut:])))
         if not cut:
             self.made.heal()
         elif self.random.randrange(2):

@@ -23,7 +23,7 @@ from transis.audit.job import Wish as AuditWish
 from transis.audit.job import audit, exit_code
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import Computed, Content, Run
-from transis.sim.plan import Tried
+from transis.sim.plan import Scenario
 from transis.sim.run import simulate
 from transis.spark.progress import Steps
 from transis.spark.reconcile import Wish as ReconcileWish
@@ -36,10 +36,10 @@ NODES: Final = 4
 GOOD: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     "totem": (1, {}),
     "totem groups": (2, {"groups": True}),
-    "lansis": (3, {"tried": Tried(engine="lansis")}),
-    "lansis groups": (4, {"groups": True, "tried": Tried(engine="lansis")}),
-    "toto": (5, {"tried": Tried(engine="lansis", order="toto")}),
-    "mode transis": (6, {"tried": Tried(engine="lansis", mode="transis")}),
+    "lansis": (3, {"scenario": Scenario(engine="lansis")}),
+    "lansis groups": (4, {"groups": True, "scenario": Scenario(engine="lansis")}),
+    "toto": (5, {"scenario": Scenario(engine="lansis", order="toto")}),
+    "mode transis": (6, {"scenario": Scenario(engine="lansis", mode="transis")}),
 }
 """Runs by name: the seed and what is simulated."""
 

@@ -26,7 +26,7 @@ from tests.house.golden import golden_bytes
 from tests.house.surface import surface
 from tests.house.tables import schemas, write_segments
 from tests.house.wordings import errors_of_settings, example_of_settings, helps
-from transis.sim.plan import Tried
+from transis.sim.plan import Scenario
 from transis.sim.run import simulate
 from transis.sim.sweep import sweep
 
@@ -39,10 +39,10 @@ TEXTS: Final = HERE / "locked"
 FAMILIES: Final[dict[str, dict[str, Any]]] = {
     "totem": {},
     "totem groups": {"groups": True},
-    "lansis": {"tried": Tried(engine="lansis")},
-    "lansis groups": {"groups": True, "tried": Tried(engine="lansis")},
-    "toto": {"tried": Tried(engine="lansis", order="toto")},
-    "mode transis": {"tried": Tried(engine="lansis", mode="transis")},
+    "lansis": {"scenario": Scenario(engine="lansis")},
+    "lansis groups": {"groups": True, "scenario": Scenario(engine="lansis")},
+    "toto": {"scenario": Scenario(engine="lansis", order="toto")},
+    "mode transis": {"scenario": Scenario(engine="lansis", mode="transis")},
 }
 SEEDS: Final = 40
 SEEDS_IN_SHORT: Final = 5

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from transis.sim.spark_sweep import Order, decoded, run_apart
-from transis.sim.sweep import RAN, Job, RanRow, SeedRow
+from transis.sim.sweep import RAN, RanRow, SeedJob, SeedRow
 
 BUILD = "1-abc"
 RING = "--engine totem --nodes 2"
-ORDER = Order(RING, Job(0, 2, "", digests=True), timeout_s=60)
+ORDER = Order(RING, SeedJob(0, 2, "", digests=True), timeout_s=60)
 
 
 def run(order: Order, seed: int) -> SeedRow:

@@ -13,26 +13,26 @@ from msgspec.structs import replace
 from tests.spark.programs import PATIENCE_S, program_environment
 from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
-from transis.sim.plan import Tried
-from transis.sim.runs import Wish
+from transis.sim.plan import Scenario
+from transis.sim.runs import SimulateRequest
 from transis.sim.spark_sweep import SweepTable
-from transis.sim.sweep import Job, RanRow, ran_row, run_job
+from transis.sim.sweep import RanRow, SeedJob, ran_row, run_job
 
 NODES = 2
 
 
-def table_of(directory: Path, tried: Tried) -> SweepTable:
-    wish = Wish(tried, range(1), NODES, 1, "", None)
+def table_of(directory: Path, scenario: Scenario) -> SweepTable:
+    wish = SimulateRequest(scenario, range(1), NODES, 1, "", None)
     return SweepTable(directory, build_id(), configuration_of(wish))
 
 
-def in_the_table(directory: Path, tried: Tried, seeds: range) -> dict[int, RanRow | None]:
+def in_the_table(directory: Path, scenario: Scenario, seeds: range) -> dict[int, RanRow | None]:
     """By seed, without the time that each took."""
-    return {row.seed: timeless(row.ran) for row in table_of(directory, tried).rows(seeds)}
+    return {row.seed: timeless(row.ran) for row in table_of(directory, scenario).rows(seeds)}
 
 
-def in_one_process(tried: Tried, seeds: Iterable[int]) -> dict[int, RanRow | None]:
-    jobs = (Job(seed, NODES, "", digests=True, tried=tried) for seed in seeds)
+def in_one_process(scenario: Scenario, seeds: Iterable[int]) -> dict[int, RanRow | None]:
+    jobs = (SeedJob(seed, NODES, "", digests=True, scenario=scenario) for seed in seeds)
     return {job.seed: timeless(ran_row(run_job(job))) for job in jobs}
 
 

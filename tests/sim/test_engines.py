@@ -14,9 +14,22 @@ from transis.audit.guarantees.property import NOT_PROMISED
 from transis.lansis.packets import Alive, Nack, Query, encode_acks, encode_alive
 from transis.sim.cluster import kinds_of
 from transis.sim.episodes import AMBUSH_MOMENTS, CASCADE_MOMENTS, EPISODES, KINDS_OF_ONE, PROMISED, THEMES_OF_ONE, draw_last_words
-from transis.sim.faults import MOMENTS, Ambush, Crash, Cut, Delay, Fault, Heal, Partition, Restart, Send, Weather, parse
+from transis.sim.faults import (
+    MOMENTS,
+    Ambush,
+    CrashNode,
+    CutLink,
+    Delay,
+    HealNetwork,
+    InjectedFault,
+    PartitionNetwork,
+    RestartNode,
+    SendMessages,
+    Weather,
+    parse,
+)
 from transis.sim.liveness import budget_us, end_faults
-from transis.sim.plan import TOTEM, Plan, Tried, parse_plan, plan_text
+from transis.sim.plan import TOTEM, Plan, Scenario, parse_plan, plan_text
 from transis.sim.run import build_world, deaths_ahead, held_to_evs, node_of, replay_of, simulate, splits
 from transis.sim.scripts import Player, parse_script
 from transis.sim.streams import Streams
@@ -27,8 +40,8 @@ from transis.wire.burst import encode_data
 from transis.wire.control import encode_control
 from transis.wire.envelope import ENVELOPE_SIZE
 
-LANSIS = Tried("lansis")
-TOTO_OF_ONE = Tried("lansis", "toto", partitions=False)
+LANSIS = Scenario("lansis")
+TOTO_OF_ONE = Scenario("lansis", "toto", partitions=False)
 
 PLANS_OF_TOTEM = "f6f2461135aaf9365fdbff905927c640bdadd50e1318f5284a85493963fa3f21"
 """What seeds 0 to 299 draw for the ring. Whoever changes it on purpose makes every known seed another run."""
@@ -42,20 +55,20 @@ def test_the_plans_of_the_ring_stay_what_they_are() -> None:
     assert found.hexdigest() == PLANS_OF_TOTEM
 
 
-@pytest.mark.parametrize("tried", [LANSIS, TOTO_OF_ONE, Tried("lansis", mode="transis")])
-def test_plans_of_lansis_are_valid_and_read_back(tried: Tried) -> None:
+@pytest.mark.parametrize("scenario", [LANSIS, TOTO_OF_ONE, Scenario("lansis", mode="transis")])
+def test_plans_of_lansis_are_valid_and_read_back(scenario: Scenario) -> None:
     for seed in range(60):
-        plan = draw(seed, tried=tried)
+        plan = draw(seed, scenario=scenario)
         plan.config.validated()
-        assert plan.tried == tried
-        assert plan == draw(seed, tried=tried)
+        assert plan.scenario == scenario
+        assert plan == draw(seed, scenario=scenario)
         assert parse_plan(plan_text(plan)) == plan
 
 
 def test_timers_are_scaled_to_the_delays() -> None:
     """And a run is no longer than its turns last when everybody hears everybody say that it lives."""
     for seed in range(100):
-        plan = draw(seed, tried=LANSIS)
+        plan = draw(seed, scenario=LANSIS)
         nodes, pulse, hop_us = len(plan.names), plan.config.pulse, plan.config.timing.hop_us
         assert 15 * hop_us <= pulse.silence_us <= 80 * max(1, nodes // 3) * hop_us
         assert plan.safety_us * nodes * nodes // (pulse.alive_us * max(1, nodes // 10)) <= plan.turns_max
@@ -63,44 +76,46 @@ def test_timers_are_scaled_to_the_delays() -> None:
 
 def test_last_words_come_late_in_some_runs_and_are_over_before_their_end() -> None:
     plain = [
-        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, tried=LANSIS).config, 10**7, True) for seed in range(400)
+        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, scenario=LANSIS).config, 10**7, True) for seed in range(400)
     ]
     some = [schedule for schedule in plain if schedule]
     assert 40 < len(some) < 140
     kinds = {type(fault) for schedule in some for _, fault in schedule}
-    assert {Crash, Cut, Delay, Heal, Partition, Restart, Send, Weather} <= kinds
+    assert {CrashNode, CutLink, Delay, HealNetwork, PartitionNetwork, RestartNode, SendMessages, Weather} <= kinds
     for schedule in some:
         rates = {
             fault.what: fault.permille for _, fault in sorted(schedule, key=lambda entry: entry[0]) if isinstance(fault, Weather)
         }
         assert set(rates.values()) <= {0}
-        assert not any(isinstance(fault, Cut) for _, fault in schedule) or any(isinstance(fault, Heal) for _, fault in schedule)
+        assert not any(isinstance(fault, CutLink) for _, fault in schedule) or any(
+            isinstance(fault, HealNetwork) for _, fault in schedule
+        )
 
 
 def test_without_partitions_last_words_cut_nobody_off() -> None:
     drawn = [
-        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, tried=LANSIS).config, 10**7, False) for seed in range(400)
+        draw_last_words(Streams(seed)["x"], ("a", "b", "c"), draw(1, scenario=LANSIS).config, 10**7, False) for seed in range(400)
     ]
     kinds = {type(fault) for schedule in drawn for _, fault in schedule}
-    assert Crash in kinds
-    assert kinds <= {Crash, Restart, Send, Weather}
+    assert CrashNode in kinds
+    assert kinds <= {CrashNode, RestartNode, SendMessages, Weather}
 
 
 def test_votes_are_crowded_in_some_runs_of_toto_and_never_elsewhere() -> None:
     crowded = [
-        draw(seed, tried=TOTO_OF_ONE).traffic != draw(seed, tried=Tried("lansis", partitions=False)).traffic
+        draw(seed, scenario=TOTO_OF_ONE).traffic != draw(seed, scenario=Scenario("lansis", partitions=False)).traffic
         for seed in range(200)
     ]
     assert 25 < sum(crowded) < 80
 
 
 def test_causal_messages_are_drawn_more_often() -> None:
-    drawn = [draw(seed, tried=LANSIS).traffic.services for seed in range(200)]
+    drawn = [draw(seed, scenario=LANSIS).traffic.services for seed in range(200)]
     assert sum(1 for services in drawn if services[1]) > 100
     assert (0, 1, 0, 0) in drawn
 
 
-def kinds(fault: Fault) -> set[str]:
+def kinds(fault: InjectedFault) -> set[str]:
     return {fault.kind} | (kinds(fault.fault) if isinstance(fault, Ambush) else set())
 
 
@@ -108,7 +123,7 @@ def test_without_partitions_nobody_alive_is_cut_off() -> None:
     separating = {"partition", "cut", "delay", "pause", "slow", "copy"}
     found: set[str] = set()
     for seed in range(300):
-        for plan in (draw(seed, tried=TOTO_OF_ONE), draw_groups(seed, tried=TOTO_OF_ONE)):
+        for plan in (draw(seed, scenario=TOTO_OF_ONE), draw_groups(seed, scenario=TOTO_OF_ONE)):
             found |= {kind for _, fault in plan.schedule for kind in kinds(fault)}
     assert not found & separating
     assert found >= {"crash", "restart", "weather", "leave", "on", "send"}
@@ -121,28 +136,28 @@ def test_every_theme_and_kind_has_an_episode_and_every_moment_a_name() -> None:
 
 
 def test_a_moment_of_two_words_reads_back() -> None:
-    fault = Ambush("a", "Stage 2", Heal(), 1_500)
+    fault = Ambush("a", "Stage 2", HealNetwork(), 1_500)
     assert str(fault) == "on a Stage_2+1500us heal"
     assert parse(str(fault)) == fault
 
 
 @pytest.mark.parametrize(
-    ("tried", "words"),
+    ("scenario", "words"),
     [
         (TOTEM, "--engine totem"),
         (LANSIS, "--engine lansis"),
         (TOTO_OF_ONE, "--engine lansis --order toto --no-partitions"),
-        (Tried("lansis", mode="transis"), "--engine lansis --mode transis"),
+        (Scenario("lansis", mode="transis"), "--engine lansis --mode transis"),
     ],
 )
-def test_a_replay_line_says_what_was_tried(tried: Tried, words: str) -> None:
-    assert replay_of(draw(7, tried=tried)) == f"transis simulate {words} --seed 7"
-    nodes = len(draw(7, tried=tried).names) + 1
-    assert replay_of(draw_groups(7, nodes, tried)) == f"transis simulate {words} --groups --nodes {nodes} --seed 7"
+def test_a_replay_line_says_what_was_tried(scenario: Scenario, words: str) -> None:
+    assert replay_of(draw(7, scenario=scenario)) == f"transis simulate {words} --seed 7"
+    nodes = len(draw(7, scenario=scenario).names) + 1
+    assert replay_of(draw_groups(7, nodes, scenario)) == f"transis simulate {words} --groups --nodes {nodes} --seed 7"
 
 
 def test_the_liveness_budget_follows_the_clocks_of_the_engine() -> None:
-    plan = draw(5, tried=LANSIS)
+    plan = draw(5, scenario=LANSIS)
     slower = replace(plan, config=replace(plan.config, pulse=replace(plan.config.pulse, agree_us=2 * plan.config.pulse.agree_us)))
 
     def budget(plan: Plan) -> int:
@@ -226,7 +241,7 @@ def test_a_vote_that_died_with_its_voter_is_no_order_for_the_others() -> None:
 @pytest.mark.parametrize("seed", [0, 4, 5, 10])
 def test_messages_flow_through_changes_and_every_promise_holds(seed: int) -> None:
     """Seeds in which messages flow and some end in limbo: the swarm has such runs, and they are judged by all other promises."""
-    outcome = simulate(seed, tried=Tried("lansis", mode="transis"))
+    outcome = simulate(seed, scenario=Scenario("lansis", mode="transis"))
     assert outcome.report.violations == ()
     assert outcome.report.verdicts["delivered_where_sent_1_3"].verdict == NOT_PROMISED
     told = {event.what for node in outcome.history.nodes for event in node.events if isinstance(event, NoteEvent)}

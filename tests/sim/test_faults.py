@@ -8,20 +8,20 @@ from transis.sim.faults import (
     MOMENTS,
     WEATHERS,
     Ambush,
-    Copy,
-    Crash,
-    Cut,
+    CopyDirectory,
+    CrashNode,
+    CutLink,
     Delay,
-    Fault,
-    Heal,
-    Leave,
-    Mend,
-    Partition,
-    Pause,
-    Restart,
-    Resume,
-    Send,
-    Slow,
+    HealNetwork,
+    InjectedFault,
+    LeaveCluster,
+    MendLink,
+    PartitionNetwork,
+    PauseNode,
+    RestartNode,
+    ResumeNode,
+    SendMessages,
+    SlowNode,
     Weather,
     format_duration,
     format_rate,
@@ -39,16 +39,16 @@ NAMES = st.sampled_from(["a", "b", "n07", "b+copy"])
 LINK_ENDS = st.sampled_from(["a", "b", "*"])
 PORTS = st.sampled_from([None, *Port])
 TIMES = st.integers(0, 10**8)
-PLAIN: st.SearchStrategy[Fault] = st.one_of(
-    st.builds(Crash, NAMES, st.integers(0, 30)),
-    st.builds(Restart, NAMES, st.booleans()),
-    *(st.builds(kind, NAMES) for kind in (Copy, Leave, Pause, Resume)),
-    st.builds(Slow, NAMES, TIMES),
-    st.builds(Send, NAMES, st.sampled_from(Service), st.integers(1, 99), st.integers(0, 9999)),
-    st.builds(Partition, st.lists(st.lists(NAMES, min_size=1).map(tuple), min_size=1).map(tuple)),
-    st.just(Heal()),
-    st.builds(Cut, LINK_ENDS, LINK_ENDS, PORTS),
-    st.builds(Mend, LINK_ENDS, LINK_ENDS, PORTS),
+PLAIN: st.SearchStrategy[InjectedFault] = st.one_of(
+    st.builds(CrashNode, NAMES, st.integers(0, 30)),
+    st.builds(RestartNode, NAMES, st.booleans()),
+    *(st.builds(kind, NAMES) for kind in (CopyDirectory, LeaveCluster, PauseNode, ResumeNode)),
+    st.builds(SlowNode, NAMES, TIMES),
+    st.builds(SendMessages, NAMES, st.sampled_from(Service), st.integers(1, 99), st.integers(0, 9999)),
+    st.builds(PartitionNetwork, st.lists(st.lists(NAMES, min_size=1).map(tuple), min_size=1).map(tuple)),
+    st.just(HealNetwork()),
+    st.builds(CutLink, LINK_ENDS, LINK_ENDS, PORTS),
+    st.builds(MendLink, LINK_ENDS, LINK_ENDS, PORTS),
     st.builds(Weather, st.sampled_from(WEATHERS), st.integers(0, 1000)),
     st.builds(Delay, st.sampled_from(Port), TIMES),
 )
@@ -56,7 +56,7 @@ FAULTS = PLAIN | st.builds(Ambush, NAMES, st.sampled_from(MOMENTS), PLAIN, TIMES
 
 
 @given(FAULTS)
-def test_a_fault_reads_back_from_its_line(fault: Fault) -> None:
+def test_a_fault_reads_back_from_its_line(fault: InjectedFault) -> None:
     assert parse(str(fault)) == fault
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from transis.audit.guarantees import GROUP_PROPERTIES
 from transis.node.node import GroupedNode, Node
-from transis.sim.cluster import Cluster
+from transis.sim.cluster import SimulatedCluster
 from transis.sim.coverage import GROUPS_EXPECTED, counted
-from transis.sim.faults import Ask, parse
+from transis.sim.faults import ActAsClients, parse
 from transis.sim.liveness import unrest
 from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
-from transis.sim.run import Outcome, Run, describe, node_of, simulate
+from transis.sim.run import RunOutcome, Simulation, describe, node_of, simulate
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import ClientDelivery, ClientLife, GroupConf
@@ -35,18 +35,18 @@ def test_seeds_hold(seed: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain() -> Outcome:
+def plain() -> RunOutcome:
     return simulate(5, PLAIN)
 
 
-def test_a_run_without_faults_holds_and_judges_every_promise(plain: Outcome) -> None:
+def test_a_run_without_faults_holds_and_judges_every_promise(plain: RunOutcome) -> None:
     assert plain.report.broken == ()
     assert plain.settled_us is not None
     held = {name for name in GROUP_PROPERTIES if plain.report.verdicts[name].verdict == "held"}
     assert held == set(GROUP_PROPERTIES) - {"replicas_agree"}, "simulated processes tell nothing of their state"
 
 
-def test_a_turn_makes_at_most_one_event_of_what_is_handed_over(plain: Outcome) -> None:
+def test_a_turn_makes_at_most_one_event_of_what_is_handed_over(plain: RunOutcome) -> None:
     """Two follow each other only in different turns; and they are fewer than the runs that they tell of."""
     events = [event for trace in plain.history.nodes for event in trace.events if isinstance(event, ClientDelivery)]
     runs = sum(len(handed.runs) for event in events for handed in event.handed)
@@ -56,7 +56,7 @@ def test_a_turn_makes_at_most_one_event_of_what_is_handed_over(plain: Outcome) -
             assert not (isinstance(one, ClientDelivery) and isinstance(two, ClientDelivery)) or one.time_us < two.time_us
 
 
-def test_processes_come_and_go(plain: Outcome) -> None:
+def test_processes_come_and_go(plain: RunOutcome) -> None:
     lives = [event for trace in plain.history.nodes for event in trace.events if isinstance(event, ClientLife)]
     assert {event.connected for event in lives} == {True, False}
     assert counted(plain.history)["process gone"] == sum(not event.connected for event in lives)
@@ -101,11 +101,11 @@ def test_the_same_seed_gives_the_same_digest_under_any_hash_seed() -> None:
 
 
 def test_asking_reads_back_and_makes_processes_ask() -> None:
-    assert parse(str(Ask("a", 7))) == Ask("a", 7)
-    run = Run(replace(PLAIN, clients=replace(CROWD, wishes=0)))
+    assert parse(str(ActAsClients("a", 7))) == ActAsClients("a", 7)
+    run = Simulation(replace(PLAIN, clients=replace(CROWD, wishes=0)))
     run.world.run(300_000)
     for _ in range(4):
-        run.world.strike(Ask("a", 12))
+        run.world.strike(ActAsClients("a", 12))
         run.world.run(run.world.now + 100_000)
     life = run.world.hosts["a"].life
     assert life is not None
@@ -113,15 +113,15 @@ def test_asking_reads_back_and_makes_processes_ask() -> None:
 
 
 def test_asking_a_node_without_groups_does_nothing() -> None:
-    cluster = Cluster(replace(PLAIN, clients=ClientPlan()))
+    cluster = SimulatedCluster(replace(PLAIN, clients=ClientPlan()))
     assert cluster.settle() == ""
-    cluster.strike(Ask("a", 3))
+    cluster.strike(ActAsClients("a", 3))
     assert cluster.settle() == ""
     assert cluster.check().broken == ()
 
 
 def test_a_process_that_is_not_where_it_wants_to_be_is_unrest() -> None:
-    run = Run(replace(PLAIN, clients=replace(CROWD, wishes=0), traffic=Traffic(messages=0)))
+    run = Simulation(replace(PLAIN, clients=replace(CROWD, wishes=0), traffic=Traffic(messages=0)))
     run.safety()
     run.liveness()
     assert unrest(run.world) == ""

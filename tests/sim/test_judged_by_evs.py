@@ -8,7 +8,7 @@ import pytest
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED
-from transis.sim.plan import Tried
+from transis.sim.plan import Scenario
 from transis.sim.run import describe, held_to_evs, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.swarm import draw
@@ -16,7 +16,7 @@ from transis.trace.events import History
 
 TWO_ORDERS = Path(__file__).parents[1] / "scripts" / "lansis_toto_two_orders.txt"
 
-BY_EVS = Tried("lansis", "toto", judge="evs")
+BY_EVS = Scenario("lansis", "toto", judge="evs")
 
 FOUND_BY = 74
 """A seed whose run has two orders."""
@@ -57,7 +57,7 @@ def test_by_what_toto_promises_the_history_is_good(parted: History) -> None:
 
 
 def test_a_seed_shows_it_and_says_that_it_was_not_promised() -> None:
-    outcome = simulate(FOUND_BY, tried=BY_EVS)
+    outcome = simulate(FOUND_BY, scenario=BY_EVS)
     assert "total_order_6_1" in outcome.report.broken
     told = describe(outcome)
     assert "cannot be put into one total order" in told
@@ -66,8 +66,8 @@ def test_a_seed_shows_it_and_says_that_it_was_not_promised() -> None:
 
 
 def test_who_asks_for_evs_gets_the_same_plan_and_another_judge() -> None:
-    plan = draw(FOUND_BY, tried=BY_EVS)
-    assert plan.tried == BY_EVS
+    plan = draw(FOUND_BY, scenario=BY_EVS)
+    assert plan.scenario == BY_EVS
     assert replay_of(plan).endswith(f"--order toto --judge evs --seed {FOUND_BY}")
-    promised = draw(FOUND_BY, tried=BY_EVS._replace(judge="promised"))
+    promised = draw(FOUND_BY, scenario=BY_EVS._replace(judge="promised"))
     assert (plan.schedule, plan.config, plan.traffic) == (promised.schedule, promised.config, promised.traffic)

@@ -5,15 +5,15 @@ from dataclasses import fields
 import pytest
 
 from transis.sim.faults import WEATHERS
-from transis.sim.network import Climate, Fate, Network
+from transis.sim.network import Fate, LinkQuality, Network
 from transis.sim.streams import Streams
 from transis.types.outputs import Port
 
 BURST = [b"one", b"two", b"three"]
-CALM = Climate(delay_us=(300, 200, 100), jitter_us=0)
+CALM = LinkQuality(delay_us=(300, 200, 100), jitter_us=0)
 
 
-def network(climate: Climate = CALM, seed: int = 1) -> Network:
+def network(climate: LinkQuality = CALM, seed: int = 1) -> Network:
     return Network(climate, Streams(seed)["network"])
 
 
@@ -109,5 +109,5 @@ def test_an_interceptor_decides_for_each_datagram() -> None:
 
 
 def test_every_weather_is_a_rate_of_the_climate() -> None:
-    assert set(WEATHERS) <= {field.name for field in fields(Climate)}
+    assert set(WEATHERS) <= {field.name for field in fields(LinkQuality)}
     assert set(network().rates) == set(WEATHERS)

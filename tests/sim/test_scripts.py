@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transis.audit.guarantees.property import HELD, NOT_EXERCISED, NOT_PROMISED
-from transis.sim.cluster import Cluster
+from transis.sim.cluster import SimulatedCluster
 from transis.sim.scripts import Player, parse_script, run_script
 from transis.trace.events import Delivery
 
@@ -29,7 +29,7 @@ def test_script(path: Path, rewrite: bool) -> None:
     assert_held(player.cluster)
 
 
-def assert_held(cluster: Cluster) -> None:
+def assert_held(cluster: SimulatedCluster) -> None:
     """That an example ends with `held` says something: nothing else went wrong, it came to rest, and there was much to check."""
     history = cluster.history()
     verdicts = {verdict.property: verdict.verdict for verdict in cluster.check().verdicts.values()}

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from transis.sim.coverage import Coverage
-from transis.sim.plan import TOTEM, Tried
-from transis.sim.sweep import RAN, TIMED_OUT, Job, Result, SeedRow, ran_row, result_from, run_job
+from transis.sim.plan import TOTEM, Scenario
+from transis.sim.sweep import RAN, TIMED_OUT, SeedJob, SeedResult, SeedRow, ran_row, result_from, run_job
 
 
-def row_of(result: Result) -> SeedRow:
+def row_of(result: SeedResult) -> SeedRow:
     return SeedRow("1-abc", "--engine totem", result.seed, RAN, 300, result.explanation, result.replay, ran_row(result))
 
 
-def plain(result: Result) -> tuple[object, ...]:
+def plain(result: SeedResult) -> tuple[object, ...]:
     """A result that can be compared."""
     coverage = result.coverage
     counters = [getattr(coverage, name) for name in vars(Coverage())]
@@ -24,14 +24,14 @@ def plain(result: Result) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     "job",
     [
-        Job(6, 3, "", digests=True),
-        Job(2, 2, "", digests=True, groups=True),
-        Job(6, 2, "", digests=True, tried=Tried("lansis", "toto", partitions=False)),
-        Job(0, None, "safe_one_rotation_early", tried=TOTEM),
+        SeedJob(6, 3, "", digests=True),
+        SeedJob(2, 2, "", digests=True, groups=True),
+        SeedJob(6, 2, "", digests=True, scenario=Scenario("lansis", "toto", partitions=False)),
+        SeedJob(0, None, "safe_one_rotation_early", scenario=TOTEM),
     ],
     ids=["ring", "groups", "toto", "broken"],
 )
-def test_a_result_comes_back_as_it_was(job: Job) -> None:
+def test_a_result_comes_back_as_it_was(job: SeedJob) -> None:
     result = run_job(job)
     assert result.coverage.events
     assert result.coverage.faults

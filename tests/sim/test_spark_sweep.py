@@ -12,28 +12,28 @@ from typer.testing import CliRunner
 
 from tests.sim.sweeps import NODES, in_one_process, in_the_table, kept, kill_after_the_first_wave, started
 from transis.cli.main import app
-from transis.sim.plan import Tried
+from transis.sim.plan import Scenario
 from transis.sim.spark_sweep import in_pieces, wave_of
 
 RUNNER = CliRunner()
 
 
-def swept(directory: Path, tried: Tried, seeds: str) -> dict[str, Any]:
-    options = [*tried.options.split(), "--nodes", str(NODES), "--seeds", seeds, "--table", str(directory), "--json"]
+def swept(directory: Path, scenario: Scenario, seeds: str) -> dict[str, Any]:
+    options = [*scenario.options.split(), "--nodes", str(NODES), "--seeds", seeds, "--table", str(directory), "--json"]
     outcome = RUNNER.invoke(app, ["sweep", *options])
     assert outcome.exit_code == 0, outcome.output
     found: dict[str, Any] = json.loads(outcome.stdout)
     return found
 
 
-@pytest.mark.parametrize("tried", [Tried(), Tried("lansis")], ids=["totem", "lansis"])
+@pytest.mark.parametrize("scenario", [Scenario(), Scenario("lansis")], ids=["totem", "lansis"])
 def test_a_sweep_says_what_one_process_says_and_goes_on_where_it_stopped(
-    spark: SparkSession, tried: Tried, tmp_path: Path
+    spark: SparkSession, scenario: Scenario, tmp_path: Path
 ) -> None:
-    assert swept(tmp_path, tried, "0:3")["ran_now"] == 3
-    whole = swept(tmp_path, tried, "1:5")
+    assert swept(tmp_path, scenario, "0:3")["ran_now"] == 3
+    whole = swept(tmp_path, scenario, "1:5")
     assert (whole["ran_now"], whole["runs"], whole["seeds"]) == (2, 4, {"first": 1, "last": 4, "count": 4})
-    assert in_the_table(tmp_path, tried, range(5)) == in_one_process(tried, range(5))
+    assert in_the_table(tmp_path, scenario, range(5)) == in_one_process(scenario, range(5))
 
 
 @pytest.mark.slow
@@ -42,11 +42,11 @@ def test_a_killed_sweep_goes_on_where_it_stopped(spark: SparkSession, tmp_path: 
     directory, seeds = tmp_path / "sweeps", range(16)
     kill_after_the_first_wave(started(directory, tmp_path, "local[1]", seeds), directory)
     before = kept(directory)
-    done = in_the_table(directory, Tried(), seeds)
+    done = in_the_table(directory, Scenario(), seeds)
     assert 0 < len(done) < len(seeds)
-    assert swept(directory, Tried(), "0:16")["ran_now"] == len(seeds) - len(done)
+    assert swept(directory, Scenario(), "0:16")["ran_now"] == len(seeds) - len(done)
     assert before < kept(directory)
-    found = in_the_table(directory, Tried(), seeds)
+    found = in_the_table(directory, Scenario(), seeds)
     assert list(found) == list(seeds)
     assert {seed: found[seed] for seed in done} == done
 

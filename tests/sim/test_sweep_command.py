@@ -15,7 +15,7 @@ from tests.sim.sweeping import ORDER, run
 from transis.cli.main import app
 from transis.sim.build import build_id
 from transis.sim.spark_sweep import Order, SweepTable
-from transis.sim.sweep import TIMED_OUT, Job
+from transis.sim.sweep import TIMED_OUT, SeedJob
 
 RUNNER = CliRunner()
 TIMES = ("wall_s", "runs_per_minute")
@@ -50,7 +50,7 @@ def test_a_sweep_says_what_simulate_says(sound: Path) -> None:
 
 def test_failed_seeds_are_told_as_simulate_tells_them(tmp_path: Path) -> None:
     options = f"--engine totem --broken {DEFECT}"
-    filled(tmp_path, ORDER._replace(configuration=options, job=Job(0, None, DEFECT, digests=True)), range(1))
+    filled(tmp_path, ORDER._replace(configuration=options, job=SeedJob(0, None, DEFECT, digests=True)), range(1))
     seeds = (*options.split(), "--seeds", "0:1")
     found = said("sweep", *seeds, "--table", str(tmp_path), code=1)
     assert found["failing"]

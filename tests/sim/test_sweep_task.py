@@ -16,13 +16,13 @@ from tests.archive.written import files_of_at_most
 from tests.sim.sweeping import ORDER, run
 from transis.sim.build import build_id
 from transis.sim.spark_sweep import decoded, run_apart, run_seeds
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, SeedRow, ran_row, run_job
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedRow, ran_row, run_job
 from transis.trace.reader import read_history
 from transis.trace.segment import digest
 
-ENDLESS = ORDER._replace(job=Job(0, 128, "", groups=True))
+ENDLESS = ORDER._replace(job=SeedJob(0, 128, "", groups=True))
 """It ends after a minute or two."""
-DEFECTIVE = ORDER._replace(job=Job(0, None, "safe_one_rotation_early", digests=True))
+DEFECTIVE = ORDER._replace(job=SeedJob(0, None, "safe_one_rotation_early", digests=True))
 
 
 def test_a_seed_runs_as_in_any_process() -> None:
@@ -47,7 +47,7 @@ def test_a_seed_that_takes_too_long_is_ended() -> None:
 
 
 def test_a_simulation_that_raises_is_told_with_what_it_raised() -> None:
-    row = run(ORDER._replace(job=Job(0, 2, "no_such_defect")), 1)
+    row = run(ORDER._replace(job=SeedJob(0, 2, "no_such_defect")), 1)
     assert (row.outcome, row.ran) == (CRASHED, None)
     assert "no_such_defect" in row.explanation
 

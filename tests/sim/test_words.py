@@ -7,7 +7,7 @@ from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.property import MEANINGS, Violation
 from transis.sim.plan import TOTEM
 from transis.sim.run import simulate
-from transis.sim.runs import Failure, Tally, Wish, replay_line
+from transis.sim.runs import Failure, SimulateRequest, Tally, replay_line
 from transis.sim.words import as_dict, event_words, witness_lines
 from transis.trace.events import Delivery, End, Fault, Gap, History, NodeTrace, NoteEvent, Refuse, Submit
 from transis.types.ids import NodeId, Service
@@ -68,7 +68,7 @@ def test_every_guarantee_has_a_meaning_and_no_meaning_is_left_over() -> None:
 
 
 def test_a_failing_seed_is_in_the_json_with_its_replay_line() -> None:
-    wish = Wish(TOTEM, range(3, 5), None, 1, "", None)
+    wish = SimulateRequest(TOTEM, range(3, 5), None, 1, "", None)
     tally = Tally(failures=[Failure(4, ("fifo",), "why", "transis simulate --engine totem --seed 4")])
     found = as_dict(wish, tally)["failing"]
     line = "transis simulate --engine totem --seed 4"

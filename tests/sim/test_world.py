@@ -8,13 +8,13 @@ from tests.sim.fake import HEARTBEAT_US, FakeNode
 from transis.sim.faults import parse
 from transis.sim.host import Machine
 from transis.sim.life import Submission
-from transis.sim.network import Climate, Journey
+from transis.sim.network import Journey, LinkQuality
 from transis.sim.world import Conditions, World
 from transis.types.config import Config
 from transis.types.ids import Service
 from transis.types.outputs import NEVER, Port
 
-QUIET = Conditions(climate=Climate(delay_us=(300, 200, 100), jitter_us=0), sync_us=(1_000, 1_000), kept_permille=0)
+QUIET = Conditions(climate=LinkQuality(delay_us=(300, 200, 100), jitter_us=0), sync_us=(1_000, 1_000), kept_permille=0)
 
 
 def world_of(*names: str, conditions: Conditions = QUIET, broken: str = "") -> tuple[World, dict[str, list[FakeNode]]]:

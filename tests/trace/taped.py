@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from transis.node.node import GroupedNode, Node
-from transis.sim.plan import TOTEM, Tried
-from transis.sim.run import Run, node_of
+from transis.sim.plan import TOTEM, Scenario
+from transis.sim.run import Simulation, node_of
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import Event, History
 from transis.trace.tape import DeliveryTape
@@ -19,9 +19,9 @@ class Taped(NamedTuple):
     events: list[Event]
 
 
-def taped_run(seed: int, groups: bool = False, tried: Tried = TOTEM) -> tuple[list[Taped], History]:
+def taped_run(seed: int, groups: bool = False, scenario: Scenario = TOTEM) -> tuple[list[Taped], History]:
     """The lives of a seed's run, each with its tape, from which nothing was taken yet; and the history."""
-    plan = draw_groups(seed, None, tried) if groups else draw(seed, None, tried)
+    plan = draw_groups(seed, None, scenario) if groups else draw(seed, None, scenario)
     tapes: dict[NodeId, DeliveryTape] = {}
     make_node = node_of(plan)
 
@@ -35,7 +35,7 @@ def taped_run(seed: int, groups: bool = False, tried: Tried = TOTEM) -> tuple[li
             node.tape = tape
         return node
 
-    run = Run(plan, make)
+    run = Simulation(plan, make)
     run.safety()
     run.liveness()
     history = run.judged("").history

@@ -9,7 +9,7 @@ import pytest
 
 from tests.trace.taped import taped_run
 from transis.audit.guarantees import check
-from transis.sim.plan import TOTEM, Tried
+from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
 from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
@@ -79,11 +79,11 @@ def developed(directory: Path, wanted: Wanted, out: Path) -> dict[NodeId, list[E
 # --- what comes back ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis")], ids=lambda one: one.engine)
-def test_films_of_a_run_develop_into_what_the_recorder_has(tmp_path: Path, tried: Tried) -> None:
-    lives, history = taped_run(11, tried=tried)
+@pytest.mark.parametrize("scenario", [TOTEM, Scenario("lansis")], ids=lambda one: one.engine)
+def test_films_of_a_run_develop_into_what_the_recorder_has(tmp_path: Path, scenario: Scenario) -> None:
+    lives, history = taped_run(11, scenario=scenario)
     for life in lives:
-        films = FilmWriter(tmp_path, Header("test", "live", life.node, engine=tried.engine), type(life.tape)())
+        films = FilmWriter(tmp_path, Header("test", "live", life.node, engine=scenario.engine), type(life.tape)())
         assert films.begin(0)
         assert films.write(1, life.tape.take(0).pieces)
         films.end()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.trace.taped import Taped, taped_run
-from transis.sim.plan import TOTEM, Tried
+from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import Conf, Delivery, Event
 from transis.trace.tape import (
     ADDRESSES_MAX,
@@ -85,9 +85,9 @@ def check(life: Taped) -> int:
 
 
 @pytest.mark.parametrize("groups", [False, True], ids=["nodes", "groups"])
-@pytest.mark.parametrize("tried", [TOTEM, Tried("lansis"), Tried("lansis", order="toto")], ids=lambda one: one.options)
-def test_the_tape_has_what_the_recorder_has(tried: Tried, groups: bool) -> None:
-    lives, _ = taped_run(3, groups, tried)
+@pytest.mark.parametrize("scenario", [TOTEM, Scenario("lansis"), Scenario("lansis", order="toto")], ids=lambda one: one.options)
+def test_the_tape_has_what_the_recorder_has(scenario: Scenario, groups: bool) -> None:
+    lives, _ = taped_run(3, groups, scenario)
     assert sum(map(check, lives)) > 100
 
 

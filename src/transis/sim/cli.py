@@ -42,18 +42,18 @@ from transis.sim.options import (
     complete_mode,
     complete_order,
     jobs_of,
+    scenario_of,
     seeds_of,
-    tried_of,
 )
 from transis.sim.picture import picture_of
 from transis.sim.plan import TOTEM, plan_text
-from transis.sim.run import Outcome, beyond_promise
+from transis.sim.run import RunOutcome, beyond_promise
 from transis.sim.run import simulate as simulate_plan
-from transis.sim.runs import Tally, Wish, note_failure, run, trace_of
+from transis.sim.runs import SimulateRequest, Tally, note_failure, run, trace_of
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
-from transis.sim.sweep import CRASHED, TIMED_OUT, Job, SeedRow, result_from
+from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, result_from
 from transis.sim.words import coverage_tables, fault_line, verdict_table, witness_lines, written
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
@@ -144,89 +144,89 @@ def simulate(
 
     The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
     """
-    tried = tried_of(engine, order, mode, partitions, judge)
-    wish = Wish(
-        tried=tried,
+    scenario = scenario_of(engine, order, mode, partitions, judge)
+    request = SimulateRequest(
+        scenario=scenario,
         seeds=seeds_of(seed, seeds),
         nodes=nodes_of(nodes),
         jobs=jobs_of(jobs),
-        broken=broken_of(broken, tried),
+        broken=broken_of(broken, scenario),
         trace=trace_directory(trace),
         groups=groups,
     )
     if broken in GROUP_DEFECTS and not groups:
         raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     file = picture_file(show, "--show")
-    if file is not None and not wish.is_single:
+    if file is not None and not request.is_single:
         raise wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
     try:
-        failed = _carry_out_simulate(wish, file, json, shrink)
+        failed = _carry_out_simulate(request, file, json, shrink)
     except (OSError, TransisError) as error:
         raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
-def _carry_out_simulate(wish: Wish, file: Path | None, json: bool, want_small: bool) -> bool:
+def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool, want_small: bool) -> bool:
     """Run, tell, draw; True if a guarantee was broken."""
-    tally = run(wish)
-    was_interrupted = tally.summary.runs < len(wish.seeds)
-    small = _shrunk(wish, tally) if want_small and not was_interrupted else None
+    tally = run(request)
+    was_interrupted = tally.summary.runs < len(request.seeds)
+    small = _shrunk(request, tally) if want_small and not was_interrupted else None
     if file is not None:
-        write_diagram(file, _picture(wish, tally, small))
+        write_diagram(file, _picture(request, tally, small))
     if json:
-        print(written(wish, tally, {"shrunk": small.script()} if small is not None else {}))
+        print(written(request, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
-        _print_simulate(stdout(), wish, tally, small, file)
+        _print_simulate(stdout(), request, tally, small, file)
     if was_interrupted:
-        complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(wish.seeds):,} seeds showed")
+        complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(request.seeds):,} seeds showed")
         raise typer.Exit(INTERRUPTED)
     return bool(tally.failures)
 
 
-def _shrunk(wish: Wish, tally: Tally) -> Shrunk | None:
+def _shrunk(request: SimulateRequest, tally: Tally) -> Shrunk | None:
     if not tally.failures:
         return None
-    drawn = draw_groups if wish.groups else draw
-    return shrink_plan(drawn(tally.failures[0].seed, wish.nodes, wish.tried), wish.broken)
+    drawn = draw_groups if request.groups else draw
+    return shrink_plan(drawn(tally.failures[0].seed, request.nodes, request.scenario), request.broken)
 
 
-def _picture(wish: Wish, tally: Tally, small: Shrunk | None) -> Picture:
-    outcome = tally.outcome if small is None else simulate_plan(small.plan.seed, small.plan, wish.broken)
+def _picture(request: SimulateRequest, tally: Tally, small: Shrunk | None) -> Picture:
+    outcome = tally.outcome if small is None else simulate_plan(small.plan.seed, small.plan, request.broken)
     assert outcome is not None, "a single run keeps its outcome"
     what = f"seed {outcome.seed}" + (", made small" if small is not None else "")
     verdict = f"broken: {', '.join(outcome.report.broken)}" if outcome.report.broken else "every guarantee held"
     counts = f"{len(outcome.plan.names)} nodes, {outcome.views:,} view installations, {outcome.deliveries:,} deliveries"
     facts = (f"{counts}, {outcome.virtual_us / 1e6:.2f} s of virtual time · {verdict}",)
-    return picture_of(outcome.history, outcome.log, f"Transis, {wish.engine} engine, {what}", facts, outcome.violations)
+    return picture_of(outcome.history, outcome.log, f"Transis, {request.engine} engine, {what}", facts, outcome.violations)
 
 
-def _print_simulate(out: Console, wish: Wish, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
+def _print_simulate(out: Console, request: SimulateRequest, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
     if tally.outcome is not None:
         _tell_plan(out, tally.outcome)
-    tell_tables(out, wish, tally)
-    say(out, _totals(wish, tally))
+    tell_tables(out, request, tally)
+    say(out, _totals(request, tally))
     tell_failures(out, tally)
     if small is not None:
         say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
         say(out, small.script())
     if file is not None:
         say(out, f"Drawn: {file}")
-    if wish.trace is not None:
-        where = trace_of(wish.trace, wish.seeds[0]) if wish.is_single else f"{wish.trace}, a directory per seed"
+    if request.trace is not None:
+        where = trace_of(request.trace, request.seeds[0]) if request.is_single else f"{request.trace}, a directory per seed"
         say(out, f"Traces: {where}")
 
 
-def tell_tables(out: Console, wish: Wish, tally: Tally) -> None:
+def tell_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:
     """Verdicts, faults, and what was reached."""
     out.print(verdict_table(tally.summary.properties))
     out.print()
     say(out, fault_line(tally.summary.faults))
     out.print()
-    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, wish.engine))
+    out.print(coverage_tables(tally.summary.coverage, tally.summary.runs, request.engine))
     out.print()
 
 
-def _tell_plan(out: Console, outcome: Outcome) -> None:
+def _tell_plan(out: Console, outcome: RunOutcome) -> None:
     """The plan and the budgets of a single run: what its seed drew."""
     plan = outcome.plan
     say(out, f"Plan of seed {plan.seed}", "bold")
@@ -236,17 +236,17 @@ def _tell_plan(out: Console, outcome: Outcome) -> None:
     say(out, f"Liveness budget: {outcome.budget_us / 1e6:.3f} s of virtual time after the last fault; {used}.\n")
 
 
-def _totals(wish: Wish, tally: Tally) -> str:
+def _totals(request: SimulateRequest, tally: Tally) -> str:
     summary = tally.summary
     lines = [
         sums(tally),
         f"{summary.virtual_us / 1e6:,.1f} s of virtual time in {tally.wall_s:,.1f} s, {tally.runs_per_minute:,.0f} runs a minute",
     ]
-    if not wish.tried.partitions:
+    if not request.scenario.partitions:
         notes = summary.coverage.notes
         lines.append(", ".join(f"{what}: {notes[what]:,}" for what in ("parted without a partition", "died ahead of the others")))
-    if wish.broken:
-        lines.append(f"The engine was broken on purpose: {wish.broken}")
+    if request.broken:
+        lines.append(f"The engine was broken on purpose: {request.broken}")
     return "\n".join(lines)
 
 
@@ -306,7 +306,7 @@ BrokenOption = Annotated[str, typer.Option(help="Run an engine with a deliberate
 
 
 @dataclass(slots=True)
-class Swept:
+class SweepResult:
     """All that the table says of the wanted seeds, and what this call added to it."""
 
     tally: Tally = field(default_factory=Tally)
@@ -327,7 +327,7 @@ class Swept:
         return [row.seed for row in self.without_verdict if row.outcome == outcome]
 
 
-class Limits(NamedTuple):
+class SweepLimits(NamedTuple):
     timeout_s: int
     traces_max: int
 
@@ -356,13 +356,13 @@ def sweep(
 
     Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
     """
-    tried = tried_of(engine, order, mode, partitions, judge)
-    wish = Wish(
-        tried=tried,
+    scenario = scenario_of(engine, order, mode, partitions, judge)
+    request = SimulateRequest(
+        scenario=scenario,
         seeds=seeds_of(None, seeds),
         nodes=nodes_of(nodes),
         jobs=1,
-        broken=broken_of(broken, tried),
+        broken=broken_of(broken, scenario),
         trace=None,
         groups=groups,
     )
@@ -371,53 +371,61 @@ def sweep(
     limits = _limits(timeout, keep_traces)
     directory = local_directory("--table", table)
     try:
-        swept = _carry_out_sweep(wish, limits, directory, master, ui)
+        swept = _carry_out_sweep(request, limits, directory, master, ui)
     except KeyboardInterrupt:
         complain("sweep", "interrupted; seeds that have a row keep it, and the same command goes on with the others")
         raise typer.Exit(INTERRUPTED) from None
     except TransisError as error:
         raise unable("sweep", error) from None
     if json:
-        print(written(wish, swept.tally, _more(swept)))
+        print(written(request, swept.tally, _more(swept)))
     else:
-        _print_sweep(stdout(), wish, swept, directory)
+        _print_sweep(stdout(), request, swept, directory)
     raise typer.Exit(0 if swept.is_fine else VIOLATED)
 
 
-def _limits(timeout: int, traces_max: int) -> Limits:
+def _limits(timeout: int, traces_max: int) -> SweepLimits:
     if not 1 <= timeout <= TIMEOUT_MAX:
         raise wrong("--timeout", timeout, f"must be 1 to {TIMEOUT_MAX}")
     if traces_max < 0:
         raise wrong("--keep-traces", traces_max, "must be 0 or more")
-    return Limits(timeout, traces_max)
+    return SweepLimits(timeout, traces_max)
 
 
-def configuration_of(wish: Wish) -> str:
+def configuration_of(request: SimulateRequest) -> str:
     """The options that decide a run, as `transis simulate` has them."""
-    groups = " --groups" if wish.groups else ""
-    nodes = "" if wish.nodes is None else f" --nodes {wish.nodes}"
-    broken = f" --broken {wish.broken}" if wish.broken else ""
-    return f"{wish.tried.options}{groups}{nodes}{broken}"
+    groups = " --groups" if request.groups else ""
+    nodes = "" if request.nodes is None else f" --nodes {request.nodes}"
+    broken = f" --broken {request.broken}" if request.broken else ""
+    return f"{request.scenario.options}{groups}{nodes}{broken}"
 
 
-def _carry_out_sweep(wish: Wish, limits: Limits, directory: Path, master: str | None, ui: bool) -> Swept:
+def _carry_out_sweep(request: SimulateRequest, limits: SweepLimits, directory: Path, master: str | None, ui: bool) -> SweepResult:
     try:
         from transis.sim.spark_sweep import SweepTable
     except ImportError as error:
         raise MissingExtra("transis sweep", "spark") from error
-    table = SweepTable(directory, build_id(), configuration_of(wish))
-    swept = Swept()
+    table = SweepTable(directory, build_id(), configuration_of(request))
+    swept = SweepResult()
     with table.written_here():
-        pending = table.pending(wish.seeds, limits.timeout_s)
+        pending = table.pending(request.seeds, limits.timeout_s)
         if pending:
-            _run(wish, limits, table, pending, master, ui, swept)
-        for row in table.rows(wish.seeds):
-            _add(wish, swept, row)
+            _run(request, limits, table, pending, master, ui, swept)
+        for row in table.rows(request.seeds):
+            _add(request, swept, row)
     swept.tally.wall_s = swept.seconds
     return swept
 
 
-def _run(wish: Wish, limits: Limits, table: SweepTable, pending: list[int], master: str | None, ui: bool, swept: Swept) -> None:
+def _run(
+    request: SimulateRequest,
+    limits: SweepLimits,
+    table: SweepTable,
+    pending: list[int],
+    master: str | None,
+    ui: bool,
+    swept: SweepResult,
+) -> None:
     from transis.spark.progress import require_spark
 
     require_spark()
@@ -426,28 +434,28 @@ def _run(wish: Wish, limits: Limits, table: SweepTable, pending: list[int], mast
     from transis.spark.packaging import Executors
     from transis.spark.session import spark_session, ui_address
 
-    job = Job(0, wish.nodes, wish.broken, digests=True, groups=wish.groups, tried=wish.tried)
+    job = SeedJob(0, request.nodes, request.broken, digests=True, groups=request.groups, scenario=request.scenario)
     order = TaskOrder(table.configuration, job, limits.timeout_s)
     started = perf_counter()
     with spark_session(master, ui=ui, app="transis sweep") as spark:
         if ui:
             say(Console(stderr=True), f"Spark's own page: {ui_address(spark)}")
-        with _bar(len(wish.seeds), len(wish.seeds) - len(pending)) as tell:
+        with _bar(len(request.seeds), len(request.seeds) - len(pending)) as tell:
             run_pending(Executors(spark), order, table, pending, limits.traces_max, tell)
     swept.ran_now = len(pending)
     swept.seconds = perf_counter() - started
 
 
-def _add(wish: Wish, swept: Swept, row: SeedRow) -> None:
+def _add(request: SimulateRequest, swept: SweepResult, row: SeedRow) -> None:
     result = result_from(row)
     if result is None:
         swept.without_verdict.append(row)
         return
     swept.tally.summary.add(result)
-    note_failure(swept.tally, wish, result)
+    note_failure(swept.tally, request, result)
 
 
-def _more(swept: Swept) -> dict[str, Any]:
+def _more(swept: SweepResult) -> dict[str, Any]:
     """What the JSON of a sweep says beside that of `transis simulate`; its speed is that of the seeds that ran now."""
     return {
         "build": build_id(),
@@ -458,15 +466,15 @@ def _more(swept: Swept) -> dict[str, Any]:
     }
 
 
-def _print_sweep(out: Console, wish: Wish, swept: Swept, directory: Path) -> None:
-    tell_tables(out, wish, swept.tally)
+def _print_sweep(out: Console, request: SimulateRequest, swept: SweepResult, directory: Path) -> None:
+    tell_tables(out, request, swept.tally)
     say(out, sums(swept.tally))
     if swept.ran_now:
         speed = f"{swept.ran_now:,} seeds in {swept.seconds:,.1f} s, {swept.runs_per_minute:,.0f} a minute"
-        say(out, f"{speed}; of the others the table had rows" if swept.ran_now < len(wish.seeds) else speed)
+        say(out, f"{speed}; of the others the table had rows" if swept.ran_now < len(request.seeds) else speed)
     else:
         say(out, "Nothing was left to run: all of this was in the table")
-    say(out, f"Build {build_id()}, {configuration_of(wish)}; the table: {directory}")
+    say(out, f"Build {build_id()}, {configuration_of(request)}; the table: {directory}")
     for row in swept.without_verdict[:SEEDS_SHOWN_MAX]:
         say(out, f"seed {row.seed} {row.outcome}: {row.explanation}\nreplay: {row.replay}", "red")
     if len(swept.without_verdict) > SEEDS_SHOWN_MAX:

@@ -21,7 +21,20 @@ from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
 from transis.lansis.packets import KIND_ALIVE, KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY, Query
 from transis.node.node import Node
-from transis.sim.faults import SEND_SIZE, Crash, Cut, Fault, Heal, Leave, Mend, Partition, Pause, Restart, Resume, Send
+from transis.sim.faults import (
+    SEND_SIZE,
+    CrashNode,
+    CutLink,
+    HealNetwork,
+    InjectedFault,
+    LeaveCluster,
+    MendLink,
+    PartitionNetwork,
+    PauseNode,
+    RestartNode,
+    ResumeNode,
+    SendMessages,
+)
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
@@ -92,7 +105,7 @@ def _only_acks(body: bytes) -> bool:
     return isinstance(found, AcksAt) and found.end == len(body)
 
 
-class Caught(NamedTuple):
+class HeldPacket(NamedTuple):
     """A packet that somebody kept, to let it arrive later."""
 
     source: str
@@ -102,7 +115,7 @@ class Caught(NamedTuple):
 
 
 @dataclass(slots=True)
-class Filter:
+class PacketFilter:
     """Drops, doubles or keeps packets of one kind on some links: `skip` of them pass, then it takes the next `count`."""
 
     fate: Fate
@@ -111,7 +124,7 @@ class Filter:
     kind: str
     count: int
     skip: int = 0
-    kept: list[Caught] | None = None
+    kept: list[HeldPacket] | None = None
 
     def __call__(self, source: str, target: str, port: Port, datagram: bytes) -> Fate:
         if self.count <= 0 or self.source not in ("*", source) or self.target not in ("*", target):
@@ -123,12 +136,12 @@ class Filter:
             return Fate.PASS
         self.count -= 1
         if self.kept is not None:
-            self.kept.append(Caught(source, target, port, datagram))
+            self.kept.append(HeldPacket(source, target, port, datagram))
         return self.fate
 
 
 @dataclass(slots=True)
-class Tally:
+class PacketCounts:
     """Counts what passes, by kind; a multicast counts once for each host that it is carried to."""
 
     seen: Counter[str] = field(default_factory=Counter)
@@ -146,7 +159,7 @@ WAIT_MAX_US: Final = 60 * SECOND
 """How long `until` waits for something that may never come."""
 
 
-class Cluster:
+class SimulatedCluster:
     """1. Nothing happens until `run` or `settle` lets time pass.
     2. `views` and `deliveries` tell only what is new since they were last asked.
     """
@@ -156,8 +169,8 @@ class Cluster:
         self.world = build_world(plan, make_node, set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
-        self._kept: list[Caught] = []
-        self.tally = Tally()
+        self._kept: list[HeldPacket] = []
+        self.tally = PacketCounts()
 
     # -- doing ---------------------------------------------------------------------------------------------------
 
@@ -181,54 +194,54 @@ class Cluster:
         return ""
 
     def submit(self, name: str, service: Service = Service.AGREED, count: int = 1, size: int = SEND_SIZE) -> None:
-        self.strike(Send(name, service, count, size))
+        self.strike(SendMessages(name, service, count, size))
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: InjectedFault) -> None:
         self.world.strike(fault)
 
     def start(self, name: str) -> None:
-        self.strike(Restart(name))
+        self.strike(RestartNode(name))
 
     def crash(self, name: str, after: int = 0) -> None:
-        self.strike(Crash(name, after))
+        self.strike(CrashNode(name, after))
 
     def restart(self, name: str) -> None:
-        self.strike(Restart(name))
+        self.strike(RestartNode(name))
 
     def pause(self, name: str) -> None:
-        self.strike(Pause(name))
+        self.strike(PauseNode(name))
 
     def resume(self, name: str) -> None:
-        self.strike(Resume(name))
+        self.strike(ResumeNode(name))
 
     def leave(self, name: str) -> None:
-        self.strike(Leave(name))
+        self.strike(LeaveCluster(name))
 
     def partition(self, *components: Sequence[str]) -> None:
-        self.strike(Partition(tuple(tuple(component) for component in components)))
+        self.strike(PartitionNetwork(tuple(tuple(component) for component in components)))
 
     def heal(self) -> None:
-        self.strike(Heal())
+        self.strike(HealNetwork())
 
     def cut(self, source: str, target: str) -> None:
-        self.strike(Cut(source, target))
+        self.strike(CutLink(source, target))
 
     def mend(self, source: str, target: str) -> None:
-        self.strike(Mend(source, target))
+        self.strike(MendLink(source, target))
 
     def drop_next(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
-        self._filter(Filter(Fate.DROP, source, target, kind, count, skip))
+        self._filter(PacketFilter(Fate.DROP, source, target, kind, count, skip))
 
     def duplicate(self, kind: str, source: str = "*", target: str = "*", count: int = ALWAYS, skip: int = 0) -> None:
-        self._filter(Filter(Fate.TWICE, source, target, kind, count, skip))
+        self._filter(PacketFilter(Fate.TWICE, source, target, kind, count, skip))
 
     def keep(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
         """Hold packets back until `release`."""
-        self._filter(Filter(Fate.DROP, source, target, kind, count, skip, self._kept))
+        self._filter(PacketFilter(Fate.DROP, source, target, kind, count, skip, self._kept))
 
     def copy(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
         """Let packets pass, and arrive once more at `release`."""
-        self._filter(Filter(Fate.PASS, source, target, kind, count, skip, self._kept))
+        self._filter(PacketFilter(Fate.PASS, source, target, kind, count, skip, self._kept))
 
     def release(self) -> int:
         """What was kept or copied arrives now, in its order; how many packets that were."""
@@ -249,7 +262,7 @@ class Cluster:
         interceptors = self.world.network.interceptors
         interceptors[:] = [interceptor for interceptor in interceptors if interceptor is self.tally]
 
-    def _filter(self, chosen: Filter) -> None:
+    def _filter(self, chosen: PacketFilter) -> None:
         if chosen.kind not in KINDS:
             raise ValueError(f"{chosen.kind!r} is no kind of packet; known are {', '.join(KINDS)}")
         self.world.network.interceptors.append(chosen)

@@ -24,10 +24,10 @@ from transis.audit.draw.spacetime import write_diagram
 from transis.audit.guarantees.property import Findings, Verdict
 from transis.cli.local_cluster import ClusterError, Workplace
 from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
-from transis.sim.cluster import Cluster
+from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan, agreement_us, with_setting
-from transis.sim.real_demo import Played, drawn, play_real
+from transis.sim.real_demo import DemoResult, drawn, play_real
 from transis.sim.words import sum_up, tell_outcome, tell_step, witness_lines
 from transis.trace.events import History
 from transis.trace.reader import Finding
@@ -43,17 +43,17 @@ PACE_US: Final = 4 * MS
 """Between two rounds of messages."""
 
 
-class Step(NamedTuple):
+class DemoStep(NamedTuple):
     heading: str
     paragraph: str
-    act: Callable[[Cluster], None]
+    act: Callable[[SimulatedCluster], None]
 
 
 def plan(engine: str = "totem") -> Plan:
     return with_setting(Plan(SEED, NAMES), "config.engine", engine)
 
 
-def _talk(cluster: Cluster, names: str, rounds: int, service: Service = Service.AGREED) -> None:
+def _talk(cluster: SimulatedCluster, names: str, rounds: int, service: Service = Service.AGREED) -> None:
     """Everybody named sends a message in each round, and a little time passes."""
     for _ in range(rounds):
         for name in names:
@@ -61,17 +61,17 @@ def _talk(cluster: Cluster, names: str, rounds: int, service: Service = Service.
         cluster.run(PACE_US)
 
 
-def _start(cluster: Cluster) -> None:
+def _start(cluster: SimulatedCluster) -> None:
     cluster.settle()
 
 
-def _send(cluster: Cluster) -> None:
+def _send(cluster: SimulatedCluster) -> None:
     _talk(cluster, "abcde", 2)
     _talk(cluster, "bd", 2, Service.SAFE)
     cluster.settle()
 
 
-def _crash(cluster: Cluster) -> None:
+def _crash(cluster: SimulatedCluster) -> None:
     """The crash comes while messages are under way: some of c's last ones may have reached nobody."""
     for name in "abcde":
         cluster.submit(name, Service.SAFE, 2)
@@ -81,7 +81,7 @@ def _crash(cluster: Cluster) -> None:
     cluster.settle()
 
 
-def _partition(cluster: Cluster) -> None:
+def _partition(cluster: SimulatedCluster) -> None:
     """Both sides are left alone until each has its own view; only then do they talk."""
     for name in "abde":
         cluster.submit(name, Service.SAFE)
@@ -92,20 +92,20 @@ def _partition(cluster: Cluster) -> None:
     cluster.run(20 * MS)
 
 
-def _until_apart_us(cluster: Cluster) -> int:
+def _until_apart_us(cluster: SimulatedCluster) -> int:
     """Long enough to miss the others, to agree on who is left, and to recover."""
     config = cluster.plan.config
     return 2 * (config.detection_us + agreement_us(config))
 
 
-def _merge(cluster: Cluster) -> None:
+def _merge(cluster: SimulatedCluster) -> None:
     cluster.heal()
     cluster.settle()
     _talk(cluster, "abde", 1)
     cluster.settle()
 
 
-def _restart(cluster: Cluster) -> None:
+def _restart(cluster: SimulatedCluster) -> None:
     cluster.restart("c")
     cluster.settle()
     _talk(cluster, "abcde", 1)
@@ -114,39 +114,39 @@ def _restart(cluster: Cluster) -> None:
 
 
 STEPS: Final = (
-    Step(
+    DemoStep(
         "Five nodes start",
         "Each node starts alone, in a view of one (R0). They hear each other's beacons, agree on who is there, and "
         "install one view of five. A view is a list of members that all of them agree on.",
         _start,
     ),
-    Step(
+    DemoStep(
         "Everybody sends",
         "All five send agreed messages at the same time; b and d also send safe ones, which are delivered only when every "
         "member is known to have them. Everybody delivers the same messages in the same order.",
         _send,
     ),
-    Step(
+    DemoStep(
         "c crashes",
         "c dies in the middle of traffic. The others notice its silence, agree who is left, and recover what any of them "
         "has of the old view. A transitional view (T) tells them: what you deliver in it is certain only among these. Then "
         "a new regular view of four begins.",
         _crash,
     ),
-    Step(
+    DemoStep(
         "The network splits: a and b here, d and e there",
         "Neither side can know whether the other died. Both go on, each in a view of two, each with its own order. "
         "Messages sent now are delivered only on the side where they were sent. A safe message under way when the net split may "
         "be delivered in the old view on one side and in the transitional view on the other: that side could not confirm it.",
         _partition,
     ),
-    Step(
+    DemoStep(
         "The network heals: the two sides merge",
         "The sides hear each other's beacons and form one view again. Each member says from which view it comes, so an "
         "application knows with whom it shares its past and with whom it must exchange state.",
         _merge,
     ),
-    Step(
+    DemoStep(
         "c comes back",
         "c starts again from its disk. It is a new incarnation, c/2: nothing it said in its first life can be mistaken for "
         "what it says now. It starts alone, is heard, and joins.",
@@ -158,17 +158,17 @@ STEPS: Final = (
 # --- simulated demo ---------------------------------------------------------------------------------------------------
 
 
-def play_simulated(console: Console | None, engine: str) -> Cluster:
+def play_simulated(console: Console | None, engine: str) -> SimulatedCluster:
     """Without a console it is played in silence."""
     if console is not None:
         console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
-    cluster = Cluster(plan(engine))
+    cluster = SimulatedCluster(plan(engine))
     for number, step in enumerate(STEPS, 1):
         _play(console, cluster, number, step)
     return cluster
 
 
-def _play(console: Console | None, cluster: Cluster, number: int, step: Step) -> None:
+def _play(console: Console | None, cluster: SimulatedCluster, number: int, step: DemoStep) -> None:
     since_us = cluster.world.now
     step.act(cluster)
     if console is not None:
@@ -176,7 +176,7 @@ def _play(console: Console | None, cluster: Cluster, number: int, step: Step) ->
         tell_outcome(console, cluster.history(), since_us)
 
 
-def verdicts_of(cluster: Cluster) -> list[Verdict]:
+def verdicts_of(cluster: SimulatedCluster) -> list[Verdict]:
     """The checkers' verdicts, and what the harness itself saw: no node raised, every byte arrived as it was sent."""
     integrity, no_crash = Findings("integrity"), Findings("no_crash")
     integrity.checked, no_crash.checked = cluster.world.verified, cluster.world.turns
@@ -282,13 +282,13 @@ def _real(console: Console | None, file: Path | None, engine: str, directory: Pa
     return broken
 
 
-def _draw(file: Path, engine: str, played: Played) -> None:
+def _draw(file: Path, engine: str, played: DemoResult) -> None:
     facts = f"kill -9, a partition, a heal and a restart on real sockets · {played.seconds:.1f} s · {_verdict(played.verdicts)}"
     title = f"Transis demo: five daemons, ordered by {engine}"
     write_diagram(file, picture_of(drawn(played.history), played.log, title, (facts,), played.report.violations))
 
 
-def _tell(console: Console, file: Path | None, played: Played) -> None:
+def _tell(console: Console, file: Path | None, played: DemoResult) -> None:
     sum_up(console, played.history, played.verdicts, [played.clients])
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
@@ -321,7 +321,7 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     return exit_code(content) == BAD
 
 
-def _played(console: Console | None, place: Workplace, engine: str) -> Played:
+def _played(console: Console | None, place: Workplace, engine: str) -> DemoResult:
     try:
         return asyncio.run(play_real(console, place.path, engine))
     except TransisError as error:

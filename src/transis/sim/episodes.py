@@ -19,25 +19,25 @@ from typing import Final
 
 from transis.sim.faults import (
     Ambush,
-    Copy,
-    Crash,
-    Cut,
+    CopyDirectory,
+    CrashNode,
+    CutLink,
     Delay,
-    Fault,
-    Heal,
-    Leave,
-    Mend,
-    Partition,
-    Pause,
-    Restart,
-    Resume,
+    HealNetwork,
+    InjectedFault,
+    LeaveCluster,
+    MendLink,
+    PartitionNetwork,
+    PauseNode,
+    RestartNode,
+    ResumeNode,
     Schedule,
-    Send,
-    Slow,
+    SendMessages,
+    SlowNode,
     Weather,
 )
 from transis.sim.plan import gathering_us
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.types.config import MS, Config, Timing
 from transis.types.ids import Service
 from transis.types.outputs import Port
@@ -73,11 +73,11 @@ PROMISED: Final = {"totem": "Received", "lansis": "Flushed"}
 class Draft:
     """What the drawing functions share; `faults` grows."""
 
-    stream: Stream
+    stream: RandomStream
     names: tuple[str, ...]
     config: Config
     safety_us: int
-    faults: list[tuple[int, Fault]]
+    faults: list[tuple[int, InjectedFault]]
     sequel_us: int = 0
     """When the next episode starts, if episodes follow one another."""
 
@@ -99,10 +99,10 @@ class Draft:
     def name(self) -> str:
         return self.stream.pick(self.names)
 
-    def add(self, time_us: int, fault: Fault) -> None:
+    def add(self, time_us: int, fault: InjectedFault) -> None:
         self.faults.append((time_us, fault))
 
-    def add_perhaps_in_ambush(self, time_us: int, watched: str, fault: Fault) -> None:
+    def add_perhaps_in_ambush(self, time_us: int, watched: str, fault: InjectedFault) -> None:
         if self.stream.chance(400):
             fault = Ambush(watched, self.stream.pick(AMBUSH_MOMENTS[self.config.engine]), fault, self.some_hops_us())
         self.add(time_us, fault)
@@ -121,7 +121,7 @@ class Draft:
 
 
 def draw_schedule(
-    stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
+    stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
 ) -> Schedule:
     """A medley of kinds at any time, or one after another the episodes in which a ring must be whole to be broken well."""
     draft = Draft(stream, names, config, safety_us, [])
@@ -157,9 +157,9 @@ def _crash(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
     after = draft.stream.pick((0, 0, draft.stream.between(1, 20)))
-    draft.add_perhaps_in_ambush(time, name, Crash(name, after))
+    draft.add_perhaps_in_ambush(time, name, CrashNode(name, after))
     if draft.stream.chance(800):
-        draft.add(time + draft.while_us(), Restart(name))
+        draft.add(time + draft.while_us(), RestartNode(name))
 
 
 def _crash_loop(draft: Draft) -> None:
@@ -167,9 +167,9 @@ def _crash_loop(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
     for _ in range(draft.stream.between(2, 5)):
-        draft.add(time, Crash(name, draft.stream.pick((0, 0, 1, 2))))
+        draft.add(time, CrashNode(name, draft.stream.pick((0, 0, 1, 2))))
         time += draft.stream.stretched(500, 20 * MS)
-        draft.add(time, Restart(name))
+        draft.add(time, RestartNode(name))
         time += draft.stream.stretched(1 * MS, 4 * (gathering_us(draft.config) + draft.detection_us))
 
 
@@ -179,24 +179,24 @@ def _crash_together(draft: Draft) -> None:
         return
     time = draft.moment()
     for name in draft.stream.some(draft.names, draft.stream.between(2, max(2, len(draft.names) // 2))):
-        draft.add(time + draft.stream.between(0, draft.detection_us // 8), Crash(name))
-        draft.add(time + draft.while_us(), Restart(name))
+        draft.add(time + draft.stream.between(0, draft.detection_us // 8), CrashNode(name))
+        draft.add(time + draft.while_us(), RestartNode(name))
 
 
 def _pause(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
-    draft.add_perhaps_in_ambush(time, name, Pause(name))
-    draft.add(time + draft.while_us(), Resume(name))
+    draft.add_perhaps_in_ambush(time, name, PauseNode(name))
+    draft.add(time + draft.while_us(), ResumeNode(name))
 
 
 def _partition(draft: Draft) -> None:
     """Several partitions in a row, each cutting across the one before, then one network again."""
     time = draft.moment()
     for _ in range(draft.stream.between(1, 4)):
-        draft.add_perhaps_in_ambush(time, draft.name(), Partition(draft.components()))
+        draft.add_perhaps_in_ambush(time, draft.name(), PartitionNetwork(draft.components()))
         time += draft.while_us()
-    draft.add(time, Heal())
+    draft.add(time, HealNetwork())
 
 
 def _storm(draft: Draft) -> None:
@@ -204,16 +204,16 @@ def _storm(draft: Draft) -> None:
     stream = draft.stream
     time = draft.moment()
     _floods(draft, time, draft.names)
-    draft.add(time, stream.pick((Weather("loss", stream.between(100, 600)), Cut("*", draft.name(), Port.DATA))))
+    draft.add(time, stream.pick((Weather("loss", stream.between(100, 600)), CutLink("*", draft.name(), Port.DATA))))
     blow = time + stream.stretched(max(1, draft.detection_us // 32), draft.detection_us)
     for _ in range(stream.between(1, 3)):
-        fault = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(draft.name())))
+        fault = stream.pick((PartitionNetwork(draft.components()), PartitionNetwork(draft.components()), CrashNode(draft.name())))
         draft.add(blow, fault)
         if stream.chance(300):
             draft.add(blow, Weather("loss", 0))
         blow += draft.while_us() // 4
     draft.add(blow, Weather("loss", 0))
-    draft.add(blow + draft.while_us(), Heal())
+    draft.add(blow + draft.while_us(), HealNetwork())
 
 
 def _downpour(draft: Draft) -> None:
@@ -224,8 +224,8 @@ def _downpour(draft: Draft) -> None:
     draft.add(time, Weather("loss", stream.between(50, 300)))
     blow = time + stream.stretched(max(1, draft.detection_us // 32), draft.detection_us)
     for name in stream.some(draft.names, stream.between(1, max(1, len(draft.names) // 2))):
-        draft.add_perhaps_in_ambush(blow, name, Crash(name))
-        draft.add(blow + draft.while_us(), Restart(name))
+        draft.add_perhaps_in_ambush(blow, name, CrashNode(name))
+        draft.add(blow + draft.while_us(), RestartNode(name))
         blow += draft.while_us() // 4
     draft.add(blow, Weather("loss", 0))
 
@@ -245,19 +245,19 @@ def _cascade(draft: Draft) -> None:
     gone = [rest.pop() for _ in range(stream.between(1, len(rest) - 2))]
     for source in gone:
         for target in rest:
-            draft.add(time, Cut(source, target, Port.DATA))
+            draft.add(time, CutLink(source, target, Port.DATA))
     _floods(draft, time, names)
     time += stream.stretched(max(1, draft.detection_us // 16), draft.detection_us)
-    draft.add(time, Partition((tuple(rest), tuple(gone))))
+    draft.add(time, PartitionNetwork((tuple(rest), tuple(gone))))
     while len(rest) > 1:
         watched = stream.pick(rest)
         cut = stream.between(1, len(rest) - 1)
         apart = (tuple(rest[:cut]), tuple(rest[cut:]))
         moment = stream.pick(CASCADE_MOMENTS[draft.config.engine])
-        draft.add(time, Ambush(watched, moment, Partition((*apart, tuple(gone))), draft.some_hops_us()))
+        draft.add(time, Ambush(watched, moment, PartitionNetwork((*apart, tuple(gone))), draft.some_hops_us()))
         time += stream.stretched(max(1, draft.detection_us // 4), 2 * draft.detection_us)
         gone, rest = gone + rest[cut:], rest[:cut]
-    draft.add(time + draft.while_us(), Heal())
+    draft.add(time + draft.while_us(), HealNetwork())
 
 
 def _promise(draft: Draft) -> None:
@@ -272,17 +272,17 @@ def _promise(draft: Draft) -> None:
     time = draft.moment()
     lost, gone, *rest = stream.some(draft.names, len(draft.names))
     for target in (gone, *rest):
-        draft.add(time, Cut(lost, target, Port.DATA))
+        draft.add(time, CutLink(lost, target, Port.DATA))
     size = draft.config.datagram // 2
-    draft.add(time, Send(lost, Service.AGREED, stream.between(1, 4), size))
-    draft.add(time + draft.some_hops_us(), Send(gone, Service.SAFE, stream.between(1, 8), size))
+    draft.add(time, SendMessages(lost, Service.AGREED, stream.between(1, 4), size))
+    draft.add(time + draft.some_hops_us(), SendMessages(gone, Service.SAFE, stream.between(1, 8), size))
     time += stream.stretched(max(1, draft.detection_us // 16), draft.detection_us // 2)
     first, last = stream.pick(rest), stream.pick(rest)
     others = tuple(name for name in rest if name != last)
-    draft.add(time, Ambush(first, PROMISED[draft.config.engine], Partition(((gone,), tuple(rest), (lost,)))))
-    draft.add(time, Ambush(last, "Operational", Partition(((gone,), (last,), others, (lost,)))))
-    draft.add(time, Partition(((gone, *rest), (lost,))))
-    draft.add(time + 12 * draft.detection_us, Heal())
+    draft.add(time, Ambush(first, PROMISED[draft.config.engine], PartitionNetwork(((gone,), tuple(rest), (lost,)))))
+    draft.add(time, Ambush(last, "Operational", PartitionNetwork(((gone,), (last,), others, (lost,)))))
+    draft.add(time, PartitionNetwork(((gone, *rest), (lost,))))
+    draft.add(time + 12 * draft.detection_us, HealNetwork())
 
 
 def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
@@ -292,7 +292,7 @@ def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
         size = stream.pick((50, draft.config.datagram // 2, 2 * draft.config.datagram, 8 * draft.config.datagram))
         count = stream.stretched(1, 40) if size < draft.config.datagram else stream.between(1, 6)
         service = stream.pick((Service.AGREED, Service.SAFE, Service.SAFE))
-        draft.add(time + stream.between(0, draft.detection_us // 4), Send(name, service, count, size))
+        draft.add(time + stream.between(0, draft.detection_us // 4), SendMessages(name, service, count, size))
 
 
 def _cut(draft: Draft) -> None:
@@ -304,8 +304,8 @@ def _cut(draft: Draft) -> None:
     source, target = draft.name(), draft.name()
     links = stream.pick((((source, target),), ((source, target), (target, source)), ((source, "*"),), (("*", source),)))
     for one, other in links:
-        draft.add(time, Cut(one, other, port))
-        draft.add(end, Mend(one, other, port))
+        draft.add(time, CutLink(one, other, port))
+        draft.add(end, MendLink(one, other, port))
 
 
 def _weather(what: str, low: int, high: int) -> Callable[[Draft], None]:
@@ -327,8 +327,8 @@ def _always(what: str, low: int, high: int) -> Callable[[Draft], None]:
 def _slow(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
-    draft.add(time, Slow(name, draft.stream.stretched(50, 20 * MS)))
-    draft.add(time + draft.while_us(), Slow(name, 0))
+    draft.add(time, SlowNode(name, draft.stream.stretched(50, 20 * MS)))
+    draft.add(time + draft.while_us(), SlowNode(name, 0))
 
 
 def _delay(draft: Draft) -> None:
@@ -342,20 +342,20 @@ def _delay(draft: Draft) -> None:
 def _leave(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
-    draft.add_perhaps_in_ambush(time, name, Leave(name))
+    draft.add_perhaps_in_ambush(time, name, LeaveCluster(name))
     if draft.stream.chance(600):
-        draft.add(time + 2 * draft.while_us(), Restart(name))
+        draft.add(time + 2 * draft.while_us(), RestartNode(name))
 
 
 def _copy(draft: Draft) -> None:
-    draft.add(draft.moment(), Copy(draft.name()))
+    draft.add(draft.moment(), CopyDirectory(draft.name()))
 
 
 def _lost_directory(draft: Draft) -> None:
     name = draft.name()
     time = draft.moment()
-    draft.add(time, Crash(name))
-    draft.add(time + draft.while_us(), Restart(name, lost_directory=True))
+    draft.add(time, CrashNode(name))
+    draft.add(time + draft.while_us(), RestartNode(name, lost_directory=True))
 
 
 EPISODES: Final[dict[str, Callable[[Draft], None]]] = {
@@ -410,7 +410,7 @@ LAST_EPISODES_MAX: Final = 4
 SIZE: Final = 40
 
 
-def draw_last_words(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
+def draw_last_words(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
     """In some runs; it takes one who speaks and two who may differ about it."""
     draft = Draft(stream, names, config, safety_us, [])
     if len(names) > 2 and stream.chance(RUNS_PERMILLE):
@@ -428,19 +428,19 @@ def _last_words(draft: Draft, partitions: bool) -> None:
     draft.add(time, Weather("reorder", stream.pick((300, 600, 1000))))
     draft.add(time, Weather("loss", stream.pick((0, 100, 300))))
     service = stream.pick((Service.AGREED, Service.SAFE, Service.SAFE))
-    draft.add(time, Send(speaker, service, stream.between(1, 3), SIZE))
+    draft.add(time, SendMessages(speaker, service, stream.between(1, 3), SIZE))
     gone = time + stream.between(0, 2 * hop_us)
     is_heard_no_more = partitions and stream.chance(500)
-    draft.add(gone, Cut(speaker, "*") if is_heard_no_more else Crash(speaker))
+    draft.add(gone, CutLink(speaker, "*") if is_heard_no_more else CrashNode(speaker))
     if partitions and stream.chance(500):  # Those who heard it and those who did not part before they have told each other.
-        draft.add(gone + stream.between(detection_us // 2, 2 * detection_us), Partition(draft.components()))
+        draft.add(gone + stream.between(detection_us // 2, 2 * detection_us), PartitionNetwork(draft.components()))
     calm = gone + stream.stretched(max(1, detection_us // 4), 4 * detection_us)
     draft.add(calm, Weather("reorder", 0))
     draft.add(calm, Weather("loss", 0))
     end = calm + stream.between(4, 10) * detection_us
     if partitions:
-        draft.add(end, Heal())
-    draft.add(end, Restart(speaker))
+        draft.add(end, HealNetwork())
+    draft.add(end, RestartNode(speaker))
 
 
 def _late_data(draft: Draft) -> None:
@@ -451,13 +451,13 @@ def _late_data(draft: Draft) -> None:
     watched = stream.pick([name for name in draft.names if name != speaker])
     other = stream.pick([name for name in draft.names if name not in (speaker, watched)])
     draft.add(time, Delay(Port.DATA, stream.between(detection_us * 3 // 4, detection_us * 5 // 4)))
-    draft.add(time, Send(speaker, Service.SAFE, stream.between(1, 3), SIZE))
+    draft.add(time, SendMessages(speaker, Service.SAFE, stream.between(1, 3), SIZE))
     quiet = time + stream.between(1, 3) * hop_us
     draft.add(quiet, Delay(Port.DATA, 0))
-    draft.add(quiet, Cut(speaker, "*", Port.CONTROL))
-    draft.add(quiet, Cut(speaker, "*", Port.TOKEN))
-    draft.add(quiet, Ambush(watched, "Faults", Cut("*", speaker, Port.CONTROL)))
-    draft.add(quiet, Ambush(watched, "Faults", Cut(watched, other, Port.CONTROL)))
-    draft.add(quiet, Ambush(watched, "Faults", Cut(other, watched, Port.CONTROL)))
-    draft.add(quiet, Ambush(watched, "Faults", Mend("*", speaker, Port.CONTROL), stream.between(0, detection_us // 4)))
-    draft.add(quiet + stream.between(4, 10) * detection_us, Heal())
+    draft.add(quiet, CutLink(speaker, "*", Port.CONTROL))
+    draft.add(quiet, CutLink(speaker, "*", Port.TOKEN))
+    draft.add(quiet, Ambush(watched, "Faults", CutLink("*", speaker, Port.CONTROL)))
+    draft.add(quiet, Ambush(watched, "Faults", CutLink(watched, other, Port.CONTROL)))
+    draft.add(quiet, Ambush(watched, "Faults", CutLink(other, watched, Port.CONTROL)))
+    draft.add(quiet, Ambush(watched, "Faults", MendLink("*", speaker, Port.CONTROL), stream.between(0, detection_us // 4)))
+    draft.add(quiet + stream.between(4, 10) * detection_us, HealNetwork())

@@ -90,7 +90,7 @@ WEATHERS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class InjectedFault:
     """What all faults have: a kind that names them in scripts and in the coverage table."""
 
     kind: ClassVar[str] = ""
@@ -100,7 +100,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class OfNode(Fault):
+class NodeFault(InjectedFault):
     """A fault of one node."""
 
     node: str
@@ -110,7 +110,7 @@ class OfNode(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Crash(OfNode):
+class CrashNode(NodeFault):
     """The node dies after it carried out `after` more outputs: 0 is between two turns, more is in the middle of one."""
 
     kind: ClassVar[str] = "crash"
@@ -121,7 +121,7 @@ class Crash(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Restart(OfNode):
+class RestartNode(NodeFault):
     """A new life on the same host, from what its disk kept, or from an empty directory."""
 
     kind: ClassVar[str] = "restart"
@@ -132,31 +132,31 @@ class Restart(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Copy(OfNode):
+class CopyDirectory(NodeFault):
     """Somebody copies the state directory of this node and starts it on another host."""
 
     kind: ClassVar[str] = "copy"
 
 
 @dataclass(frozen=True, slots=True)
-class Leave(OfNode):
+class LeaveCluster(NodeFault):
     kind: ClassVar[str] = "leave"
 
 
 @dataclass(frozen=True, slots=True)
-class Pause(OfNode):
+class PauseNode(NodeFault):
     """The process is stopped: its sockets fill, its timers grow stale, its clock goes on."""
 
     kind: ClassVar[str] = "pause"
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(OfNode):
+class ResumeNode(NodeFault):
     kind: ClassVar[str] = "resume"
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(OfNode):
+class SlowNode(NodeFault):
     """Every datagram costs the node so much more time; 0 ends it."""
 
     kind: ClassVar[str] = "slow"
@@ -167,7 +167,7 @@ class Slow(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Send(OfNode):
+class SendMessages(NodeFault):
     """No fault, but what makes faults bite: an application sends at a chosen moment."""
 
     kind: ClassVar[str] = "send"
@@ -180,7 +180,7 @@ class Send(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(OfNode):
+class ActAsClients(NodeFault):
     """No fault either: client processes of the node ask for so many things, to join or leave groups or to be gone."""
 
     kind: ClassVar[str] = "ask"
@@ -191,7 +191,7 @@ class Ask(OfNode):
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(Fault):
+class PartitionNetwork(InjectedFault):
     """Only hosts of one component hear each other; hosts that are not named make up one more component."""
 
     kind: ClassVar[str] = "partition"
@@ -202,14 +202,14 @@ class Partition(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Heal(Fault):
+class HealNetwork(InjectedFault):
     """Partitions and cuts end."""
 
     kind: ClassVar[str] = "heal"
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Fault):
+class CutLink(InjectedFault):
     """One direction of one link is dead, for one port or for all; `*` stands for every host."""
 
     kind: ClassVar[str] = "cut"
@@ -222,14 +222,14 @@ class Cut(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Mend(Cut):
+class MendLink(CutLink):
     """The opposite of a cut."""
 
     kind: ClassVar[str] = "mend"
 
 
 @dataclass(frozen=True, slots=True)
-class Weather(Fault):
+class Weather(InjectedFault):
     """A rate of the whole network changes."""
 
     kind: ClassVar[str] = "weather"
@@ -241,7 +241,7 @@ class Weather(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Delay(Fault):
+class Delay(InjectedFault):
     """Everything on one port takes so much longer; 0 ends it."""
 
     kind: ClassVar[str] = "delay"
@@ -252,16 +252,16 @@ class Delay(Fault):
         return f"delay {self.port.name.lower()} {format_duration(self.extra_us)}"
 
 
-HEAL: Final = Heal()
+HEAL: Final = HealNetwork()
 
 
 @dataclass(frozen=True, slots=True)
-class Ambush(OfNode):
+class Ambush(NodeFault):
     """`fault` strikes when `node` next comes to `moment`, or so much later."""
 
     kind: ClassVar[str] = "on"
     moment: str = "Recovery"
-    fault: Fault = HEAL
+    fault: InjectedFault = HEAL
     later_us: int = 0
 
     def __str__(self) -> str:
@@ -269,28 +269,28 @@ class Ambush(OfNode):
         return f"on {self.node} {self.moment.replace(' ', '_')}{later} {self.fault}"
 
 
-HARMLESS: Final = (Ambush, Send, Ask)
+HARMLESS: Final = (Ambush, SendMessages, ActAsClients)
 """What is arranged or done without harm: not counted, and not told as a fault."""
 
-Schedule = tuple[tuple[int, Fault], ...]
+Schedule = tuple[tuple[int, InjectedFault], ...]
 
 
-def names_in(fault: Fault) -> frozenset[str]:
+def names_in(fault: InjectedFault) -> frozenset[str]:
     """The hosts that a fault speaks of, for shrinking to fewer nodes."""
     match fault:
         case Ambush(node=node, fault=inner):
             return names_in(inner) | {node}
-        case OfNode(node=node):
+        case NodeFault(node=node):
             return frozenset((node,))
-        case Partition(components=components):
+        case PartitionNetwork(components=components):
             return frozenset(name for component in components for name in component)
-        case Cut(source=source, target=target):
+        case CutLink(source=source, target=target):
             return frozenset((source, target)) - {"*"}
         case _:
             return frozenset()
 
 
-def parse(line: str) -> Fault:
+def parse(line: str) -> InjectedFault:
     """A fault from its line; ValueError names what was not understood."""
     verb, _, rest = line.strip().partition(" ")
     reader = _READERS.get(verb)
@@ -306,37 +306,37 @@ def _words(rest: str, least: int, most: int) -> list[str]:
     return words
 
 
-def _crash(rest: str) -> Fault:
+def _crash(rest: str) -> InjectedFault:
     words = _words(rest, 1, 2)
-    return Crash(words[0], int(words[1].removeprefix("after=")) if len(words) == 2 else 0)
+    return CrashNode(words[0], int(words[1].removeprefix("after=")) if len(words) == 2 else 0)
 
 
-def _restart(rest: str) -> Fault:
+def _restart(rest: str) -> InjectedFault:
     words = _words(rest, 1, 2)
     if words[1:] not in ([], ["lost"]):
         raise ValueError(f"expected nothing or 'lost' after the name, found {words[1]!r}")
-    return Restart(words[0], len(words) == 2)
+    return RestartNode(words[0], len(words) == 2)
 
 
-def _slow(rest: str) -> Fault:
+def _slow(rest: str) -> InjectedFault:
     node, cost = _words(rest, 2, 2)
-    return Slow(node, parse_duration(cost))
+    return SlowNode(node, parse_duration(cost))
 
 
-def _send(rest: str) -> Fault:
+def _send(rest: str) -> InjectedFault:
     words = _words(rest, 2, 4)
     if words[1].upper() not in Service.__members__:
         raise ValueError(f"{words[1]!r} is no service; known are basic, causal, agreed, safe")
-    return Send(words[0], Service[words[1].upper()], *map(int, words[2:]))
+    return SendMessages(words[0], Service[words[1].upper()], *map(int, words[2:]))
 
 
-def _ask(rest: str) -> Fault:
+def _ask(rest: str) -> InjectedFault:
     node, count = _words(rest, 2, 2)
-    return Ask(node, int(count))
+    return ActAsClients(node, int(count))
 
 
-def _partition(rest: str) -> Fault:
-    return Partition(tuple(tuple(name.strip() for name in part.split(",")) for part in rest.split("|")))
+def _partition(rest: str) -> InjectedFault:
+    return PartitionNetwork(tuple(tuple(name.strip() for name in part.split(",")) for part in rest.split("|")))
 
 
 def _port(name: str) -> Port:
@@ -353,19 +353,19 @@ def _link(rest: str) -> tuple[str, str, Port | None]:
     return source, target, _port(words[1]) if len(words) == 2 else None
 
 
-def _weather(rest: str) -> Fault:
+def _weather(rest: str) -> InjectedFault:
     what, rate = _words(rest, 2, 2)
     if what not in WEATHERS:
         raise ValueError(f"{what!r} is no weather; known are {', '.join(WEATHERS)}")
     return Weather(what, parse_rate(rate))
 
 
-def _delay(rest: str) -> Fault:
+def _delay(rest: str) -> InjectedFault:
     port, extra = _words(rest, 2, 2)
     return Delay(_port(port), parse_duration(extra))
 
 
-def _ambush(rest: str) -> Fault:
+def _ambush(rest: str) -> InjectedFault:
     node, when, line = rest.split(None, 2)
     moment, _, later = when.replace("_", " ").partition("+")
     if moment not in MOMENTS:
@@ -373,20 +373,20 @@ def _ambush(rest: str) -> Fault:
     return Ambush(node, moment, parse(line), parse_duration(later) if later else 0)
 
 
-_READERS: Final[dict[str, Callable[[str], Fault]]] = {
+_READERS: Final[dict[str, Callable[[str], InjectedFault]]] = {
     "crash": _crash,
     "restart": _restart,
-    "copy": lambda rest: Copy(_words(rest, 1, 1)[0]),
-    "leave": lambda rest: Leave(_words(rest, 1, 1)[0]),
-    "pause": lambda rest: Pause(_words(rest, 1, 1)[0]),
-    "resume": lambda rest: Resume(_words(rest, 1, 1)[0]),
+    "copy": lambda rest: CopyDirectory(_words(rest, 1, 1)[0]),
+    "leave": lambda rest: LeaveCluster(_words(rest, 1, 1)[0]),
+    "pause": lambda rest: PauseNode(_words(rest, 1, 1)[0]),
+    "resume": lambda rest: ResumeNode(_words(rest, 1, 1)[0]),
     "slow": _slow,
     "send": _send,
     "ask": _ask,
     "partition": _partition,
-    "heal": lambda rest: Heal(),
-    "cut": lambda rest: Cut(*_link(rest)),
-    "mend": lambda rest: Mend(*_link(rest)),
+    "heal": lambda rest: HealNetwork(),
+    "cut": lambda rest: CutLink(*_link(rest)),
+    "mend": lambda rest: MendLink(*_link(rest)),
     "weather": _weather,
     "delay": _delay,
     "on": _ambush,

@@ -10,7 +10,7 @@ some hops.
 Nobody starves: a node with little to send gets its turn while the others saturate the ring (protocols L5, W4; T14).
 
 When the cluster is at rest, all nodes but one fill their queues; after some rounds the last one sends a single message.
-It must be delivered before the queues of the others are empty. If they are empty when it speaks, nothing was tried.
+It must be delivered before the queues of the others are empty. If they are empty when it speaks, nothing was scenario.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from transis.audit.guarantees.property import Findings
-from transis.sim.faults import COPY_SUFFIX, Send
+from transis.sim.faults import COPY_SUFFIX, SendMessages
 from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.sim.plan import Plan, agreement_us, gathering_us
@@ -192,11 +192,11 @@ def compete(world: World, plan: Plan) -> Findings:
         return findings
     *rivals, quiet = lives
     for rival in rivals:
-        world.strike(Send(rival.host, Service.AGREED, count, size))
+        world.strike(SendMessages(rival.host, Service.AGREED, count, size))
     world.run(world.now + HEAD_START * _round_us(plan))
     if not any(map(_has_work, rivals)):
         return findings
-    world.strike(Send(quiet.host, Service.AGREED, 1, size))
+    world.strike(SendMessages(quiet.host, Service.AGREED, 1, size))
     if settle(world, plan, budget_us(world, plan)) is None:
         return findings
     findings.checked = 1

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from transis.sim.faults import WEATHERS
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.types.outputs import Port
 
 CAPTURED_MAX: Final = 64
@@ -31,7 +31,7 @@ JUNK_MAX: Final = 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Climate:
+class LinkQuality:
     """How the network is without faults: delays per port (data, control, token), and rates in permille."""
 
     delay_us: tuple[int, int, int] = (100, 100, 100)
@@ -70,7 +70,7 @@ class Network:
     2. `_cut` holds (source, target, port) that are dead.
     """
 
-    def __init__(self, climate: Climate, stream: Stream) -> None:
+    def __init__(self, climate: LinkQuality, stream: RandomStream) -> None:
         self.rates: dict[str, int] = {name: getattr(climate, name) for name in WEATHERS}
         self.extra_us = [0, 0, 0]
         self.interceptors: list[Interceptor] = []

@@ -8,7 +8,7 @@ from typing import Final
 
 from transis.cli.options import one_of, wrong
 from transis.sim.defects import DEFECTS, defects_of
-from transis.sim.plan import JUDGES, TOTEM, Tried
+from transis.sim.plan import JUDGES, TOTEM, Scenario
 from transis.types.config import ENGINES, MODES, ORDERS
 
 SEED_MAX: Final = (1 << 63) - 1
@@ -17,9 +17,9 @@ SEEDS_AT_ONCE: Final = 10_000_000
 _SEEDS: Final = re.compile(r"(\d{1,19}):(\d{1,19})")
 
 
-def tried_of(engine: str, order: str, mode: str, partitions: bool, judge: str) -> Tried:
+def scenario_of(engine: str, order: str, mode: str, partitions: bool, judge: str) -> Scenario:
     """The engine and what it is asked to do; only Lansis has a choice there."""
-    tried = Tried(
+    scenario = Scenario(
         one_of("--engine", engine, ENGINES),
         one_of("--order", order, ORDERS),
         one_of("--mode", mode, MODES),
@@ -31,7 +31,7 @@ def tried_of(engine: str, order: str, mode: str, partitions: bool, judge: str) -
         raise wrong(option, repr(given), "only the engine lansis has a choice, so give --engine lansis too")
     if order == "toto" and mode == "transis":
         raise wrong("--order", repr(order), "toto needs the mode evs")
-    return tried
+    return scenario
 
 
 def seeds_of(seed: int | None, seeds: str | None) -> range:
@@ -66,12 +66,12 @@ def jobs_of(jobs: int | None) -> int:
     return jobs
 
 
-def broken_of(name: str, tried: Tried) -> str:
-    known = defects_of(tried.engine)
+def broken_of(name: str, scenario: Scenario) -> str:
+    known = defects_of(scenario.engine)
     if name in DEFECTS and name not in known:
         others = " and ".join(DEFECTS[name].engines)
-        raise wrong("--broken", repr(name), f"this is a defect of {others}; {tried.engine} has {', '.join(known)}")
-    if name.startswith("toto") and name in DEFECTS and tried.order != "toto":
+        raise wrong("--broken", repr(name), f"this is a defect of {others}; {scenario.engine} has {', '.join(known)}")
+    if name.startswith("toto") and name in DEFECTS and scenario.order != "toto":
         raise wrong("--broken", repr(name), "this defect is one of toto, so give --order toto too")
     return one_of("--broken", name, tuple(known)) if name else name
 

@@ -27,7 +27,7 @@ from transis.audit.draw.layout import (
 from transis.audit.draw.svg import clock
 from transis.audit.guarantees.property import Violation
 from transis.sim.cluster import show_node, show_view, show_view_id
-from transis.sim.faults import HARMLESS, Crash, Fault, Pause, Restart, Resume, names_in, parse
+from transis.sim.faults import HARMLESS, CrashNode, InjectedFault, PauseNode, RestartNode, ResumeNode, names_in, parse
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import View
@@ -189,9 +189,9 @@ def _strikes(log: Log, lanes: Sequence[str], end_us: int) -> tuple[tuple[Strike,
         fault = _parsed(words)
         if isinstance(fault, HARMLESS):
             continue
-        if isinstance(fault, Pause):
+        if isinstance(fault, PauseNode):
             paused.setdefault(fault.node, time_us)
-        if isinstance(fault, Resume | Crash | Restart) and fault.node in paused:
+        if isinstance(fault, ResumeNode | CrashNode | RestartNode) and fault.node in paused:
             pauses += _pauses(lanes, fault.node, paused.pop(fault.node), time_us)
         named = names_in(fault) if fault is not None else frozenset(words.split(" ", 1)[0:1])
         kind = fault.kind if fault is not None else "said"
@@ -205,7 +205,7 @@ def _pauses(lanes: Sequence[str], name: str, start_us: int, end_us: int) -> list
     return [PausedSpan(lane, start_us, end_us) for lane, owner in enumerate(lanes) if owner == name]
 
 
-def _parsed(words: str) -> Fault | None:
+def _parsed(words: str) -> InjectedFault | None:
     """The fault of a line of the log; None of a line that a node wrote."""
     try:
         return parse(words)

@@ -20,14 +20,14 @@ from transis.sim.faults import Schedule, format_duration, parse, parse_duration
 from transis.sim.world import Conditions
 from transis.types.config import Config
 
-# --- tried ------------------------------------------------------------------------------------------------------------
+# --- scenario ------------------------------------------------------------------------------------------------------------
 
 PROMISED: Final = "promised"
 JUDGES: Final = (PROMISED, "evs")
 """What a run is held to: what its engine promises, or extended virtual synchrony, whether that is promised or not."""
 
 
-class Tried(NamedTuple):
+class Scenario(NamedTuple):
     """What a run tries: which engine, ordering how and promising what, whether components may be cut off from each other, and
     what it is held to: what it promises, or all of extended virtual synchrony."""
 
@@ -46,7 +46,7 @@ class Tried(NamedTuple):
         return f"--engine {self.engine}{order}{mode}{'' if self.partitions else ' --no-partitions'}{judge}"
 
 
-TOTEM: Final = Tried()
+TOTEM: Final = Scenario()
 
 
 # --- plan -------------------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ class Plan:
         return self.clients.processes > 0
 
     @property
-    def tried(self) -> Tried:
-        return Tried(self.config.engine, self.config.order, self.config.mode, not self.one_component, self.judge)
+    def scenario(self) -> Scenario:
+        return Scenario(self.config.engine, self.config.order, self.config.mode, not self.one_component, self.judge)
 
 
 def plan_text(plan: Plan) -> str:

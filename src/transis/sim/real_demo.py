@@ -69,20 +69,20 @@ SETTINGS: Final[dict[str, dict[str, object]]] = {
 }
 
 
-class Stay(NamedTuple):
+class ClientStay(NamedTuple):
     """A client's time in one view of its group."""
 
     view: View
     messages: list[int]
 
 
-class Actor:
+class DemoClient:
     """The client of one daemon: says things, and keeps what it sees."""
 
     def __init__(self, name: str, session: Session[bytes], group: Group[bytes], pulse: Callable[[], None]) -> None:
         self.name = name
         self.node = session.process.node
-        self.stays: list[Stay] = []
+        self.stays: list[ClientStay] = []
         self.heard: dict[MessageId, bytes] = {}
         self.said: dict[MessageId, bytes] = {}
         self.receipts: list[Receipt] = []
@@ -114,7 +114,7 @@ class Actor:
                     self.heard |= {message.id: message.data for message in event}
                     self.stays[-1].messages.append(len(event))
                 else:
-                    self.stays.append(Stay(event, []))
+                    self.stays.append(ClientStay(event, []))
                 self._pulse()
         except SessionLost as error:
             self.lost = str(error)
@@ -126,8 +126,8 @@ class Actor:
         await self._session.close()
 
 
-class Stage:
-    """`async with Stage(directory, engine)`: the daemons end with it, whatever happens inside."""
+class DemoCluster:
+    """`async with DemoCluster(directory, engine)`: the daemons end with it, whatever happens inside."""
 
     def __init__(self, directory: Path, engine: str) -> None:
         self._traces = directory / "trace"
@@ -137,13 +137,13 @@ class Stage:
         self.began_us = boottime_us()
         self.log: list[tuple[int, str]] = []
         """What was done to the cluster, and when."""
-        self.actors: dict[str, Actor] = {}
-        self.past: list[Actor] = []
+        self.actors: dict[str, DemoClient] = {}
+        self.past: list[DemoClient] = []
         """Clients whose daemon was killed."""
         self._killed: list[tuple[NodeId, int]] = []
         self._news = asyncio.Event()
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> DemoCluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -163,10 +163,10 @@ class Stage:
         await asyncio.gather(*map(self._enter, names))
 
     async def _enter(self, name: str) -> None:
-        async with _Patience(f"a client joins by way of {name}"):
+        async with _Deadline(f"a client joins by way of {name}"):
             session = await self._connected(name)
             group = await session.join(GROUP).open()
-        self.actors[name] = Actor(name, session, group, self._news.set)
+        self.actors[name] = DemoClient(name, session, group, self._news.set)
 
     async def _connected(self, name: str) -> Session[bytes]:
         """As soon as the daemon listens."""
@@ -225,7 +225,7 @@ class Stage:
 
     async def heard(self, names: str, receipts: Sequence[Receipt]) -> None:
         """Until these messages are delivered where they were sent, and all of these clients have them."""
-        async with _Patience("messages are delivered where they were sent"):
+        async with _Deadline("messages are delivered where they were sent"):
             for receipt in receipts:
                 await receipt
         last = [MessageId(receipt.id.process, receipt.first + receipt.count - 1) for receipt in receipts]
@@ -236,11 +236,11 @@ class Stage:
         """They speak, and hear each other out."""
         await self.heard(names, await self.say(names, count, service))
 
-    async def lost(self, actor: Actor) -> None:
+    async def lost(self, actor: DemoClient) -> None:
         await self._until(lambda: bool(actor.lost), f"the client of {actor.name} is told that its daemon is gone")
 
     async def _until(self, reached: Callable[[], bool], what: str) -> None:
-        async with _Patience(what):
+        async with _Deadline(what):
             while not reached():
                 self._news.clear()
                 await self._news.wait()
@@ -279,7 +279,7 @@ class Stage:
         return findings.verdict()
 
 
-class _Patience:
+class _Deadline:
     """Bounds a wait, and says what it was for."""
 
     def __init__(self, what: str) -> None:
@@ -302,15 +302,15 @@ class _Patience:
 class Scene(NamedTuple):
     heading: str
     paragraph: str
-    act: Callable[[Stage], Awaitable[None]]
+    act: Callable[[DemoCluster], Awaitable[None]]
 
 
-async def _start(stage: Stage) -> None:
+async def _start(stage: DemoCluster) -> None:
     await stage.start("abcde")
     await stage.together("abcde")
 
 
-async def _send(stage: Stage) -> None:
+async def _send(stage: DemoCluster) -> None:
     receipts = await stage.say("abcde", 2, Service.AGREED)
     receipts += await stage.say("ace", 1, Service.CAUSAL)
     receipts += await stage.say("bd", 2, Service.SAFE)
@@ -318,7 +318,7 @@ async def _send(stage: Stage) -> None:
     await stage.heard("abcde", receipts)
 
 
-async def _kill(stage: Stage) -> None:
+async def _kill(stage: DemoCluster) -> None:
     """In the middle of traffic: some of c's last messages may have reached nobody."""
     receipts = await stage.say("abde", 3, Service.SAFE)
     await stage.say("c", 3, Service.SAFE)
@@ -330,7 +330,7 @@ async def _kill(stage: Stage) -> None:
     await stage.talk("ae", 2, Service.AGREED)
 
 
-async def _part(stage: Stage) -> None:
+async def _part(stage: DemoCluster) -> None:
     """In the middle of traffic too; then each side talks to itself."""
     await stage.say("abde", 1, Service.SAFE)
     stage.part("ab", "de")
@@ -339,13 +339,13 @@ async def _part(stage: Stage) -> None:
     await stage.talk("de", 2, Service.AGREED)
 
 
-async def _heal(stage: Stage) -> None:
+async def _heal(stage: DemoCluster) -> None:
     stage.heal()
     await stage.together("abde")
     await stage.talk("abde", 1, Service.AGREED)
 
 
-async def _restart(stage: Stage) -> None:
+async def _restart(stage: DemoCluster) -> None:
     await stage.restart("c")
     await stage.together("abcde")
     await stage.talk("abcde", 1, Service.AGREED)
@@ -399,7 +399,7 @@ SCENES: Final = (
 # --- real demo --------------------------------------------------------------------------------------------------------
 
 
-class Played(NamedTuple):
+class DemoResult(NamedTuple):
     """What is left when the curtain has fallen."""
 
     history: History
@@ -411,9 +411,9 @@ class Played(NamedTuple):
     seconds: float
 
 
-async def play_real(console: Console | None, directory: Path, engine: str) -> Played:
+async def play_real(console: Console | None, directory: Path, engine: str) -> DemoResult:
     """Without a console it is played in silence."""
-    async with Stage(directory, engine) as stage:
+    async with DemoCluster(directory, engine) as stage:
         if console is not None:
             console.print(
                 f"Transis: five daemons on this machine, real processes on real sockets, ordered by {engine}.", style="bold"
@@ -431,7 +431,7 @@ async def play_real(console: Console | None, directory: Path, engine: str) -> Pl
     return played
 
 
-async def _act(console: Console | None, stage: Stage, number: int) -> None:
+async def _act(console: Console | None, stage: DemoCluster, number: int) -> None:
     scene = SCENES[number - 1]
     if console is None or not console.is_terminal:
         await scene.act(stage)
@@ -440,18 +440,18 @@ async def _act(console: Console | None, stage: Stage, number: int) -> None:
         await scene.act(stage)
 
 
-def _tell_lost(console: Console, actor: Actor) -> None:
+def _tell_lost(console: Console, actor: DemoClient) -> None:
     doubt = sum(receipt.count for receipt in actor.receipts if receipt.outcome == "in doubt")
     told = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
     console.print(Text(told, style="dim"), soft_wrap=True)
 
 
-def _played(stage: Stage) -> Played:
+def _played(stage: DemoCluster) -> DemoResult:
     history, findings = stage.history(closed=True)
     report = check(history)
     verdicts = [*report.verdicts.values(), stage.integrity()]
     clients = _client_table([*stage.past, *stage.actors.values()])
-    return Played(history, report, verdicts, findings, stage.log, clients, stage.now_us() / 1e6)
+    return DemoResult(history, report, verdicts, findings, stage.log, clients, stage.now_us() / 1e6)
 
 
 def drawn(history: History) -> History:
@@ -466,7 +466,7 @@ def _is_drawn(event: object) -> bool:
     return not isinstance(event, Delivery) or event.process.number < PROCESSES_MAX
 
 
-def _client_table(actors: Sequence[Actor]) -> Table:
+def _client_table(actors: Sequence[DemoClient]) -> Table:
     """What each client saw: its views of the group, and how many messages it got in each."""
     headings = ("client of", "views, and messages got in each (~: transitional, !: not primary)")
     table = plain_table(*headings, title=f"What clients of the group {GROUP} saw")
@@ -477,7 +477,7 @@ def _client_table(actors: Sequence[Actor]) -> Table:
     return table
 
 
-def _stay(actor: Actor, index: int) -> str:
+def _stay(actor: DemoClient, index: int) -> str:
     view, messages = actor.stays[index]
     names = ",".join(sorted(show_node(member.node) for member in view.members))
     sign = "!" if view.primary is False else ""

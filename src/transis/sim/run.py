@@ -29,7 +29,7 @@ from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, compete, end_faults, judged, judged_hosts, settle, unrest
-from transis.sim.plan import TOTEM, Plan, Tried, plan_text
+from transis.sim.plan import TOTEM, Plan, Scenario, plan_text
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import GroupWorkload, Workload, everybody
 from transis.sim.world import FAULT, World
@@ -116,7 +116,7 @@ AFTERMATH_PERMILLE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What a run did and how it was judged. `faults` counts strikes by kind; `log` tells them in order."""
 
     plan: Plan
@@ -153,9 +153,9 @@ class Outcome:
 
 def replay_of(plan: Plan) -> str:
     """The one line that replays a run, if its plan is the one that its seed draws."""
-    nodes = "" if len(plan.names) == len(draw(plan.seed, tried=plan.tried).names) else f" --nodes {len(plan.names)}"
+    nodes = "" if len(plan.names) == len(draw(plan.seed, scenario=plan.scenario).names) else f" --nodes {len(plan.names)}"
     groups = " --groups" if plan.has_groups else ""
-    return f"transis simulate {plan.tried.options}{groups}{nodes} --seed {plan.seed}"
+    return f"transis simulate {plan.scenario.options}{groups}{nodes} --seed {plan.seed}"
 
 
 def simulate(
@@ -164,12 +164,12 @@ def simulate(
     broken: str = "",
     nodes: int | None = None,
     groups: bool = False,
-    tried: Tried = TOTEM,
-) -> Outcome:
+    scenario: Scenario = TOTEM,
+) -> RunOutcome:
     """Run a seed's plan, with client processes if `groups`, or the plan given, and judge it. `broken` names a defect."""
     if plan is None:
-        plan = draw_groups(seed, nodes, tried) if groups else draw(seed, nodes, tried)
-    run = Run(plan)
+        plan = draw_groups(seed, nodes, scenario) if groups else draw(seed, nodes, scenario)
+    run = Simulation(plan)
     with broken_engine(broken):
         run.safety()
         run.liveness()
@@ -208,7 +208,7 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
     return world
 
 
-class Run:
+class Simulation:
     """The phases of one run, in order."""
 
     def __init__(self, plan: Plan, make_node: NodeFactory | None = None) -> None:
@@ -241,7 +241,7 @@ class Run:
         elif plan.rivalry:
             self._fairness = compete(world, plan)
 
-    def judged(self, broken: str) -> Outcome:
+    def judged(self, broken: str) -> RunOutcome:
         world = self.world
         for life in world.lives.values():
             world.coverage.node(life.node.coverage)
@@ -253,7 +253,7 @@ class Run:
         report = check(history)
         for findings in (self._liveness, self._fairness, self._incarnations(), *self._mishaps()):
             report.verdicts[findings.name] = findings.verdict()
-        return Outcome(
+        return RunOutcome(
             plan=self._plan,
             broken=broken,
             report=report,
@@ -304,7 +304,7 @@ def _workload(world: World, plan: Plan, senders: Sequence[str]) -> Workload:
     return Workload(world, plan.traffic, senders)
 
 
-def describe(outcome: Outcome) -> str:
+def describe(outcome: RunOutcome) -> str:
     """A violated run in words: what broke, how to replay it, and under which plan it ran."""
     lines = [f"seed {outcome.seed}: " + (", ".join(outcome.report.broken) or "every guarantee held")]
     lines += [f"  {violation.property}: {violation.explanation}" for violation in outcome.violations]

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from transis import __version__
-from transis.sim.plan import Tried
-from transis.sim.run import Outcome, simulate
-from transis.sim.sweep import Job, Result, Summary, in_workers, result_of, run_job
+from transis.sim.plan import Scenario
+from transis.sim.run import RunOutcome, simulate
+from transis.sim.sweep import SeedJob, SeedResult, SweepSummary, in_workers, result_of, run_job
 from transis.trace.events import History
 from transis.trace.segment import Header, SegmentWriter
 
@@ -43,18 +43,18 @@ def write_trace(history: History, directory: Path, name: str, order: str = "") -
         writer.close(history.closed)
 
 
-def order_of(tried: Tried) -> str:
+def order_of(scenario: Scenario) -> str:
     """As a segment's header has it: empty on the ring, which has no choice."""
-    return tried.order if tried.engine == "lansis" else ""
+    return scenario.order if scenario.engine == "lansis" else ""
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-class Wish(NamedTuple):
+class SimulateRequest(NamedTuple):
     """What the command line asked for."""
 
-    tried: Tried
+    scenario: Scenario
     seeds: range
     nodes: int | None
     jobs: int
@@ -68,7 +68,7 @@ class Wish(NamedTuple):
 
     @property
     def engine(self) -> str:
-        return self.tried.engine
+        return self.scenario.engine
 
 
 class Failure(NamedTuple):
@@ -82,9 +82,9 @@ class Failure(NamedTuple):
 class Tally:
     """Everything that was run; `outcome` is kept of a single run only."""
 
-    summary: Summary = field(default_factory=Summary)
+    summary: SweepSummary = field(default_factory=SweepSummary)
     failures: list[Failure] = field(default_factory=list)
-    outcome: Outcome | None = None
+    outcome: RunOutcome | None = None
     wall_s: float = 0.0
 
     @property
@@ -92,51 +92,56 @@ class Tally:
         return 60 * self.summary.runs / self.wall_s if self.wall_s > 0 else 0.0
 
 
-def run(wish: Wish) -> Tally:
+def run(request: SimulateRequest) -> Tally:
     """Run what was wished for and add it up."""
     started = perf_counter()
-    tally = _one(wish) if wish.is_single else _many(wish)
+    tally = _one(request) if request.is_single else _many(request)
     tally.wall_s = perf_counter() - started
     return tally
 
 
-def _one(wish: Wish) -> Tally:
-    outcome = _simulated(wish)
+def _one(request: SimulateRequest) -> Tally:
+    outcome = _simulated(request)
     tally = Tally(outcome=outcome)
     result = result_of(outcome)
     tally.summary.add(result)
-    note_failure(tally, wish, result)
+    note_failure(tally, request, result)
     return tally
 
 
-def _many(wish: Wish) -> Tally:
+def _many(request: SimulateRequest) -> Tally:
     """Whoever is tired of waiting gets what there is."""
     tally = Tally()
-    with _bar(len(wish.seeds)) as advance, suppress(KeyboardInterrupt):
-        for result in _results(wish):
+    with _bar(len(request.seeds)) as advance, suppress(KeyboardInterrupt):
+        for result in _results(request):
             tally.summary.add(result)
-            note_failure(tally, wish, result)
+            note_failure(tally, request, result)
             advance(len(tally.failures))
     return tally
 
 
-def _results(wish: Wish) -> Iterator[Result]:
-    if wish.trace is None:
-        work = [Job(seed, wish.nodes, wish.broken, groups=wish.groups, tried=wish.tried) for seed in wish.seeds]
-        return in_workers(run_job, work, wish.jobs)
-    return in_workers(_run_traced, [wish._replace(seeds=range(seed, seed + 1)) for seed in wish.seeds], wish.jobs)
+def _results(request: SimulateRequest) -> Iterator[SeedResult]:
+    if request.trace is None:
+        work = [
+            SeedJob(seed, request.nodes, request.broken, groups=request.groups, scenario=request.scenario)
+            for seed in request.seeds
+        ]
+        return in_workers(run_job, work, request.jobs)
+    return in_workers(_run_traced, [request._replace(seeds=range(seed, seed + 1)) for seed in request.seeds], request.jobs)
 
 
-def _run_traced(order: Wish) -> Result:
+def _run_traced(order: SimulateRequest) -> SeedResult:
     """One seed with its trace, in whichever process this is."""
     return result_of(_simulated(order))
 
 
-def _simulated(wish: Wish) -> Outcome:
+def _simulated(request: SimulateRequest) -> RunOutcome:
     """The first seed, with its trace written if that was wished for."""
-    outcome = simulate(wish.seeds[0], broken=wish.broken, nodes=wish.nodes, groups=wish.groups, tried=wish.tried)
-    if wish.trace is not None:
-        write_trace(outcome.history, trace_of(wish.trace, outcome.seed), f"seed {outcome.seed}", order_of(wish.tried))
+    outcome = simulate(
+        request.seeds[0], broken=request.broken, nodes=request.nodes, groups=request.groups, scenario=request.scenario
+    )
+    if request.trace is not None:
+        write_trace(outcome.history, trace_of(request.trace, outcome.seed), f"seed {outcome.seed}", order_of(request.scenario))
     return outcome
 
 
@@ -144,9 +149,9 @@ def trace_of(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed}"
 
 
-def note_failure(tally: Tally, wish: Wish, result: Result) -> None:
+def note_failure(tally: Tally, request: SimulateRequest, result: SeedResult) -> None:
     if result.broken:
-        replay = replay_line(result.replay, wish.broken)
+        replay = replay_line(result.replay, request.broken)
         explanation = result.explanation.replace(result.replay, replay)
         tally.failures.append(Failure(result.seed, result.broken, explanation, replay))
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from transis.audit.guarantees.property import HELD, PENDING, Report
-from transis.sim.cluster import ALWAYS, Cluster, grouped, show_message, show_node, show_view, show_view_id
+from transis.sim.cluster import ALWAYS, SimulatedCluster, grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.faults import parse as parse_fault
 from transis.sim.faults import parse_duration
 from transis.sim.host import Host
@@ -43,7 +43,7 @@ from transis.types.views import Cause
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def awaited(cluster: Cluster, name: str, what: str) -> Callable[[], bool]:
+def awaited(cluster: SimulatedCluster, name: str, what: str) -> Callable[[], bool]:
     """Tells whether the node of a host is in a protocol state, or came to it or to a view such as R8 since it was first asked.
 
     A node may pass through a state within one turn, so being there is not enough to go by.
@@ -64,7 +64,7 @@ def _arrival(event: Event) -> str:
             return ""
 
 
-def delivering(cluster: Cluster, name: str, message: str) -> Callable[[], bool]:
+def delivering(cluster: SimulatedCluster, name: str, message: str) -> Callable[[], bool]:
     """Tells whether the node of a host has delivered a message such as a3."""
     fresh = _Fresh(cluster.world.hosts[name], skip=False)
     return lambda: any(message in _delivered_in(event) for event in fresh.events() if isinstance(event, Delivery))
@@ -93,7 +93,7 @@ class _Fresh:
         return fresh
 
 
-def causes(cluster: Cluster) -> str:
+def causes(cluster: SimulatedCluster) -> str:
     """Why each regular view was made, as its members were told; first views have no cause worth telling."""
     lines: dict[str, None] = {}
     for life in cluster.lives():
@@ -112,7 +112,7 @@ def _sentence(cause: Cause) -> str:
     return cause.what + without + (f", noticed by {show_node(cause.accuser)}" if cause.accuser is not None else "")
 
 
-def totals(cluster: Cluster) -> str:
+def totals(cluster: SimulatedCluster) -> str:
     """How many messages of whom each life delivered."""
     return grouped([(show_node(life.id), _counted(_delivered_of(life))) for life in cluster.lives()])
 
@@ -125,7 +125,7 @@ def _delivered_of(life: Life) -> Counter[str]:
     return count
 
 
-def sent(cluster: Cluster) -> str:
+def sent(cluster: SimulatedCluster) -> str:
     """How many messages each life originated, that is, gave a place in the order."""
     lines = []
     for life in cluster.lives():
@@ -134,7 +134,7 @@ def sent(cluster: Cluster) -> str:
     return grouped(lines)
 
 
-def refused(cluster: Cluster) -> str:
+def refused(cluster: SimulatedCluster) -> str:
     """Messages that were taken and then not sent, with the reason."""
     lines = []
     for life in cluster.lives():
@@ -143,13 +143,13 @@ def refused(cluster: Cluster) -> str:
     return "\n".join(lines) or "nothing"
 
 
-def endings(cluster: Cluster) -> str:
+def endings(cluster: SimulatedCluster) -> str:
     """Who stopped by itself or was not allowed to start, and why."""
     told = [text for _, text in cluster.world.log if " stopped: " in text or " may not start: " in text]
     return "\n".join(told) or "nobody"
 
 
-def notes(cluster: Cluster, what: str) -> str:
+def notes(cluster: SimulatedCluster, what: str) -> str:
     """What each life noted and how often, such as `retransmitted`; without a name, everything but states.
 
     A note with a count of its own, as of datagrams sent again, counts as that many.
@@ -165,7 +165,7 @@ def notes(cluster: Cluster, what: str) -> str:
     return grouped(lines) or f"nobody noted {what or 'anything'}"
 
 
-def packets(cluster: Cluster, kinds: Sequence[str]) -> str:
+def packets(cluster: SimulatedCluster, kinds: Sequence[str]) -> str:
     """How many packets of each kind, or of these, were carried to a host since `watch`."""
     seen = cluster.tally.seen
     return _counted(Counter({kind: seen[kind] for kind in kinds or seen})) or "nothing"
@@ -214,7 +214,7 @@ class Player:
     """Runs blocks; the cluster lives from block to block."""
 
     engine: str = "totem"
-    cluster: Cluster | None = None
+    cluster: SimulatedCluster | None = None
 
     def play(self, block: Block) -> str:
         if block.commands and block.commands[0] == "simulate":
@@ -236,7 +236,7 @@ class Player:
         return ""
 
 
-def _cluster(words: list[str], engine: str) -> Cluster:
+def _cluster(words: list[str], engine: str) -> SimulatedCluster:
     """cluster a b c later=c seed=7 engine=lansis profile=wan config.window.window=10"""
     names = tuple(word for word in words if "=" not in word)
     plan = with_setting(replace(Plan(0, names), stagger_us=0), "config.engine", engine)
@@ -249,23 +249,23 @@ def _cluster(words: list[str], engine: str) -> Cluster:
             plan = replace(plan, config=replace(plan.config, timing=profile(value), pulse=pulse_profile(value)))
         elif equals:
             plan = with_setting(plan, SHORT.get(setting, setting), value.replace(",", " "))
-    return Cluster(plan, later)
+    return SimulatedCluster(plan, later)
 
 
-def _run(cluster: Cluster, words: list[str]) -> str:
+def _run(cluster: SimulatedCluster, words: list[str]) -> str:
     """run 50ms"""
     cluster.run(parse_duration(words[0]))
     return ""
 
 
-def _start(cluster: Cluster, words: list[str]) -> str:
+def _start(cluster: SimulatedCluster, words: list[str]) -> str:
     """start c"""
     for name in words:
         cluster.start(name)
     return ""
 
 
-def _until(cluster: Cluster, words: list[str]) -> str:
+def _until(cluster: SimulatedCluster, words: list[str]) -> str:
     """until b Recovery, until b Stage 2, until b R8, until b delivers a3"""
     name, what = words[0], " ".join(words[1:]).removeprefix("delivers ")
     reached = delivering(cluster, name, what) if words[1] == "delivers" else awaited(cluster, name, what)
@@ -283,46 +283,46 @@ def _packets(words: list[str]) -> Selection:
     return words[1], source, target, int(counts[0]) if counts else ALWAYS, int(skips[0]) if skips else 0
 
 
-def _drop(cluster: Cluster, words: list[str]) -> str:
+def _drop(cluster: SimulatedCluster, words: list[str]) -> str:
     """drop a->b data 2"""
     cluster.drop_next(*_packets(words))
     return ""
 
 
-def _duplicate(cluster: Cluster, words: list[str]) -> str:
+def _duplicate(cluster: SimulatedCluster, words: list[str]) -> str:
     """duplicate *->* commit"""
     cluster.duplicate(*_packets(words))
     return ""
 
 
-def _keep(cluster: Cluster, words: list[str]) -> str:
+def _keep(cluster: SimulatedCluster, words: list[str]) -> str:
     """keep a->b data 1: it arrives at `release` and not before"""
     cluster.keep(*_packets(words))
     return ""
 
 
-def _record(cluster: Cluster, words: list[str]) -> str:
+def _record(cluster: SimulatedCluster, words: list[str]) -> str:
     """record a->b commit1 1: it arrives, and once more at `release`"""
     cluster.copy(*_packets(words))
     return ""
 
 
-def _release(cluster: Cluster, words: list[str]) -> str:
+def _release(cluster: SimulatedCluster, words: list[str]) -> str:
     count = cluster.release()
     return f"released {count}"
 
 
-def _pass(cluster: Cluster, words: list[str]) -> str:
+def _pass(cluster: SimulatedCluster, words: list[str]) -> str:
     cluster.let_pass()
     return ""
 
 
-def _watch(cluster: Cluster, words: list[str]) -> str:
+def _watch(cluster: SimulatedCluster, words: list[str]) -> str:
     cluster.watch()
     return ""
 
 
-def _settle(cluster: Cluster, words: list[str]) -> str:
+def _settle(cluster: SimulatedCluster, words: list[str]) -> str:
     restless = cluster.settle()
     if restless:
         return f"not at rest: {restless}"
@@ -330,7 +330,7 @@ def _settle(cluster: Cluster, words: list[str]) -> str:
     return f"at rest in {show_view(lives[0].view)}" if lives and lives[0].view is not None else "nobody is alive"
 
 
-def _check(cluster: Cluster, words: list[str]) -> str:
+def _check(cluster: SimulatedCluster, words: list[str]) -> str:
     """check, or check evs: judged by all of extended virtual synchrony, promised or not"""
     mishaps = [f"{mishap.property}: {mishap.explanation}" for mishap in cluster.world.mishaps]
     return "\n".join((*mishaps, _verdict(cluster.check(words == ["evs"]))))
@@ -351,7 +351,7 @@ def _simulate(text: str) -> str:
     return _verdict(outcome.report) if outcome.report.broken else HELD
 
 
-COMMANDS: Final[dict[str, Callable[[Cluster, list[str]], str]]] = {
+COMMANDS: Final[dict[str, Callable[[SimulatedCluster, list[str]], str]]] = {
     "run": _run,
     "start": _start,
     "until": _until,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from transis.sim.faults import Ambush, Fault, Partition, Schedule, names_in
+from transis.sim.faults import Ambush, InjectedFault, PartitionNetwork, Schedule, names_in
 from transis.sim.plan import Plan, Traffic, plan_text
-from transis.sim.run import Outcome, simulate
+from transis.sim.run import RunOutcome, simulate
 from transis.sim.world import Conditions
 
 RUNS_MAX: Final = 300
@@ -33,7 +33,7 @@ class Shrunk(NamedTuple):
 class Shrinker:
     """Tries smaller plans within a budget; keeps the smallest that fails."""
 
-    def __init__(self, plan: Plan, run: Callable[[Plan], Outcome], runs_max: int) -> None:
+    def __init__(self, plan: Plan, run: Callable[[Plan], RunOutcome], runs_max: int) -> None:
         self.plan = plan
         self.runs = 1
         self._run = run
@@ -117,11 +117,11 @@ def _without_node(plan: Plan, name: str) -> Plan:
     return replace(plan, names=tuple(other for other in plan.names if other != name), schedule=schedule)
 
 
-def _fault_without(fault: Fault, name: str) -> Fault | None:
+def _fault_without(fault: InjectedFault, name: str) -> InjectedFault | None:
     """The fault in a world without that node, or None if nothing of it is left."""
-    if isinstance(fault, Partition):
+    if isinstance(fault, PartitionNetwork):
         rest = (tuple(other for other in component if other != name) for component in fault.components)
-        return Partition(tuple(component for component in rest if component))
+        return PartitionNetwork(tuple(component for component in rest if component))
     if isinstance(fault, Ambush) and fault.node != name:
         inner = _fault_without(fault.fault, name)
         return None if inner is None else replace(fault, fault=inner)

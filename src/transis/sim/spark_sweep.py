@@ -48,9 +48,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transis.sim.build import build_id
-from transis.sim.run import Outcome
+from transis.sim.run import RunOutcome
 from transis.sim.runs import order_of, write_trace
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, Job, RanRow, SeedRow, ran_row, run_whole
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, RanRow, SeedJob, SeedRow, ran_row, run_whole
 from transis.spark.packaging import Executors
 from transis.trace.files import sync
 from transis.types.errors import PipelineError
@@ -284,7 +284,7 @@ class Order(NamedTuple):
 
     configuration: str
     """The options as `transis simulate` has them."""
-    job: Job
+    job: SeedJob
     """Its seed does not matter."""
     timeout_s: int
     keep_traces: bool = True
@@ -338,11 +338,11 @@ def _run(order: Order, seed: int) -> SeedRow:
     return msgspec.structs.replace(row, replay=result.replay, ran=ran_row(result), traces=traces)
 
 
-def _traces(outcome: Outcome, order: Order) -> dict[str, bytes]:
+def _traces(outcome: RunOutcome, order: Order) -> dict[str, bytes]:
     """The files of a failed run's trace, unless they are too large together or the worker has no room for them."""
     try:
         with TemporaryDirectory(prefix="transis-seed-") as directory:
-            write_trace(outcome.history, Path(directory), f"seed {outcome.seed}", order_of(order.job.tried))
+            write_trace(outcome.history, Path(directory), f"seed {outcome.seed}", order_of(order.job.scenario))
             files = {file.name: file.read_bytes() for file in sorted(Path(directory).iterdir())}
     except OSError:
         return {}

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 from transis.sim.faults import (
     COPY_SUFFIX,
     HARMLESS,
+    ActAsClients,
     Ambush,
-    Ask,
-    Copy,
-    Crash,
-    Cut,
+    CopyDirectory,
+    CrashNode,
+    CutLink,
     Delay,
-    Fault,
-    Heal,
-    Leave,
-    Mend,
-    OfNode,
-    Partition,
-    Pause,
-    Restart,
-    Resume,
-    Send,
-    Slow,
+    HealNetwork,
+    InjectedFault,
+    LeaveCluster,
+    MendLink,
+    NodeFault,
+    PartitionNetwork,
+    PauseNode,
+    RestartNode,
+    ResumeNode,
+    SendMessages,
+    SlowNode,
     Weather,
 )
 from transis.sim.life import Submission
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from transis.sim.world import World
 
 
-def strike(world: World, fault: Fault) -> None:
-    if isinstance(fault, OfNode):
+def strike(world: World, fault: InjectedFault) -> None:
+    if isinstance(fault, NodeFault):
         host = world.hosts.get(fault.node)
         if host is not None:
             if not isinstance(fault, HARMLESS):
@@ -53,17 +53,17 @@ def strike(world: World, fault: Fault) -> None:
     _ON_NETWORK[type(fault)](world, fault)
 
 
-def _name(fault: Fault) -> str:
+def _name(fault: InjectedFault) -> str:
     return f"weather {fault.what}" if isinstance(fault, Weather) else fault.kind
 
 
-def _record(world: World, hosts: list[Host], fault: Fault) -> None:
+def _record(world: World, hosts: list[Host], fault: InjectedFault) -> None:
     for host in hosts:
         if host.life is not None:
             host.life.recorder.fault(world.now, str(fault))
 
 
-def _crash(world: World, host: Host, fault: Crash) -> None:
+def _crash(world: World, host: Host, fault: CrashNode) -> None:
     if host.life is None:
         return
     if fault.after:
@@ -72,7 +72,7 @@ def _crash(world: World, host: Host, fault: Crash) -> None:
         host.die("failed")
 
 
-def _restart(world: World, host: Host, fault: Restart) -> None:
+def _restart(world: World, host: Host, fault: RestartNode) -> None:
     if host.life is not None:
         return
     if fault.lost_directory:
@@ -80,7 +80,7 @@ def _restart(world: World, host: Host, fault: Restart) -> None:
     world.start(host.address, "lost" if fault.lost_directory else "")
 
 
-def _copy(world: World, host: Host, fault: Copy) -> None:
+def _copy(world: World, host: Host, fault: CopyDirectory) -> None:
     address = host.address + COPY_SUFFIX
     if address not in world.hosts:
         world.add_host(host.config, address)
@@ -90,29 +90,29 @@ def _copy(world: World, host: Host, fault: Copy) -> None:
         world.start(address, "copied")
 
 
-def _leave(world: World, host: Host, fault: Leave) -> None:
+def _leave(world: World, host: Host, fault: LeaveCluster) -> None:
     if host.life is not None and not host.paused:
         host.leave()
 
 
-def _pause(world: World, host: Host, fault: Pause) -> None:
+def _pause(world: World, host: Host, fault: PauseNode) -> None:
     host.paused = host.life is not None
 
 
-def _resume(world: World, host: Host, fault: Resume) -> None:
+def _resume(world: World, host: Host, fault: ResumeNode) -> None:
     if host.paused:
         host.resume()
 
 
-def _slow(world: World, host: Host, fault: Slow) -> None:
+def _slow(world: World, host: Host, fault: SlowNode) -> None:
     host.slow_us = fault.cost_us
 
 
-def _send(world: World, host: Host, fault: Send) -> None:
+def _send(world: World, host: Host, fault: SendMessages) -> None:
     host.submit(Submission(fault.service, (fault.size,) * fault.count, address=world.sends_to))
 
 
-def _ask(world: World, host: Host, fault: Ask) -> None:
+def _ask(world: World, host: Host, fault: ActAsClients) -> None:
     for _ in range(fault.count):
         world.ask(host)
 
@@ -121,7 +121,7 @@ def _ambush(world: World, host: Host, fault: Ambush) -> None:
     host.ambushes.append(fault)
 
 
-def _partition(world: World, fault: Partition) -> None:
+def _partition(world: World, fault: PartitionNetwork) -> None:
     """A copy of a host's directory runs beside the host that it was copied from."""
     with_copies = [
         [address for address in world.hosts if address.removesuffix(COPY_SUFFIX) in component] for component in fault.components
@@ -129,11 +129,11 @@ def _partition(world: World, fault: Partition) -> None:
     world.network.partition(with_copies)
 
 
-def _heal(world: World, fault: Heal) -> None:
+def _heal(world: World, fault: HealNetwork) -> None:
     world.network.heal()
 
 
-def _links(world: World, fault: Cut) -> list[tuple[str, str, Port]]:
+def _links(world: World, fault: CutLink) -> list[tuple[str, str, Port]]:
     hosts = list(world.hosts)
     sources = hosts if fault.source == "*" else [fault.source]
     targets = hosts if fault.target == "*" else [fault.target]
@@ -141,12 +141,12 @@ def _links(world: World, fault: Cut) -> list[tuple[str, str, Port]]:
     return [(source, target, port) for source in sources for target in targets for port in ports if source != target]
 
 
-def _cut(world: World, fault: Cut) -> None:
+def _cut(world: World, fault: CutLink) -> None:
     for link in _links(world, fault):
         world.network.cut(*link)
 
 
-def _mend(world: World, fault: Mend) -> None:
+def _mend(world: World, fault: MendLink) -> None:
     for link in _links(world, fault):
         world.network.mend(*link)
 
@@ -159,24 +159,24 @@ def _delay(world: World, fault: Delay) -> None:
     world.network.extra_us[fault.port] = fault.extra_us
 
 
-_ON_HOST: Final[dict[type[Fault], Callable[[World, Host, Any], None]]] = {
-    Crash: _crash,
-    Restart: _restart,
-    Copy: _copy,
-    Leave: _leave,
-    Pause: _pause,
-    Resume: _resume,
-    Slow: _slow,
-    Send: _send,
-    Ask: _ask,
+_ON_HOST: Final[dict[type[InjectedFault], Callable[[World, Host, Any], None]]] = {
+    CrashNode: _crash,
+    RestartNode: _restart,
+    CopyDirectory: _copy,
+    LeaveCluster: _leave,
+    PauseNode: _pause,
+    ResumeNode: _resume,
+    SlowNode: _slow,
+    SendMessages: _send,
+    ActAsClients: _ask,
     Ambush: _ambush,
 }
 
-_ON_NETWORK: Final[dict[type[Fault], Callable[[World, Any], None]]] = {
-    Partition: _partition,
-    Heal: _heal,
-    Cut: _cut,
-    Mend: _mend,
+_ON_NETWORK: Final[dict[type[InjectedFault], Callable[[World, Any], None]]] = {
+    PartitionNetwork: _partition,
+    HealNetwork: _heal,
+    CutLink: _cut,
+    MendLink: _mend,
     Weather: _weather,
     Delay: _delay,
 }

@@ -20,12 +20,24 @@ from dataclasses import replace
 from typing import Final
 
 from transis.sim.episodes import Draft, draw_last_words, draw_schedule
-from transis.sim.faults import Ambush, Ask, Crash, Cut, Fault, Heal, Partition, Restart, Schedule, Send, Weather
+from transis.sim.faults import (
+    ActAsClients,
+    Ambush,
+    CrashNode,
+    CutLink,
+    HealNetwork,
+    InjectedFault,
+    PartitionNetwork,
+    RestartNode,
+    Schedule,
+    SendMessages,
+    Weather,
+)
 from transis.sim.host import Machine
 from transis.sim.liveness import ALIVE_SHARE
-from transis.sim.network import Climate
-from transis.sim.plan import TOTEM, ClientPlan, Plan, Traffic, Tried, agreement_us
-from transis.sim.streams import Stream, Streams
+from transis.sim.network import LinkQuality
+from transis.sim.plan import TOTEM, ClientPlan, Plan, Scenario, Traffic, agreement_us
+from transis.sim.streams import RandomStream, Streams
 from transis.sim.world import Conditions
 from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window
 from transis.types.ids import Service
@@ -38,7 +50,7 @@ STRIKES: Final = (0, 2, 4, 8)
 """Exchanges of one run that are struck."""
 
 
-def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
+def draw_strikes(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
     """Strikes at exchanges; a cluster of one has nothing to exchange."""
     draft = Draft(stream, names, config, safety_us, [])
     for _ in range(stream.pick(STRIKES) if len(names) > 1 else 0):
@@ -49,33 +61,35 @@ def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_
 def _strike(draft: Draft) -> None:
     stream, detection_us = draft.stream, draft.detection_us
     time = draft.moment()
-    draft.add(time, Partition(draft.components()))
+    draft.add(time, PartitionNetwork(draft.components()))
     time += stream.between(2, 8) * detection_us
-    draft.add(time, Heal())
+    draft.add(time, HealNetwork())
     watched = draft.name()
     for name in stream.some(draft.names, stream.between(0, min(2, len(draft.names)))):
-        draft.add(time, Ambush(watched, "Operational", Send(name, Service.BASIC, stream.between(1, 4), 40)))
+        draft.add(time, Ambush(watched, "Operational", SendMessages(name, Service.BASIC, stream.between(1, 4), 40)))
     for name in stream.some(draft.names, stream.between(0, min(3, len(draft.names)))):
-        draft.add(time, Ambush(watched, "Operational", Ask(name, stream.between(1, 12))))
+        draft.add(time, Ambush(watched, "Operational", ActAsClients(name, stream.between(1, 12))))
     for fault in _losses(draft):
         draft.add(time, Ambush(watched, "Operational", fault))
     victim = draft.name()
     later_us = stream.between(0, 3 * len(draft.names) * draft.timing.hop_us)
-    blow = stream.pick((Partition(draft.components()), Partition(draft.components()), Crash(victim)))
+    blow = stream.pick((PartitionNetwork(draft.components()), PartitionNetwork(draft.components()), CrashNode(victim)))
     draft.add(time, Ambush(watched, "Operational", blow, later_us))
     end = time + stream.between(4, 10) * detection_us
     draft.add(end, Weather("loss", 0))
-    draft.add(end, Heal())
-    draft.add(end, Restart(victim))
+    draft.add(end, HealNetwork())
+    draft.add(end, RestartNode(victim))
 
 
-def _losses(draft: Draft) -> list[Fault]:
+def _losses(draft: Draft) -> list[InjectedFault]:
     """What makes announcements miss somebody: nothing, one sender's data, or a bit of everybody's."""
     stream = draft.stream
     source = draft.name()
     targets = [name for name in draft.names if name != source]
-    cuts: list[Fault] = [Cut(source, target, Port.DATA) for target in stream.some(targets, stream.between(1, len(targets)))]
-    weather: list[Fault] = [Weather("loss", stream.between(100, 500))]
+    cuts: list[InjectedFault] = [
+        CutLink(source, target, Port.DATA) for target in stream.some(targets, stream.between(1, len(targets)))
+    ]
+    weather: list[InjectedFault] = [Weather("loss", stream.between(100, 500))]
     return stream.pick(([], cuts, weather))
 
 
@@ -109,22 +123,22 @@ CROWDED_MESSAGES_MAX: Final = 400
 """Of runs of ToTo in which many messages wait for votes at once: how many such runs there are, and how long it goes on."""
 
 
-def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
+def draw(seed: int, nodes: int | None = None, scenario: Scenario = TOTEM) -> Plan:
     """The plan of a seed; `nodes` overrides how many."""
     streams = Streams(seed)
-    stream = streams[_concern("swarm", tried)]
+    stream = streams[_concern("swarm", scenario)]
     drawn = _node_count(stream)
     names = node_names(drawn if nodes is None else nodes)
     conditions = _conditions(stream, len(names))
-    config = _config(stream, len(names), conditions, tried)
+    config = _config(stream, len(names), conditions, scenario)
     safety_us = _safety_us(stream, len(names), config)
     sealed = stream.chance(50)
     traffic = _traffic(stream, len(names), config, safety_us)
-    if tried.order == "toto":
+    if scenario.order == "toto":
         traffic = _crowded(streams["candidates"], traffic, _hop_us(conditions))
-    schedule = draw_schedule(streams[_concern("faults", tried)], names, config, safety_us, sealed, tried.partitions)
-    if tried.engine == "lansis":
-        schedule = _merged(schedule, draw_last_words(streams["last words"], names, config, safety_us, tried.partitions))
+    schedule = draw_schedule(streams[_concern("faults", scenario)], names, config, safety_us, sealed, scenario.partitions)
+    if scenario.engine == "lansis":
+        schedule = _merged(schedule, draw_last_words(streams["last words"], names, config, safety_us, scenario.partitions))
     return Plan(
         seed=seed,
         names=names,
@@ -133,24 +147,24 @@ def draw(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
         traffic=traffic,
         schedule=schedule,
         safety_us=safety_us,
-        turns_max=_turns_max(len(names), tried),
+        turns_max=_turns_max(len(names), scenario),
         stagger_us=stream.pick((0, 10 * MS, 100 * MS)),
         revive=stream.chance(700),
         rivalry=len(names) <= 7 and config.window.window <= 30 and stream.chance(250),
         sealed=sealed,
         foreign=stream.chance(50),
-        one_component=not tried.partitions,
-        judge=tried.judge,
+        one_component=not scenario.partitions,
+        judge=scenario.judge,
     )
 
 
-def _concern(what: str, tried: Tried) -> str:
-    return what if tried.engine == "totem" else f"{what} {tried.engine}"
+def _concern(what: str, scenario: Scenario) -> str:
+    return what if scenario.engine == "totem" else f"{what} {scenario.engine}"
 
 
-def draw_groups(seed: int, nodes: int | None = None, tried: Tried = TOTEM) -> Plan:
+def draw_groups(seed: int, nodes: int | None = None, scenario: Scenario = TOTEM) -> Plan:
     """The plan of a seed with client processes: the same cluster, traffic and faults, and more that strike at exchanges."""
-    plan = draw(seed, nodes, tried)
+    plan = draw(seed, nodes, scenario)
     streams = Streams(seed)
     stream = streams["crowd"]
     small = len(plan.names) <= 7
@@ -182,7 +196,7 @@ def _for_many(plan: Plan) -> Plan:
     """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a partition must do."""
     timing = replace(plan.config.timing, join_coalesce_us=plan.config.timing.join_us, gather_min_us=50 * MS)
     halves = (plan.names[::2], plan.names[1::2])
-    parted: Schedule = ((plan.safety_us // 2, Partition(halves)), (plan.safety_us * 3 // 4, Heal()))
+    parted: Schedule = ((plan.safety_us // 2, PartitionNetwork(halves)), (plan.safety_us * 3 // 4, HealNetwork()))
     schedule = () if plan.one_component else parted
     return replace(plan, config=replace(plan.config, timing=timing), schedule=schedule, turns_max=TURNS_MAX_OF_MANY)
 
@@ -194,18 +208,18 @@ def node_names(count: int) -> tuple[str, ...]:
     return tuple(f"n{i:02}" for i in range(count))
 
 
-def _node_count(stream: Stream) -> int:
+def _node_count(stream: RandomStream) -> int:
     roll = stream.below(100)
     if roll < 90:
         return stream.pick(SMALL_SIZES)
     return 50 if roll == 99 else stream.between(8, 20)
 
 
-def _conditions(stream: Stream, nodes: int) -> Conditions:
+def _conditions(stream: RandomStream, nodes: int) -> Conditions:
     """Delays are longer where a ring is small: a rotation then takes about as long, and a run as many events."""
     base = stream.stretched(150, 1_000) if nodes <= 7 else stream.stretched(60, 250)
     delays = (base * stream.between(2, 6) // 2, base * stream.between(2, 4) // 2, base)
-    climate = Climate(delay_us=delays, jitter_us=stream.pick((0, base // 10, base // 2, 2 * base)))
+    climate = LinkQuality(delay_us=delays, jitter_us=stream.pick((0, base // 10, base // 2, 2 * base)))
     machine = Machine(turn_us=stream.between(5, 60), datagram_us=stream.between(0, 4))
     return Conditions(
         climate=climate,
@@ -222,18 +236,18 @@ def _hop_us(conditions: Conditions) -> int:
     return climate.delay_us[Port.TOKEN] + climate.jitter_us + 2 * conditions.machine.turn_us
 
 
-def _config(stream: Stream, nodes: int, conditions: Conditions, tried: Tried) -> Config:
+def _config(stream: RandomStream, nodes: int, conditions: Conditions, scenario: Scenario) -> Config:
     window = _window(stream)
     datagram = stream.pick((DATAGRAM_MIN, DATAGRAM_MIN, 700, 1_400))
     timing = _timing(stream, nodes, _hop_us(conditions))
     config = Config(name="any", datagram=datagram, timing=timing, window=window)
-    if tried.engine != "totem":
+    if scenario.engine != "totem":
         pulse = _pulse(stream, nodes, _hop_us(conditions))
-        config = replace(config, engine=tried.engine, order=tried.order, mode=tried.mode, pulse=pulse)
+        config = replace(config, engine=scenario.engine, order=scenario.order, mode=scenario.mode, pulse=pulse)
     return config.validated()
 
 
-def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
+def _pulse(stream: RandomStream, nodes: int, hop_us: int) -> Pulse:
     """Scaled to what a packet takes; words about ordered messages are now and then so late that others wait for them. Everybody
     hears everybody's, so many members say that they live less often, or a run would consist of little else."""
     crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
@@ -255,7 +269,7 @@ def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
     )
 
 
-def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
+def _timing(stream: RandomStream, nodes: int, hop_us: int) -> Timing:
     """As the profiles do it, from a token loss of several rotations; sometimes so few that good rings break."""
     factor = stream.pick((stream.between(4, 8), stream.between(8, 16), stream.between(8, 16)))
     loss = max(10 * MS, nodes * hop_us * factor)
@@ -277,7 +291,7 @@ def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
     )
 
 
-def _window(stream: Stream) -> Window:
+def _window(stream: RandomStream) -> Window:
     window = stream.pick((stream.between(2, 12), stream.between(10, 60), stream.between(60, 300)))
     visit_max = window if stream.chance(300) else stream.between(1, window)
     return Window(
@@ -291,7 +305,7 @@ def _window(stream: Stream) -> Window:
     )
 
 
-def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
+def _safety_us(stream: RandomStream, nodes: int, config: Config) -> int:
     """So many failures long, because faults are paced by how long one goes unnoticed; on Lansis, where everybody is heard by all
     others, no longer than the turns that this takes, or most faults would come after the end."""
     losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
@@ -302,11 +316,11 @@ def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
     return min(wanted, TURNS_MAX_OF_LANSIS[nodes > 7] * alive_us * 2 // (3 * nodes * nodes))
 
 
-def _turns_max(nodes: int, tried: Tried) -> int:
-    return TURNS_MAX if tried.engine == "totem" else TURNS_MAX_OF_LANSIS[nodes > 7]
+def _turns_max(nodes: int, scenario: Scenario) -> int:
+    return TURNS_MAX if scenario.engine == "totem" else TURNS_MAX_OF_LANSIS[nodes > 7]
 
 
-def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traffic:
+def _traffic(stream: RandomStream, nodes: int, config: Config, safety_us: int) -> Traffic:
     messages = stream.stretched(100, 4_000) if nodes <= 7 else stream.stretched(40, 600)
     batch = stream.pick((1, 4, 30))
     interval = max(100, safety_us * nodes * (batch + 1) // (2 * messages))
@@ -323,7 +337,7 @@ def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traf
     )
 
 
-def _crowded(stream: Stream, traffic: Traffic, hop_us: int) -> Traffic:
+def _crowded(stream: RandomStream, traffic: Traffic, hop_us: int) -> Traffic:
     """Now and then everybody sends before anything comes: votes matter only where there are several candidates at a time."""
     if not stream.chance(CROWDED_PERMILLE):
         return traffic

@@ -6,7 +6,7 @@ Many seeds, on several processors, added up the same way whatever process ran wh
 2. What travels between processes is small: verdicts and counters, never a history.
 3. The wall clock is looked at only to say how long a run took; nothing depends on it.
 
-What remains of a seed when it travels or is kept: one row, from which its `Result` comes back without loss.
+What remains of a seed when it travels or is kept: one row, from which its `SeedResult` comes back without loss.
 
 A seed that did not end in time, or whose process ended before it, has a row too: it says so and has no run.
 """
@@ -25,8 +25,8 @@ import msgspec
 
 from transis.audit.guarantees.property import WEIGHT
 from transis.sim.coverage import Coverage
-from transis.sim.plan import TOTEM, Tried
-from transis.sim.run import Outcome, describe, simulate
+from transis.sim.plan import TOTEM, Scenario
+from transis.sim.run import RunOutcome, describe, simulate
 
 # --- sweep ------------------------------------------------------------------------------------------------------------
 
@@ -37,16 +37,16 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 
-class Job(NamedTuple):
+class SeedJob(NamedTuple):
     seed: int
     nodes: int | None
     broken: str
     digests: bool = False
     groups: bool = False
-    tried: Tried = TOTEM
+    scenario: Scenario = TOTEM
 
 
-class Result(NamedTuple):
+class SeedResult(NamedTuple):
     """What remains of one run."""
 
     seed: int
@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 
 @dataclass(slots=True)
-class Property:
+class PropertyTotals:
     verdict: str = WEIGHT[0]
     """The heaviest of all runs; the first of them is heavier than none."""
     checked: int = 0
@@ -77,7 +77,7 @@ class Property:
 
 
 @dataclass(slots=True)
-class Summary:
+class SweepSummary:
     """A sweep added up; `failing` holds (seed, broken properties, explanation with replay line)."""
 
     runs: int = 0
@@ -91,12 +91,12 @@ class Summary:
     """The largest part of its liveness budget that any run used."""
     faults: Counter[str] = field(default_factory=Counter)
     nodes: Counter[int] = field(default_factory=Counter)
-    properties: dict[str, Property] = field(default_factory=dict)
+    properties: dict[str, PropertyTotals] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=Coverage)
     failing: list[tuple[int, tuple[str, ...], str]] = field(default_factory=list)
     digests: list[tuple[int, str]] = field(default_factory=list)
 
-    def add(self, result: Result) -> None:
+    def add(self, result: SeedResult) -> None:
         self.runs += 1
         self.violations += sum(count for _, _, _, count in result.verdicts)
         self.deliveries += result.deliveries
@@ -118,28 +118,28 @@ class Summary:
             self._add_verdict(name, verdict, checked, count)
 
     def _add_verdict(self, name: str, verdict: str, checked: int, count: int) -> None:
-        known = self.properties.setdefault(name, Property())
+        known = self.properties.setdefault(name, PropertyTotals())
         known.verdict = max(known.verdict, verdict, key=WEIGHT.index)
         known.checked += checked
         known.violations += count
 
 
-def run_job(job: Job) -> Result:
+def run_job(job: SeedJob) -> SeedResult:
     """One seed, in whichever process this is."""
     return run_whole(job)[1]
 
 
-def run_whole(job: Job) -> tuple[Outcome, Result]:
+def run_whole(job: SeedJob) -> tuple[RunOutcome, SeedResult]:
     """One seed, with its history beside what remains of it."""
     started = perf_counter()
-    outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes, groups=job.groups, tried=job.tried)
+    outcome = simulate(job.seed, broken=job.broken, nodes=job.nodes, groups=job.groups, scenario=job.scenario)
     digest = outcome.digest() if job.digests else ""
     return outcome, result_of(outcome, perf_counter() - started, digest)
 
 
-def result_of(outcome: Outcome, wall_s: float = 0.0, digest: str = "") -> Result:
+def result_of(outcome: RunOutcome, wall_s: float = 0.0, digest: str = "") -> SeedResult:
     verdicts = tuple((v.property, v.verdict, v.checked, v.count) for v in outcome.report.verdicts.values())
-    return Result(
+    return SeedResult(
         outcome.seed, len(outcome.plan.names), verdicts, outcome.report.broken,
         describe(outcome) if outcome.report.broken else "", outcome.replay, outcome.deliveries, outcome.views, outcome.turns,
         outcome.faults, outcome.virtual_us, outcome.settled_us, outcome.budget_us, wall_s, outcome.coverage, digest,
@@ -150,16 +150,16 @@ def sweep(
     seeds: Sequence[int],
     jobs: int = 1,
     broken: str = "",
-    progress: Callable[[Result], None] | None = None,
+    progress: Callable[[SeedResult], None] | None = None,
     nodes: int | None = None,
     digests: bool = False,
     stop_at_first: bool = False,
     groups: bool = False,
-    tried: Tried = TOTEM,
-) -> Summary:
+    scenario: Scenario = TOTEM,
+) -> SweepSummary:
     """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
-    work = [Job(seed, nodes, broken, digests, groups, tried) for seed in seeds]
-    summary = Summary()
+    work = [SeedJob(seed, nodes, broken, digests, groups, scenario) for seed in seeds]
+    summary = SweepSummary()
     for result in in_workers(run_job, work, jobs):
         summary.add(result)
         if progress is not None:
@@ -234,7 +234,7 @@ class SeedRow(msgspec.Struct, frozen=True):
     """Files of the trace of a run that failed, by their names; they are kept beside the table, not in it."""
 
 
-def ran_row(result: Result) -> RanRow:
+def ran_row(result: SeedResult) -> RanRow:
     coverage = result.coverage
     return RanRow(
         result.nodes, list(result.verdicts), list(result.broken), result.deliveries, result.views, result.turns, result.faults,
@@ -244,12 +244,12 @@ def ran_row(result: Result) -> RanRow:
     )  # fmt: skip
 
 
-def result_from(row: SeedRow) -> Result | None:
+def result_from(row: SeedRow) -> SeedResult | None:
     """The result that the row was made of; None of a seed that did not end."""
     ran = row.ran
     if ran is None:
         return None
-    return Result(
+    return SeedResult(
         row.seed, ran.nodes, tuple(ran.verdicts), tuple(ran.broken), row.explanation, row.replay, ran.deliveries, ran.views,
         ran.turns, dict(ran.faults), ran.virtual_us, ran.settled_us, ran.budget_us, ran.wall_s, _coverage(ran), ran.digest,
     )  # fmt: skip

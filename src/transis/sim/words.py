@@ -31,9 +31,9 @@ from transis.cli.options import plain_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.coverage import Coverage, Expected, Pair, expected_of
 from transis.sim.plan import TOTEM
-from transis.sim.run import Outcome
-from transis.sim.runs import Failure, Tally, Wish
-from transis.sim.sweep import Property
+from transis.sim.run import RunOutcome
+from transis.sim.runs import Failure, SimulateRequest, Tally
+from transis.sim.sweep import PropertyTotals
 from transis.trace.events import (
     CheckpointEvent,
     ClientDelivery,
@@ -138,7 +138,7 @@ def _run(process: ProcessId, first: int, count: int) -> str:
 TRAP: Final = re.compile(r"((?:\d+ )*)(.*)", re.DOTALL)
 
 
-def verdict_table(properties: Mapping[str, Property]) -> Table:
+def verdict_table(properties: Mapping[str, PropertyTotals]) -> Table:
     table = plain_table("guarantee", "verdict", "checks made", "violations", title="Verdict per guarantee")
     table.add_column("in words")
     for name, found in properties.items():
@@ -276,7 +276,7 @@ def sum_up(console: Console, history: History, verdicts: Sequence[Verdict], more
     for table in (_timeline(history), _delivery_table(history), *more):
         console.print(table)
         console.print()
-    added = {verdict.property: Property(verdict.verdict, verdict.checked, verdict.count) for verdict in verdicts}
+    added = {verdict.property: PropertyTotals(verdict.verdict, verdict.checked, verdict.count) for verdict in verdicts}
     console.print(verdict_table(added))
 
 
@@ -387,20 +387,20 @@ def _delivery_table(history: History) -> Table:
 # --- as json ----------------------------------------------------------------------------------------------------------
 
 
-def written(wish: Wish, tally: Tally, more: dict[str, Any]) -> str:
-    return json.dumps(as_dict(wish, tally) | more, indent=2, ensure_ascii=False)
+def written(request: SimulateRequest, tally: Tally, more: dict[str, Any]) -> str:
+    return json.dumps(as_dict(request, tally) | more, indent=2, ensure_ascii=False)
 
 
-def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
+def as_dict(request: SimulateRequest, tally: Tally) -> dict[str, Any]:
     summary = tally.summary
     return {
-        "engine": wish.engine,
-        **({} if wish.engine == "totem" else {"order": wish.tried.order, "mode": wish.tried.mode}),
-        **({} if wish.tried.partitions else {"partitions": False}),
-        **({} if wish.tried.judge == TOTEM.judge else {"judge": wish.tried.judge}),
-        "groups": wish.groups,
-        "seeds": {"first": wish.seeds[0], "last": wish.seeds[-1], "count": len(wish.seeds)},
-        "broken_engine": wish.broken or None,
+        "engine": request.engine,
+        **({} if request.engine == "totem" else {"order": request.scenario.order, "mode": request.scenario.mode}),
+        **({} if request.scenario.partitions else {"partitions": False}),
+        **({} if request.scenario.judge == TOTEM.judge else {"judge": request.scenario.judge}),
+        "groups": request.groups,
+        "seeds": {"first": request.seeds[0], "last": request.seeds[-1], "count": len(request.seeds)},
+        "broken_engine": request.broken or None,
         "runs": summary.runs,
         "violations": summary.violations,
         "deliveries": summary.deliveries,
@@ -415,13 +415,13 @@ def as_dict(wish: Wish, tally: Tally) -> dict[str, Any]:
         "properties": {name: _property(found) for name, found in summary.properties.items() if _is_judged(found)},
         "not_exercised": [name for name, found in summary.properties.items() if found.verdict == NOT_EXERCISED],
         "not_promised": [name for name, found in summary.properties.items() if found.verdict == NOT_PROMISED],
-        "coverage": {"never_reached": expected_of(wish.engine).never_reached(summary.coverage), **summary.coverage.as_dict()},
+        "coverage": {"never_reached": expected_of(request.engine).never_reached(summary.coverage), **summary.coverage.as_dict()},
         "failing": [_failure(failure) for failure in tally.failures],
         **({} if tally.outcome is None else {"final_views": final_views(tally.outcome)}),
     }
 
 
-def final_views(outcome: Outcome) -> list[dict[str, Any]]:
+def final_views(outcome: RunOutcome) -> list[dict[str, Any]]:
     """In which views the nodes of a single run were at its end, and how many nodes in each; one view if all is well."""
     last: Counter[View] = Counter()
     for trace in outcome.history.nodes:
@@ -434,11 +434,11 @@ def final_views(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _is_judged(found: Property) -> bool:
+def _is_judged(found: PropertyTotals) -> bool:
     return found.verdict not in (NOT_EXERCISED, NOT_PROMISED)
 
 
-def _property(found: Property) -> dict[str, Any]:
+def _property(found: PropertyTotals) -> dict[str, Any]:
     return {"verdict": found.verdict, "checked": found.checked, "violations": found.violations}
 
 

@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from transis.sim.coverage import Coverage
-from transis.sim.faults import HARMLESS, Fault
+from transis.sim.faults import HARMLESS, InjectedFault
 from transis.sim.host import Clock, Host, Machine
 from transis.sim.life import Life, NodeFactory
-from transis.sim.network import Climate, Network
+from transis.sim.network import LinkQuality, Network
 from transis.sim.streams import Streams
 from transis.sim.strike import strike
 from transis.types.config import Config
@@ -32,7 +32,7 @@ MISHAPS_MAX: Final = 20
 """Mishaps kept in words; more of the same run tell nothing new."""
 
 
-CLIMATE: Final = Climate()
+CLIMATE: Final = LinkQuality()
 MACHINE: Final = Machine()
 
 
@@ -40,7 +40,7 @@ MACHINE: Final = Machine()
 class Conditions:
     """What surrounds the nodes of one run, beside faults."""
 
-    climate: Climate = CLIMATE
+    climate: LinkQuality = CLIMATE
     machine: Machine = MACHINE
     offset_us: int = 0
     """Clocks start up to so far apart."""
@@ -54,7 +54,7 @@ class Conditions:
     """The invariants of a node are asserted at every so many turns."""
 
 
-class Mishap(NamedTuple):
+class HarnessFailure(NamedTuple):
     """Something that the harness itself saw go wrong: `no_crash` or `integrity`."""
 
     property: str
@@ -77,7 +77,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.lives: dict[NodeId, Life] = {}
         self.coverage = Coverage()
-        self.mishaps: list[Mishap] = []
+        self.mishaps: list[HarnessFailure] = []
         self.log: list[tuple[int, str]] = []
         self.struck: dict[str, int] = {}
         self.verified = 0
@@ -169,14 +169,14 @@ class World:
 
     # -- faults and mishaps --------------------------------------------------------------------------------------
 
-    def strike(self, fault: Fault) -> None:
+    def strike(self, fault: InjectedFault) -> None:
         """Carry out a fault now; the log and the coverage tell what it met."""
         self.log.append((self.now, str(fault)))
         if not isinstance(fault, HARMLESS):
             self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
         strike(self, fault)
 
-    def strike_unless_at_peace(self, fault: Fault) -> None:
+    def strike_unless_at_peace(self, fault: InjectedFault) -> None:
         """What was arranged for later does not happen once the faults have ended."""
         if not self.at_peace:
             self.strike(fault)
@@ -206,7 +206,7 @@ class World:
 
     def _mishap(self, property_name: str, explanation: str) -> None:
         if len(self.mishaps) < MISHAPS_MAX:
-            self.mishaps.append(Mishap(property_name, self.now, explanation))
+            self.mishaps.append(HarnessFailure(property_name, self.now, explanation))
 
 
 def _ask_nothing(host: Host) -> None:

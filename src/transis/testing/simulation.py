@@ -21,13 +21,24 @@ from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
 from transis.sessions.host import SessionPolicy
 from transis.sim.cluster import show_view
-from transis.sim.faults import WEATHERS, Crash, Fault, Heal, Leave, Partition, Pause, Restart, Resume, Weather
+from transis.sim.faults import (
+    WEATHERS,
+    CrashNode,
+    HealNetwork,
+    InjectedFault,
+    LeaveCluster,
+    PartitionNetwork,
+    PauseNode,
+    RestartNode,
+    ResumeNode,
+    Weather,
+)
 from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.sim.liveness import budget_us
-from transis.sim.network import Climate
+from transis.sim.network import LinkQuality
 from transis.sim.plan import Plan
-from transis.sim.streams import Stream
+from transis.sim.streams import RandomStream
 from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
 from transis.testing.node import SessionNode
@@ -106,7 +117,7 @@ LOG_SHOWN: Final = 40
 STAGGER_US: Final = 20 * MS
 """Nodes start within so long."""
 
-CONDITIONS: Final = Conditions(climate=Climate(jitter_us=100), offset_us=1 * SECOND, drift_ppm=50, check_every=16)
+CONDITIONS: Final = Conditions(climate=LinkQuality(jitter_us=100), offset_us=1 * SECOND, drift_ppm=50, check_every=16)
 """A LAN whose packets overtake each other now and then, and clocks as they are. Invariants of nodes are asserted at some of the
 turns; the simulator's own sweeps do it at every one."""
 
@@ -155,40 +166,40 @@ class Simulation:
             raise UsageError(f"a node is in two components: {components}")
         rest = tuple(name for name in self.names if name not in named)
         self._components = [tuple(component) for component in components] + ([rest] if rest else [])
-        self._strike(Partition(tuple(self._components)))
+        self._strike(PartitionNetwork(tuple(self._components)))
 
     def heal(self) -> None:
         """The partition ends."""
         self._components = [self.names]
-        self._strike(Heal())
+        self._strike(HealNetwork())
 
     def crash(self, name: str) -> None:
         """The node dies at once: its clients lose their sessions, and a write on its way to the disk may be lost."""
         self._life(name)
-        self._strike(Crash(name))
+        self._strike(CrashNode(name))
 
     def leave(self, name: str) -> None:
         """The node leaves in good order, as when a daemon is stopped. That takes some time."""
         self._life(name)
-        self._strike(Leave(name))
+        self._strike(LeaveCluster(name))
 
     def restart(self, name: str) -> None:
         """A node that is down starts again from what is on its disk."""
         host = self._host(name)
         if host.life is not None:
             raise UsageError(f"{name} runs: crash it or let it leave first")
-        self._strike(Restart(name))
+        self._strike(RestartNode(name))
         if host.life is None:
             raise UsageError(self._world.log[-1][1])
 
     def pause(self, name: str) -> None:
         """The node stands still, as in a long garbage collection or under SIGSTOP."""
         self._life(name)
-        self._strike(Pause(name))
+        self._strike(PauseNode(name))
 
     def resume(self, name: str) -> None:
         self._life(name)
-        self._strike(Resume(name))
+        self._strike(ResumeNode(name))
 
     def lossy(self, rate: float) -> None:
         """So many of all datagrams are lost from now on, 0.1 for one in ten; 0 ends it."""
@@ -200,7 +211,7 @@ class Simulation:
             raise UsageError(f"{what!r} at {rate}: possible are {', '.join(WEATHERS)}, at rates from 0 to 1")
         self._strike(Weather(what, round(rate * 1000)))
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: InjectedFault) -> None:
         self._world.strike(fault)
         self._look()
 
@@ -229,7 +240,7 @@ class Simulation:
         return () if view is None else tuple(node.name for node in view.nodes)
 
     @property
-    def random(self) -> Stream:
+    def random(self) -> RandomStream:
         """Draws from the seed, for tests that want to vary what they do."""
         return self._world.streams["test"]
 
