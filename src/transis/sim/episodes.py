@@ -37,7 +37,7 @@ from transis.sim.faults import (
     Weather,
 )
 from transis.sim.plan import gathering_us
-from transis.sim.streams import RandomStream
+from transis.sim.streams import Stream
 from transis.types.config import MS, Config, Timing
 from transis.types.ids import Service
 from transis.types.outputs import Port
@@ -73,7 +73,7 @@ PROMISED: Final = {"totem": "Received", "lansis": "Flushed"}
 class Draft:
     """What the drawing functions share; `faults` grows."""
 
-    stream: RandomStream
+    stream: Stream
     names: tuple[str, ...]
     config: Config
     safety_us: int
@@ -121,7 +121,7 @@ class Draft:
 
 
 def draw_schedule(
-    stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
+    stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
 ) -> Schedule:
     """A medley of kinds at any time, or one after another the episodes in which a ring must be whole to be broken well."""
     draft = Draft(stream, names, config, safety_us, [])
@@ -410,7 +410,7 @@ LAST_EPISODES_MAX: Final = 4
 SIZE: Final = 40
 
 
-def draw_last_words(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
+def draw_last_words(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
     """In some runs; it takes one who speaks and two who may differ about it."""
     draft = Draft(stream, names, config, safety_us, [])
     if len(names) > 2 and stream.chance(RUNS_PERMILLE):

@@ -37,7 +37,7 @@ from transis.sim.host import Machine
 from transis.sim.liveness import ALIVE_SHARE
 from transis.sim.network import LinkQuality
 from transis.sim.plan import TOTEM, ClientPlan, Plan, Scenario, Traffic, agreement_us
-from transis.sim.streams import RandomStream, Streams
+from transis.sim.streams import Stream, Streams
 from transis.sim.world import Conditions
 from transis.types.config import MS, SECOND, Config, Pulse, Timing, Window
 from transis.types.ids import Service
@@ -50,7 +50,7 @@ STRIKES: Final = (0, 2, 4, 8)
 """Exchanges of one run that are struck."""
 
 
-def draw_strikes(stream: RandomStream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
+def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
     """Strikes at exchanges; a cluster of one has nothing to exchange."""
     draft = Draft(stream, names, config, safety_us, [])
     for _ in range(stream.pick(STRIKES) if len(names) > 1 else 0):
@@ -208,14 +208,14 @@ def node_names(count: int) -> tuple[str, ...]:
     return tuple(f"n{i:02}" for i in range(count))
 
 
-def _node_count(stream: RandomStream) -> int:
+def _node_count(stream: Stream) -> int:
     roll = stream.below(100)
     if roll < 90:
         return stream.pick(SMALL_SIZES)
     return 50 if roll == 99 else stream.between(8, 20)
 
 
-def _conditions(stream: RandomStream, nodes: int) -> Conditions:
+def _conditions(stream: Stream, nodes: int) -> Conditions:
     """Delays are longer where a ring is small: a rotation then takes about as long, and a run as many events."""
     base = stream.stretched(150, 1_000) if nodes <= 7 else stream.stretched(60, 250)
     delays = (base * stream.between(2, 6) // 2, base * stream.between(2, 4) // 2, base)
@@ -236,7 +236,7 @@ def _hop_us(conditions: Conditions) -> int:
     return climate.delay_us[Port.TOKEN] + climate.jitter_us + 2 * conditions.machine.turn_us
 
 
-def _config(stream: RandomStream, nodes: int, conditions: Conditions, scenario: Scenario) -> Config:
+def _config(stream: Stream, nodes: int, conditions: Conditions, scenario: Scenario) -> Config:
     window = _window(stream)
     datagram = stream.pick((DATAGRAM_MIN, DATAGRAM_MIN, 700, 1_400))
     timing = _timing(stream, nodes, _hop_us(conditions))
@@ -247,7 +247,7 @@ def _config(stream: RandomStream, nodes: int, conditions: Conditions, scenario: 
     return config.validated()
 
 
-def _pulse(stream: RandomStream, nodes: int, hop_us: int) -> Pulse:
+def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
     """Scaled to what a packet takes; words about ordered messages are now and then so late that others wait for them. Everybody
     hears everybody's, so many members say that they live less often, or a run would consist of little else."""
     crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
@@ -269,7 +269,7 @@ def _pulse(stream: RandomStream, nodes: int, hop_us: int) -> Pulse:
     )
 
 
-def _timing(stream: RandomStream, nodes: int, hop_us: int) -> Timing:
+def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
     """As the profiles do it, from a token loss of several rotations; sometimes so few that good rings break."""
     factor = stream.pick((stream.between(4, 8), stream.between(8, 16), stream.between(8, 16)))
     loss = max(10 * MS, nodes * hop_us * factor)
@@ -291,7 +291,7 @@ def _timing(stream: RandomStream, nodes: int, hop_us: int) -> Timing:
     )
 
 
-def _window(stream: RandomStream) -> Window:
+def _window(stream: Stream) -> Window:
     window = stream.pick((stream.between(2, 12), stream.between(10, 60), stream.between(60, 300)))
     visit_max = window if stream.chance(300) else stream.between(1, window)
     return Window(
@@ -305,7 +305,7 @@ def _window(stream: RandomStream) -> Window:
     )
 
 
-def _safety_us(stream: RandomStream, nodes: int, config: Config) -> int:
+def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
     """So many failures long, because faults are paced by how long one goes unnoticed; on Lansis, where everybody is heard by all
     others, no longer than the turns that this takes, or most faults would come after the end."""
     losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
@@ -320,7 +320,7 @@ def _turns_max(nodes: int, scenario: Scenario) -> int:
     return TURNS_MAX if scenario.engine == "totem" else TURNS_MAX_OF_LANSIS[nodes > 7]
 
 
-def _traffic(stream: RandomStream, nodes: int, config: Config, safety_us: int) -> Traffic:
+def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traffic:
     messages = stream.stretched(100, 4_000) if nodes <= 7 else stream.stretched(40, 600)
     batch = stream.pick((1, 4, 30))
     interval = max(100, safety_us * nodes * (batch + 1) // (2 * messages))
@@ -337,7 +337,7 @@ def _traffic(stream: RandomStream, nodes: int, config: Config, safety_us: int) -
     )
 
 
-def _crowded(stream: RandomStream, traffic: Traffic, hop_us: int) -> Traffic:
+def _crowded(stream: Stream, traffic: Traffic, hop_us: int) -> Traffic:
     """Now and then everybody sends before anything comes: votes matter only where there are several candidates at a time."""
     if not stream.chance(CROWDED_PERMILLE):
         return traffic

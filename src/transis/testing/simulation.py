@@ -38,7 +38,7 @@ from transis.sim.life import Life
 from transis.sim.liveness import budget_us
 from transis.sim.network import LinkQuality
 from transis.sim.plan import Plan
-from transis.sim.streams import RandomStream
+from transis.sim.streams import Stream
 from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
 from transis.testing.node import SessionNode
@@ -240,7 +240,7 @@ class Simulation:
         return () if view is None else tuple(node.name for node in view.nodes)
 
     @property
-    def random(self) -> RandomStream:
+    def random(self) -> Stream:
         """Draws from the seed, for tests that want to vary what they do."""
         return self._world.streams["test"]
 
