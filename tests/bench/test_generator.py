@@ -11,7 +11,7 @@ import pytest
 from bench.trace_plan import Shape
 from bench.traces import BROKEN, write_trace
 from transis.audit.guarantees import GROUP_PROPERTIES, PROPERTIES, check
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.property import HELD
 from transis.trace.events import Conf, Delivery, History
 from transis.trace.reader import read_history, read_trace
@@ -77,7 +77,7 @@ def test_views_are_as_many_as_asked_and_of_every_kind(history: History) -> None:
 
 
 def test_components_part_with_different_messages(history: History) -> None:
-    forked = [stay for ring in Index(history).rings.values() for stay in ring.forks]
+    forked = [stay for ring in LaidHistory(history).rings.values() for stay in ring.forks]
     assert forked
     assert all(stay.trans is not None and stay.agreed >= stay.cut for stay in forked)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tests.groups.streams import Seen, StreamEvent
-from transis.audit.guarantees.clients import Client, Crowd, Got
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.clients import ClientHistory, ClientStream, Got
+from transis.audit.guarantees.history import LaidHistory
 from transis.node.node import GroupedNode, GroupedOutput
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.life import Clients, Life, Submission
@@ -98,8 +98,8 @@ class Groups(SimulatedCluster):
         return self.streams()[process]
 
     def streams(self) -> dict[ProcessId, list[StreamEvent]]:
-        index = Index(self.history())
-        return {client.id: list(_events(index, client)) for client in Crowd(index).clients}
+        index = LaidHistory(self.history())
+        return {client.id: list(_events(index, client)) for client in ClientHistory(index).clients}
 
     def views_of(self, process: ProcessId, group: str) -> list[GroupView]:
         return [event for event in self.stream(process) if isinstance(event, GroupView) and event.name == group]
@@ -108,7 +108,7 @@ class Groups(SimulatedCluster):
         return [event for event in self.stream(process) if isinstance(event, Seen)]
 
 
-def _events(index: Index, client: Client) -> Iterator[StreamEvent]:
+def _events(index: LaidHistory, client: ClientStream) -> Iterator[StreamEvent]:
     for step in client.steps:
         match step:
             case GroupConf(view=view):

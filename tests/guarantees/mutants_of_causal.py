@@ -10,7 +10,7 @@ from random import Random
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.history import Duty, Line, Origin, Stay
+from transis.audit.guarantees.history import Deliveries, Obligation, Origin, Stay
 from transis.trace.events import Delivery, Sent
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
 
@@ -94,7 +94,9 @@ def own_causal_not_delivered(draft: Draft, rng: Random) -> bool:
     targets = [
         stay
         for stay in _ends_with_causal(draft)
-        if stay.all.runs[-1].process.node == stay.node and not draft.company(stay) and stay.duty(closed=True) is Duty.DUE
+        if stay.all.runs[-1].process.node == stay.node
+        and not draft.company(stay)
+        and stay.obligation(closed=True) is Obligation.DUE
     ]
     return strike(rng, targets, lambda stay: draft.cut(stay.node, stay.all.runs[-1]))
 
@@ -214,11 +216,11 @@ def _shared(draft: Draft, stay: Stay) -> bool:
     return any(stay.all.codes[-1] in other.all.position for other in draft.company(stay))
 
 
-def _cut_behind_causal(line: Line) -> bool:
+def _cut_behind_causal(line: Deliveries) -> bool:
     return line.run_cut > 0 and _is_causal(line.runs[line.run_cut - 1])
 
 
-def _behind_later_places(line: Line) -> Iterator[int]:
+def _behind_later_places(line: Deliveries) -> Iterator[int]:
     """Causal messages that come after an ordered one of a later place."""
     latest = 0
     for run, code in zip(line.runs, line.codes, strict=True):

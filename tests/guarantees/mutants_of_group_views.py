@@ -11,7 +11,7 @@ from random import Random
 from tests.guarantees.mutants_of_handing import handings_of
 from tests.guarantees.mutants_of_messages import STRANGER, strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.clients import Change, Crowd
+from transis.audit.guarantees.clients import Change, ClientHistory
 from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Delivery, GroupConf, NoteEvent
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
 from transis.types.views import GroupView, GroupViewId, Origin
@@ -50,7 +50,7 @@ def forged_member_of_a_group_view(draft: Draft, rng: Random) -> bool:
 def replicas_part(draft: Draft, rng: Random) -> bool:
     """Members of a view are in one state at its beginning, as they say in the end: each spoke before it was given it. One says
     another behind its fifth message. Behind the third it says nothing: what the others say there is not where it was equal."""
-    changes = Crowd(draft.index).changes
+    changes = ClientHistory(draft.index).changes
     targets = [change for change in _shared(draft) if change.event.processes]
 
     def act(change: Change) -> None:
@@ -79,7 +79,7 @@ def _tell_states(draft: Draft, change: Change, last: bytes) -> None:
 @GROUP_VIEWS.breaks("replicas_agree")
 def replicas_begin_apart(draft: Draft, rng: Random) -> bool:
     """Members of a view say what state they are in at its beginning; one says another."""
-    changes = Crowd(draft.index).changes
+    changes = ClientHistory(draft.index).changes
     targets = [change for change in _shared(draft) if change.event.processes]
 
     def act(change: Change) -> None:
@@ -116,7 +116,7 @@ def told_without_a_reason(draft: Draft, rng: Random) -> bool:
 @GROUP_VIEWS.breaks("group_one_view_per_change", "group_differences", may=("group_virtual_synchrony",))
 def transitional_group_view_missing(draft: Draft, rng: Random) -> bool:
     """Members were lost, and those who stay hear of it in the next regular view only."""
-    changes = Crowd(draft.index).changes
+    changes = ClientHistory(draft.index).changes
     followed = {(change.life.node, change.before.id) for change in changes if change.before is not None}
     alive = {life.node for life in draft.alive}
     targets = [
@@ -149,7 +149,7 @@ def stranger_in_a_group_view(draft: Draft, rng: Random) -> bool:
 
 def _let_join(draft: Draft, change: Change, process: ProcessId) -> None:
     """Into the same view wherever it was installed."""
-    for other in Crowd(draft.index).changes:
+    for other in ClientHistory(draft.index).changes:
         if (other.view.group, other.view.id) == (change.view.group, change.view.id):
             view = other.view
             members, joined = (tuple(sorted((*those, process))) for those in (view.members, view.joined))
@@ -181,7 +181,7 @@ def wrong_origin(draft: Draft, rng: Random) -> bool:
     targets = [change for change in _changes_from_another(draft) if change.view.merged_from]
 
     def act(change: Change) -> None:
-        for other in Crowd(draft.index).changes:
+        for other in ClientHistory(draft.index).changes:
             if (other.view.group, other.view.id) == (change.view.group, change.view.id):
                 first, *rest = other.view.merged_from
                 place = Place(first.view.place.seq, first.view.place.index + 1)
@@ -216,7 +216,7 @@ def two_primaries(draft: Draft, rng: Random) -> bool:
     """Two configurations without a common name both call themselves primary."""
     names = {
         change.view.id.configuration: frozenset(node.name for node in change.own.nodes)
-        for change in Crowd(draft.index).changes
+        for change in ClientHistory(draft.index).changes
         if change.own is not None
     }
     pairs = [pair for pair in combinations(sorted(names), 2) if names[pair[0]].isdisjoint(names[pair[1]])]
@@ -227,13 +227,13 @@ def two_primaries(draft: Draft, rng: Random) -> bool:
 def primary_in_doubt(draft: Draft, rng: Random) -> bool:
     """Two group views of one configuration differ in whether it is primary."""
     groups: dict[ViewId, dict[GroupViewId, GroupView]] = {}
-    for change in Crowd(draft.index).changes:
+    for change in ClientHistory(draft.index).changes:
         if change.view.primary is not None and change.own is not None:
             groups.setdefault(change.view.id.configuration, {})[change.view.id] = change.view
     targets = [min(views.values(), key=lambda view: view.id) for views in groups.values() if len(views) > 1]
 
     def act(view: GroupView) -> None:
-        for other in Crowd(draft.index).changes:
+        for other in ClientHistory(draft.index).changes:
             if other.view.id == view.id:
                 _edit(draft, other, other.view._replace(primary=not other.view.primary))
 
@@ -245,7 +245,7 @@ def _edit(draft: Draft, change: Change, view: GroupView) -> None:
 
 
 def _flag(draft: Draft, configurations: tuple[ViewId, ...]) -> None:
-    for change in Crowd(draft.index).changes:
+    for change in ClientHistory(draft.index).changes:
         if change.view.id.configuration in configurations:
             _edit(draft, change, change.view._replace(primary=True))
 
@@ -253,7 +253,7 @@ def _flag(draft: Draft, configurations: tuple[ViewId, ...]) -> None:
 def _shared(draft: Draft) -> list[Change]:
     """Views that another node has too."""
     nodes: dict[tuple[int, GroupViewId], set[NodeId]] = {}
-    changes = Crowd(draft.index).changes
+    changes = ClientHistory(draft.index).changes
     for change in changes:
         nodes.setdefault((change.view.group, change.view.id), set()).add(change.life.node)
     return [change for change in changes if len(nodes[change.view.group, change.view.id]) > 1]
@@ -273,7 +273,7 @@ def _without(view: GroupView, gone: ProcessId) -> GroupView:
 def _changes_from_another(draft: Draft) -> list[Change]:
     """Regular views at living nodes that had one before, so that what they say has changed can be held against it."""
     alive = {life.node for life in draft.alive}
-    changes = Crowd(draft.index).changes
+    changes = ClientHistory(draft.index).changes
     return [
         change
         for change in changes
@@ -285,7 +285,7 @@ def _last_of_their_group(draft: Draft) -> list[Change]:
     """The last views that living nodes have of a group, while some of their processes are still in it."""
     alive = {life.node for life in draft.alive}
     last: dict[tuple[NodeId, int], Change] = {}
-    for change in Crowd(draft.index).changes:
+    for change in ClientHistory(draft.index).changes:
         last[change.life.node, change.view.group] = change
     return [change for change in last.values() if change.life.node in alive and _all_stay(draft, change)]
 
@@ -303,7 +303,7 @@ def _all_stay(draft: Draft, change: Change) -> bool:
 def _views_before_messages(draft: Draft) -> list[tuple[Change, ClientDelivery]]:
     """Views with, right behind them, a handing of ordered messages to one of the same processes."""
     found = []
-    for change in Crowd(draft.index).changes:
+    for change in ClientHistory(draft.index).changes:
         node = change.life.node
         later = (event for event in draft.traces[node][change.event.lseq :] if not isinstance(event, Delivery | NoteEvent))
         following = next(later, None)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.clients import Crowd
+from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.group_order import Stretch, stretches
 from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
 from transis.types.ids import NodeId, ProcessId, Service
@@ -162,7 +162,7 @@ def _in_company(draft: Draft) -> set[tuple[ProcessId, int]]:
 
 def _shared_stretches(draft: Draft) -> list[Stretch]:
     together: dict[tuple[GroupId, GroupViewId, GroupViewId], list[Stretch]] = {}
-    for client in Crowd(draft.index).clients:
+    for client in ClientHistory(draft.index).clients:
         for stretch in stretches(client):
             step = (stretch.group, stretch.start.view.id, stretch.end.view.id)
             together.setdefault(step, []).append(stretch)

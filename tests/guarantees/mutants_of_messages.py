@@ -11,7 +11,7 @@ from random import Random
 from typing import TypeVar
 
 from tests.guarantees.surgery import Draft, Kit
-from transis.audit.guarantees.history import Duty, Life, Stay
+from transis.audit.guarantees.history import Life, Obligation, Stay
 from transis.trace.events import Delivery, Gap, Refuse, Sent, Submit
 from transis.types.ids import NodeId, Place, ProcessId, Service
 
@@ -180,7 +180,7 @@ def own_message_not_delivered(draft: Draft, rng: Random) -> bool:
         stay
         for stay in draft.stays
         if stay.runs
-        and stay.duty(closed=True) is Duty.DUE
+        and stay.obligation(closed=True) is Obligation.DUE
         and stay.runs[-1].process.node == stay.node
         and stay.runs[-1].service is not Service.SAFE
         and not draft.company(stay)
@@ -416,7 +416,7 @@ def _droppable(draft: Draft, safe: bool) -> list[Stay]:
         stay
         for stay in draft.stays
         if stay.runs
-        and stay.duty(closed=True) is Duty.DUE
+        and stay.obligation(closed=True) is Obligation.DUE
         and stay.runs[-1].process.node != stay.node
         and (stay.runs[-1].service is Service.SAFE) == safe
         and (not safe or _delivered_in_regular(draft, stay))

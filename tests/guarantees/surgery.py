@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
-from transis.audit.guarantees.history import Index, Life, Stay
+from transis.audit.guarantees.history import LaidHistory, Life, Stay
 from transis.trace.events import (
     ClientDelivery,
     Conf,
@@ -65,7 +65,7 @@ class Draft:
     def __init__(self, history: History) -> None:
         self.original = history
         self.traces = {trace.node: [single for event in trace.events for single in _singles(event)] for trace in history.nodes}
-        self.index = Index(self.history())
+        self.index = LaidHistory(self.history())
 
     def history(self) -> History:
         self._renumber()

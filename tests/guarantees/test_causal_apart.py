@@ -17,7 +17,7 @@ from tests.guarantees.toy import Toy
 from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
 from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.certificates import certified
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.history import LaidHistory
 from transis.trace.events import Delivery, History
 from transis.types.ids import NodeId, Service
 from transis.types.views import View
@@ -148,7 +148,7 @@ def test_the_oracle_breaks_nothing_and_the_certificates_prove_it(seed: int, clos
     outcome = check(history)
     assert outcome.violations == ()
     assert not (closed and outcome.pending)
-    assert certified(Index(history))
+    assert certified(LaidHistory(history))
 
 
 def test_a_long_drawn_history_exercises_every_property() -> None:

@@ -1,7 +1,7 @@
 """Checkers of every guarantee, over a recorded history: `check(history)` gives one verdict per property.
 
 Each property is one small file that follows a predicate of extended virtual synchrony (EVS94; protocols 2.2 and 2.3) or a
-promise of our own. They share one index of the history (`index.py`) and one proof of order (`certificate.py`), run in
+promise of our own. They share one laid-out history (`history.py`) and one proof of order (`certificates.py`), run in
 linear or n log n time, and explain what they find in words, with the events that show it.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from transis.audit.guarantees.basic import check_basic
 from transis.audit.guarantees.causal import check_causal
-from transis.audit.guarantees.clients import Crowd
+from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.configurations import check_agreement_on_views, check_configuration, check_structure
 from transis.audit.guarantees.creation import check_delivered_where_sent, check_no_creation
 from transis.audit.guarantees.end_together import check_end_together
@@ -22,7 +22,7 @@ from transis.audit.guarantees.group_changes import check_group_changes, check_gr
 from transis.audit.guarantees.group_messages import check_group_members
 from transis.audit.guarantees.group_order import check_group_duplicates, check_group_order, check_group_synchrony
 from transis.audit.guarantees.group_views import check_group_agreement, check_group_ghosts, check_group_primary
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.incarnations import check_incarnations
 from transis.audit.guarantees.one_sequence import check_no_holes, check_one_sequence, check_places
 from transis.audit.guarantees.property import (
@@ -45,8 +45,8 @@ from transis.types.errors import UsageError
 
 __all__ = ["GROUP_PROPERTIES", "PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check", "check_groups"]
 
-Checker = Callable[[Index, Findings], None]
-GroupChecker = Callable[[Crowd, Findings], None]
+Checker = Callable[[LaidHistory, Findings], None]
+GroupChecker = Callable[[ClientHistory, Findings], None]
 
 PROPERTIES: Final[dict[str, Checker]] = {
     "no_creation": check_no_creation,
@@ -96,30 +96,30 @@ def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
     """
     if history.promises not in UNPROMISED:
         raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(UNPROMISED)}")
-    index = Index(history)
+    laid = LaidHistory(history)
     unpromised = UNPROMISED[history.promises]
-    verdicts = [_verdict(index, name, name not in unpromised, keep) for name in PROPERTIES]
-    crowd = Crowd(index)
-    return Report(verdicts + (_group_verdicts(crowd, keep) if crowd.lives else []))
+    verdicts = [_verdict(laid, name, name not in unpromised, keep) for name in PROPERTIES]
+    clients = ClientHistory(laid)
+    return Report(verdicts + (_group_verdicts(clients, keep) if clients.lives else []))
 
 
 def check_groups(history: History) -> Report:
     """The verdicts on what groups promise, whatever ordered their messages."""
-    return Report(_group_verdicts(Crowd(Index(history)), VIOLATIONS_MAX))
+    return Report(_group_verdicts(ClientHistory(LaidHistory(history)), VIOLATIONS_MAX))
 
 
-def _verdict(index: Index, name: str, promised: bool, keep: int) -> Verdict:
+def _verdict(laid: LaidHistory, name: str, promised: bool, keep: int) -> Verdict:
     if not promised:
         return Verdict(name, NOT_PROMISED, 0)
     findings = Findings(name, keep)
-    PROPERTIES[name](index, findings)
+    PROPERTIES[name](laid, findings)
     return findings.verdict()
 
 
-def _group_verdicts(crowd: Crowd, keep: int) -> list[Verdict]:
+def _group_verdicts(clients: ClientHistory, keep: int) -> list[Verdict]:
     verdicts = []
     for name, judge in GROUP_PROPERTIES.items():
         findings = Findings(name, keep)
-        judge(crowd, findings)
+        judge(clients, findings)
         verdicts.append(findings.verdict())
     return verdicts

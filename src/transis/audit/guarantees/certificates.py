@@ -32,33 +32,33 @@ from itertools import groupby, islice, pairwise
 from operator import lt
 from typing import Any, Final
 
-from transis.audit.guarantees.history import PLACE_SHIFT, Index, Life, Origin, Ring, Stay
+from transis.audit.guarantees.history import PLACE_SHIFT, LaidHistory, Life, Origin, Ring, Stay
 from transis.trace.events import Delivery
 from transis.types.ids import ViewId
 
 # --- causal certificate -----------------------------------------------------------------------------------------------
 
 
-def causal_order_certified(index: Index) -> bool:
-    return all(_numbered(index, ring, stay) for ring in index.rings.values() for stay in ring.stays)
+def causal_order_certified(history: LaidHistory) -> bool:
+    return all(_numbered(history, ring, stay) for ring in history.rings.values() for stay in ring.stays)
 
 
-def _numbered(index: Index, ring: Ring, stay: Stay) -> bool:
+def _numbered(history: LaidHistory, ring: Ring, stay: Stay) -> bool:
     """Times are doubled, so that a delivery fits between a SEND and the next timestamp."""
     latest = 0
-    for event, frontier in _events(index, stay):
+    for event, frontier in _events(history, stay):
         if isinstance(event, Origin):
             if 2 * event.sent.timestamp < latest or _sent_late(stay, event):
                 return False
             latest = 2 * event.sent.timestamp
         else:
-            if not all(_follows(ring, event, frontier, origin) for origin in _origins(index, event)):
+            if not all(_follows(ring, event, frontier, origin) for origin in _origins(history, event)):
                 return False
             latest = max(latest, 2 * event.timestamp + 1)
     return True
 
 
-def _events(index: Index, stay: Stay) -> Iterator[tuple[Origin | Delivery, int]]:
+def _events(history: LaidHistory, stay: Stay) -> Iterator[tuple[Origin | Delivery, int]]:
     """SENDs and causal deliveries of a stay in local order, each with its frontier."""
     origins = iter(stay.origins)
     coming = next(origins, None)
@@ -67,7 +67,7 @@ def _events(index: Index, stay: Stay) -> Iterator[tuple[Origin | Delivery, int]]
         while coming is not None and coming.all_before <= start:
             yield coming, _place_before(stay, ordered)
             coming = next(origins, None)
-        if run.service in index.ordered:
+        if run.service in history.ordered:
             ordered += run.count
         else:
             yield run, _place_before(stay, ordered)
@@ -85,10 +85,10 @@ def _sent_late(stay: Stay, origin: Origin) -> bool:
     return stay.trans is not None and stay.trans.lseq < origin.sent.lseq
 
 
-def _origins(index: Index, run: Delivery) -> list[Origin | None]:
+def _origins(history: LaidHistory, run: Delivery) -> list[Origin | None]:
     """Where the messages of a run were sent, each place once."""
-    codes = index.codes(run.process, run.first, run.count)
-    return [origin for origin, _ in groupby(map(index.origins.get, codes))]
+    codes = history.codes(run.process, run.first, run.count)
+    return [origin for origin, _ in groupby(map(history.origins.get, codes))]
 
 
 def _follows(ring: Ring, run: Delivery, frontier: int, origin: Origin | None) -> bool:
@@ -100,13 +100,13 @@ def _follows(ring: Ring, run: Delivery, frontier: int, origin: Origin | None) ->
 # --- certificate ------------------------------------------------------------------------------------------------------
 
 
-def certified(index: Index) -> bool:
-    """Does the key prove that there is one order? Computed once per index."""
-    if index.certified is None:
-        lives = all(_rings_grow(life) and not life.homeless for life in index.lives)
-        orders = lives and _one_place_per_transitional(index) and all(map(_one_order, index.rings.values()))
-        index.certified = orders and (not index.causal_apart or causal_order_certified(index))
-    return index.certified
+def certified(history: LaidHistory) -> bool:
+    """Does the key prove that there is one order? Computed once per history."""
+    if history.certified is None:
+        lives = all(_rings_grow(life) and not life.homeless for life in history.lives)
+        orders = lives and _one_place_per_transitional(history) and all(map(_one_order, history.rings.values()))
+        history.certified = orders and (not history.causal_apart or causal_order_certified(history))
+    return history.certified
 
 
 def strictly_increasing(numbers: list[int]) -> bool:
@@ -128,14 +128,14 @@ def _rings_grow(life: Life) -> bool:
     return all((a.ring.seq, a.ring.rep) < (b.ring.seq, b.ring.rep) for a, b in pairwise(life.stays))
 
 
-def _one_place_per_transitional(index: Index) -> bool:
+def _one_place_per_transitional(history: LaidHistory) -> bool:
     key: dict[ViewId, tuple[ViewId, int]] = {}
-    stays = [(stay, stay.trans) for ring in index.rings.values() for stay in ring.stays if stay.trans is not None]
+    stays = [(stay, stay.trans) for ring in history.rings.values() for stay in ring.stays if stay.trans is not None]
     for stay, trans in stays:
         last = stay.places[stay.cut - 1] if stay.cut else -1
         if key.setdefault(trans.view.id, (stay.ring, last)) != (stay.ring, last):
             return False
-    return sum(1 for life in index.lives for conf in life.confs if not conf.view.id.is_regular) == len(stays)
+    return sum(1 for life in history.lives for conf in life.confs if not conf.view.id.is_regular) == len(stays)
 
 
 def _one_order(ring: Ring) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transis.audit.guarantees.history import Index, Life
+from transis.audit.guarantees.history import LaidHistory, Life
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, OfClients
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupId, GroupView, View
@@ -36,7 +36,7 @@ class Got(NamedTuple):
 Step = GroupConf | Got | ClientLeft | Gap
 
 
-class Client:
+class ClientStream:
     """One process and its stream."""
 
     def __init__(self, process: ProcessId) -> None:
@@ -83,16 +83,16 @@ def tells_who_is_there(life: Life) -> bool:
     return any(isinstance(event, ClientLife) for event in life.events)
 
 
-class Crowd:
+class ClientHistory:
     """The clients of a history."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
-        self.closed = index.closed
-        self.lives = [life for life in index.lives if any(isinstance(event, OfClients) for event in life.events)]
-        found: dict[ProcessId, Client] = {}
+    def __init__(self, history: LaidHistory) -> None:
+        self.laid = history
+        self.closed = history.closed
+        self.lives = [life for life in history.lives if any(isinstance(event, OfClients) for event in life.events)]
+        found: dict[ProcessId, ClientStream] = {}
         for life in self.lives:
-            found.update(_Streams(index, life).read())
+            found.update(_Streams(history, life).read())
         self.clients = [client for _, client in sorted(found.items())]
         self.changes = [change for life in self.lives for change in _changes(life)]
 
@@ -100,14 +100,14 @@ class Crowd:
 class _Streams:
     """One pass over a life's events."""
 
-    def __init__(self, index: Index, life: Life) -> None:
-        self._index = index
+    def __init__(self, history: LaidHistory, life: Life) -> None:
+        self._history = history
         self._life = life
         self._runs: dict[int, Delivery] = {}
-        self._clients: dict[int, Client] = {}
+        self._clients: dict[int, ClientStream] = {}
         self._gap: Gap | None = None
 
-    def read(self) -> dict[ProcessId, Client]:
+    def read(self) -> dict[ProcessId, ClientStream]:
         for event in _until_end(self._life):
             match event:
                 case Delivery():
@@ -129,10 +129,10 @@ class _Streams:
                     pass
         return {client.id: client for client in self._clients.values()}
 
-    def _client(self, process: int) -> Client:
+    def _client(self, process: int) -> ClientStream:
         known = self._clients.get(process)
         if known is None:
-            known = self._clients[process] = Client(ProcessId(self._life.node, process))
+            known = self._clients[process] = ClientStream(ProcessId(self._life.node, process))
             known.steps += [] if self._gap is None else [self._gap]
         return known
 
@@ -147,10 +147,10 @@ class _Streams:
             for lseq, groups in sorted(handed):
                 run = self._runs.get(lseq)
                 if run is not None:  # Of what is not there, `group_members_only` tells.
-                    codes = self._index.codes(run.process, run.first, run.count)
-                    steps.append(Got(codes, run, groups, event.lseq, run.service in self._index.ordered))
+                    codes = self._history.codes(run.process, run.first, run.count)
+                    steps.append(Got(codes, run, groups, event.lseq, run.service in self._history.ordered))
         for waited in event.waited:
-            codes = self._index.codes(waited.sender, waited.first, waited.count)
+            codes = self._history.codes(waited.sender, waited.first, waited.count)
             for process in waited.processes:
                 self._client(process).steps.append(Got(codes, None, waited.groups, event.lseq, is_ordered=False))
 

@@ -18,7 +18,7 @@ Without it every other property speaks about different things under one name.
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Index, Life, Stay
+from transis.audit.guarantees.history import LaidHistory, Life, Stay
 from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import Conf, Delivery
 from transis.types.ids import ViewId, ViewKind
@@ -27,8 +27,8 @@ from transis.types.views import View
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 
-def check_configuration(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_configuration(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         for conf in life.confs:
             _member(life, conf, findings)
         for stay in life.stays:
@@ -83,8 +83,8 @@ def _wrong_delivery(stay: Stay, run: Delivery, findings: Findings) -> None:
 # --- structure --------------------------------------------------------------------------------------------------------
 
 
-def check_structure(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_structure(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         findings.checked += len(life.confs)
         findings.pending += len(life.unlinked)
         before: Conf | None = None
@@ -160,9 +160,9 @@ def _previous_fault(life: Life, view: View, regular: ViewId | None) -> str:
 # --- agreement on views -----------------------------------------------------------------------------------------------
 
 
-def check_agreement_on_views(index: Index, findings: Findings) -> None:
+def check_agreement_on_views(history: LaidHistory, findings: Findings) -> None:
     first: dict[ViewId, tuple[Life, Conf]] = {}
-    for life in index.lives:
+    for life in history.lives:
         for conf in life.confs:
             findings.checked += 1
             known_life, known = first.setdefault(conf.view.id, (life, conf))

@@ -5,30 +5,30 @@ Due only when the run reached quiescence; before, a change may be on its way.
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Index, Life
+from transis.audit.guarantees.history import LaidHistory, Life
 from transis.audit.guarantees.property import Findings, Witness
 from transis.trace.events import Conf
 from transis.types.ids import NodeId
 
 
-def check_end_together(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_end_together(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         conf = life.last_conf
         if conf is None or life.ended in ("failed", "stopped"):
             continue
         findings.checked += len(conf.view.members)
         for node in conf.view.nodes:
             if node != life.node:
-                _together(index, life, conf, node, findings)
+                _together(history, life, conf, node, findings)
 
 
-def _together(index: Index, life: Life, conf: Conf, node: NodeId, findings: Findings) -> None:
-    other = index.by_node.get(node)
+def _together(history: LaidHistory, life: Life, conf: Conf, node: NodeId, findings: Findings) -> None:
+    other = history.by_node.get(node)
     last = None if other is None else other.last_conf
     ended = "" if other is None else other.ended
     if last is not None and last.view.id == conf.view.id and not ended:
         return
-    if not index.closed or life.gapped or (other is not None and other.gapped):
+    if not history.closed or life.gapped or (other is not None and other.gapped):
         findings.pending += 1
         return
     witness: Witness = ((life.node, conf.lseq),)

@@ -5,7 +5,7 @@ Checked per configuration, the regular and the transitional one apart (traces 6)
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Index, Ring, Stay
+from transis.audit.guarantees.history import LaidHistory, Ring, Stay
 from transis.audit.guarantees.property import Findings, messages, named
 from transis.types.ids import NodeId, ViewId
 
@@ -13,14 +13,14 @@ Step = tuple[ViewId, ViewId]
 """From one configuration directly to another."""
 
 
-def check_failure_atomicity(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
+def check_failure_atomicity(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
         for step, stays in _steps(ring).items():
             first = stays[0]
             for stay in stays[1:]:
                 if stay.whole and first.whole:
                     findings.checked += 1
-                    _compare(index, step, first, stay, findings)
+                    _compare(history, step, first, stay, findings)
                 else:
                     findings.pending += 1
 
@@ -38,7 +38,7 @@ def _steps(ring: Ring) -> dict[Step, list[Stay]]:
     return steps
 
 
-def _compare(index: Index, step: Step, left: Stay, right: Stay, findings: Findings) -> None:
+def _compare(history: LaidHistory, step: Step, left: Stay, right: Stay, findings: Findings) -> None:
     here, there = step
     if here.is_regular:
         mine, other = left.all.regular_codes, right.all.regular_codes
@@ -52,9 +52,9 @@ def _compare(index: Index, step: Step, left: Stay, right: Stay, findings: Findin
             first_first = sorted(extra, key=position.__getitem__)
             findings.broken(
                 f"{left.node} and {right.node} went together from {here} to {there}, but in {here} "
-                f"only {stay.node} delivered {named(index, first_first)}, {lacking.node} did not",
+                f"only {stay.node} delivered {named(history, first_first)}, {lacking.node} did not",
                 (stay.all.event_at(position[first_first[0]]), _departure(lacking, here)),
-                messages(index, first_first),
+                messages(history, first_first),
             )
 
 

@@ -7,7 +7,7 @@ EVS 1.4, second half: a node delivers a message at most once in its whole life. 
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Index, Life, Line
+from transis.audit.guarantees.history import Deliveries, LaidHistory, Life
 from transis.audit.guarantees.property import Findings, Witness
 from transis.trace.events import Delivery
 from transis.types.ids import MessageId
@@ -15,13 +15,13 @@ from transis.types.ids import MessageId
 # --- fifo -------------------------------------------------------------------------------------------------------------
 
 
-def check_fifo(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_fifo(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         latest: dict[int, Delivery] = {}
-        for line in (stay.all for stay in life.stays):
-            findings.checked += len(line.codes)
-            for start, run in zip(line.starts, line.runs, strict=True):
-                process = line.codes[start] % index.stride
+        for delivered in (stay.all for stay in life.stays):
+            findings.checked += len(delivered.codes)
+            for start, run in zip(delivered.starts, delivered.runs, strict=True):
+                process = delivered.codes[start] % history.stride
                 before = latest.get(process)
                 if before is not None and before.first + before.count > run.first:
                     _overtaken(life, before, run, findings)
@@ -43,25 +43,25 @@ def _overtaken(life: Life, before: Delivery, run: Delivery, findings: Findings) 
 # --- no duplicates ----------------------------------------------------------------------------------------------------
 
 
-def check_no_duplicates(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_no_duplicates(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         total = sum(len(stay.all.codes) for stay in life.stays)
         findings.checked += total
         seen: set[int] = set()
         seen.update(*(stay.all.codes for stay in life.stays))
         if len(seen) < total:
-            _name_them(index, life, findings)
+            _name_them(history, life, findings)
 
 
-def _name_them(index: Index, life: Life, findings: Findings) -> None:
-    first: dict[int, tuple[Line, int]] = {}
-    for line in (stay.all for stay in life.stays):
-        for position, code in enumerate(line.codes):
+def _name_them(history: LaidHistory, life: Life, findings: Findings) -> None:
+    first: dict[int, tuple[Deliveries, int]] = {}
+    for delivered in (stay.all for stay in life.stays):
+        for position, code in enumerate(delivered.codes):
             if code not in first:
-                first[code] = (line, position)
+                first[code] = (delivered, position)
                 continue
             earlier, before = first[code]
-            message = index.message(code)
-            witness: Witness = (earlier.event_at(before), line.event_at(position))
-            where = f"{earlier.conf_at(before).view.id} and {line.conf_at(position).view.id}"
+            message = history.message(code)
+            witness: Witness = (earlier.event_at(before), delivered.event_at(position))
+            where = f"{earlier.conf_at(before).view.id} and {delivered.conf_at(position).view.id}"
             findings.broken(f"{life.node} delivered {message} twice, in {where}", witness, (message,))

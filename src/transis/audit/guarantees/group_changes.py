@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from transis.audit.guarantees.clients import Change, Client, Crowd, tells_who_is_there
+from transis.audit.guarantees.clients import Change, ClientHistory, ClientStream, tells_who_is_there
 from transis.audit.guarantees.history import Life
 from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf
@@ -29,17 +29,17 @@ from transis.types.views import GroupId, GroupView, GroupViewId, Origin, View
 # --- group changes ----------------------------------------------------------------------------------------------------
 
 
-def check_group_changes(crowd: Crowd, findings: Findings) -> None:
+def check_group_changes(history: ClientHistory, findings: Findings) -> None:
     told: dict[tuple[Life, GroupId, ViewId], Change] = {}
-    for change in crowd.changes:
+    for change in history.changes:
         findings.checked += 1
         if change.view.id.configuration.is_regular:
             _regular(change, told, findings)
         else:
             _transitional(change, findings)
-    for life in crowd.lives:
+    for life in history.lives:
         if tells_who_is_there(life):
-            _Losses(life, findings, crowd.closed).read()
+            _Losses(life, findings, history.closed).read()
 
 
 def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:
@@ -170,17 +170,17 @@ class _Losses:
 # --- group differences ------------------------------------------------------------------------------------------------
 
 
-def check_group_differences(crowd: Crowd, findings: Findings) -> None:
-    for change in crowd.changes:
+def check_group_differences(history: ClientHistory, findings: Findings) -> None:
+    for change in history.changes:
         findings.checked += 1
         for wrong in _wrong(change):
             view = change.view
             findings.broken(f"{change.life.node}: {view.id} of {view.name}: {wrong}", (change.witness,))
-    for client in crowd.clients:
+    for client in history.clients:
         _come_from_what_they_had(client, findings)
 
 
-def _come_from_what_they_had(client: Client, findings: Findings) -> None:
+def _come_from_what_they_had(client: ClientStream, findings: Findings) -> None:
     in_force: dict[GroupId, GroupViewId] = {}
     for step in client.steps:
         match step:

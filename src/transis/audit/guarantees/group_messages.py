@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.audit.guarantees.clients import Crowd, tells_who_is_there
+from transis.audit.guarantees.clients import ClientHistory, tells_who_is_there
 from transis.audit.guarantees.history import Life
 from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, Waited
@@ -26,9 +26,9 @@ Recipients = dict[int, tuple[GroupId, ...]]
 """Processes of a node, each with the groups through which it gets a run."""
 
 
-def check_group_members(crowd: Crowd, findings: Findings) -> None:
-    for life in crowd.lives:
-        _Filter(life, findings, crowd.closed).read()
+def check_group_members(history: ClientHistory, findings: Findings) -> None:
+    for life in history.lives:
+        _Filter(life, findings, history.closed).read()
 
 
 class _Filter:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from transis.audit.guarantees.clients import Client, Crowd, Got
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.clients import ClientHistory, ClientStream, Got
+from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.property import Findings, messages, named
 from transis.trace.events import ClientLeft, Gap, GroupConf
 from transis.types.ids import NodeId
@@ -28,12 +28,12 @@ Key = tuple[int, NodeId, int, int]
 """A ring, and a place in it."""
 
 
-def check_group_order(crowd: Crowd, findings: Findings) -> None:
-    for client in crowd.clients:
+def check_group_order(history: ClientHistory, findings: Findings) -> None:
+    for client in history.clients:
         _forward(client, findings)
 
 
-def _forward(client: Client, findings: Findings) -> None:
+def _forward(client: ClientStream, findings: Findings) -> None:
     last: tuple[Key, int, bool] | None = None
     for step in client.steps:
         if isinstance(step, Got) and step.is_ordered:
@@ -66,14 +66,14 @@ def _view_key(event: GroupConf) -> Key:
 # --- group duplicates -------------------------------------------------------------------------------------------------
 
 
-def check_group_duplicates(crowd: Crowd, findings: Findings) -> None:
-    for client in crowd.clients:
+def check_group_duplicates(history: ClientHistory, findings: Findings) -> None:
+    for client in history.clients:
         codes: dict[int, int] = {}
         views: dict[tuple[GroupId, GroupViewId], int] = {}
         for step in client.steps:
             if isinstance(step, Got):
                 findings.checked += len(step.codes)
-                _messages(crowd, client, step, codes, findings)
+                _messages(history, client, step, codes, findings)
             elif isinstance(step, GroupConf):
                 findings.checked += 1
                 key = (step.view.group, step.view.id)
@@ -84,10 +84,10 @@ def check_group_duplicates(crowd: Crowd, findings: Findings) -> None:
                     )
 
 
-def _messages(crowd: Crowd, client: Client, got: Got, codes: dict[int, int], findings: Findings) -> None:
+def _messages(history: ClientHistory, client: ClientStream, got: Got, codes: dict[int, int], findings: Findings) -> None:
     for code in got.codes:
         if code in codes:
-            message = crowd.index.message(code)
+            message = history.laid.message(code)
             findings.broken(f"{client.id} got {message} twice", ((client.node, codes[code]), (client.node, got.lseq)), (message,))
         codes[code] = got.lseq
 
@@ -98,26 +98,26 @@ def _messages(crowd: Crowd, client: Client, got: Got, codes: dict[int, int], fin
 class Stretch(NamedTuple):
     """What a process got of a group between two of its views."""
 
-    client: Client
+    client: ClientStream
     group: GroupId
     start: GroupConf
     end: GroupConf
     codes: list[int]
 
 
-def check_group_synchrony(crowd: Crowd, findings: Findings) -> None:
+def check_group_synchrony(history: ClientHistory, findings: Findings) -> None:
     first: dict[tuple[GroupId, GroupViewId, GroupViewId], Stretch] = {}
-    for client in crowd.clients:
+    for client in history.clients:
         for stretch in stretches(client):
             step = (stretch.group, stretch.start.view.id, stretch.end.view.id)
             known = first.setdefault(step, stretch)
             if known is not stretch:
                 findings.checked += 1
                 if known.codes != stretch.codes:
-                    _tell(crowd.index, known, stretch, findings)
+                    _tell(history.laid, known, stretch, findings)
 
 
-def stretches(client: Client) -> Iterator[Stretch]:
+def stretches(client: ClientStream) -> Iterator[Stretch]:
     under_way: dict[GroupId, tuple[GroupConf, list[int]]] = {}
     for step in client.steps:
         match step:
@@ -136,14 +136,14 @@ def stretches(client: Client) -> Iterator[Stretch]:
                 under_way.clear()
 
 
-def _tell(index: Index, left: Stretch, right: Stretch, findings: Findings) -> None:
+def _tell(history: LaidHistory, left: Stretch, right: Stretch, findings: Findings) -> None:
     apart = sorted(set(left.codes) ^ set(right.codes)) or [code for code in left.codes if code in right.codes]
     only = left if apart[0] in left.codes else right
     other = right if only is left else left
     start, end = left.start.view, left.end.view
     findings.broken(
         f"{left.client.id} and {right.client.id} went together from {start.id} to {end.id} of {start.name}, but in between "
-        f"{only.client.id} got {named(index, apart)} and {other.client.id} did not, or not in this order",
+        f"{only.client.id} got {named(history, apart)} and {other.client.id} did not, or not in this order",
         ((only.client.node, only.end.lseq), (other.client.node, other.end.lseq)),
-        messages(index, apart),
+        messages(history, apart),
     )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from transis.audit.guarantees.clients import Change, Client, Crowd, tells_who_is_there
+from transis.audit.guarantees.clients import Change, ClientHistory, ClientStream, tells_who_is_there
 from transis.audit.guarantees.history import Life
 from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import ClientLeft, ClientLife, GroupConf
@@ -29,9 +29,9 @@ from transis.types.views import GroupId, GroupView, GroupViewId
 # --- group agreement --------------------------------------------------------------------------------------------------
 
 
-def check_group_agreement(crowd: Crowd, findings: Findings) -> None:
+def check_group_agreement(history: ClientHistory, findings: Findings) -> None:
     first: dict[tuple[GroupId, GroupViewId], Change] = {}
-    for change in crowd.changes:
+    for change in history.changes:
         findings.checked += 1
         view = change.view
         known = first.setdefault((view.group, view.id), change)
@@ -60,9 +60,9 @@ def _difference(left: GroupView, right: GroupView) -> str:
 # --- group primary ----------------------------------------------------------------------------------------------------
 
 
-def check_group_primary(crowd: Crowd, findings: Findings) -> None:
+def check_group_primary(history: ClientHistory, findings: Findings) -> None:
     first: dict[ViewId, Change] = {}
-    for change in crowd.changes:
+    for change in history.changes:
         if change.view.primary is None or change.own is None:
             continue
         findings.checked += 1
@@ -90,15 +90,15 @@ def _names(change: Change) -> frozenset[str]:
 # --- group ghosts -----------------------------------------------------------------------------------------------------
 
 
-def check_group_ghosts(crowd: Crowd, findings: Findings) -> None:
-    connected = {life.node: _ever_connected(life) for life in crowd.lives}
-    for change in crowd.changes:
+def check_group_ghosts(history: ClientHistory, findings: Findings) -> None:
+    connected = {life.node: _ever_connected(life) for life in history.lives}
+    for change in history.changes:
         if change.configuration is not None:
             findings.checked += len(change.view.members)
             _on_nodes_of_the_configuration(change, findings)
             _by_their_nodes_word(change, connected, findings)
-    if crowd.closed:
-        _at_rest(crowd, findings)
+    if history.closed:
+        _at_rest(history, findings)
 
 
 def _ever_connected(life: Life) -> frozenset[int] | None:
@@ -134,15 +134,15 @@ def _by_their_nodes_word(change: Change, connected: dict[NodeId, frozenset[int] 
             )
 
 
-def _at_rest(crowd: Crowd, findings: Findings) -> None:
-    living = [life for life in crowd.lives if not life.ended]
+def _at_rest(history: ClientHistory, findings: Findings) -> None:
+    living = [life for life in history.lives if not life.ended]
     if any(life.gapped for life in living):
         findings.pending += 1
         return
     if not all(map(tells_who_is_there, living)):
         return
-    lives = {life.node: life for life in crowd.lives}
-    last = {client.id: _last(client) for client in crowd.clients if _is_there(lives[client.node], client)}
+    lives = {life.node: life for life in history.lives}
+    last = {client.id: _last(client) for client in history.clients if _is_there(lives[client.node], client)}
     members: dict[GroupId, list[ProcessId]] = {}
     for process, views in last.items():
         for group in views:
@@ -158,12 +158,12 @@ def _at_rest(crowd: Crowd, findings: Findings) -> None:
                 )
 
 
-def _is_there(life: Life, client: Client) -> bool:
+def _is_there(life: Life, client: ClientStream) -> bool:
     gone = any(isinstance(event, ClientLife) and event[2:] == (client.id.number, False) for event in life.events)
     return not gone and not life.ended
 
 
-def _last(client: Client) -> dict[GroupId, GroupConf]:
+def _last(client: ClientStream) -> dict[GroupId, GroupConf]:
     """The view that the process has in force in each of its groups."""
     found: dict[GroupId, GroupConf] = {}
     for step in client.steps:

@@ -40,7 +40,7 @@ PLACE_SHIFT = 32
 """A place (seq, index) as one integer: indices stay far below 2^32, a datagram has at most 65,000 bytes."""
 
 
-class Duty(Enum):
+class Obligation(Enum):
     """What becomes of "this event must exist in this stay" when it does not (traces 5)."""
 
     DUE = "due"
@@ -62,7 +62,7 @@ class Origin:
         self.first_rank = 0 if stay is None else len(stay.sent_codes)
 
 
-class Line:
+class Deliveries:
     """What a life delivered in a regular configuration and its transitional successor, in its local order."""
 
     __slots__ = ("_position", "codes", "conf", "cut", "life", "run_cut", "runs", "starts", "trans")
@@ -120,14 +120,14 @@ class Line:
         return (self.node, self.runs[bisect_right(self.starts, position) - 1].lseq)
 
 
-class Stay(Line):
-    """A life's time in a regular configuration and its transitional successor; as a line, what it delivered in total order."""
+class Stay(Deliveries):
+    """A life's time in a regular configuration and its transitional successor; what it delivered in total order."""
 
     __slots__ = ("agreed", "all", "following", "origins", "places", "previous", "sent_codes", "whole")
 
     def __init__(self, life: Life, conf: Conf, previous: Stay | None, causal_apart: bool) -> None:
         super().__init__(life, conf)
-        self.all: Line = Line(life, conf) if causal_apart else self
+        self.all: Deliveries = Deliveries(life, conf) if causal_apart else self
         self.previous = previous
         self.following: Stay | None = None
         self.places: list[int] = []
@@ -151,14 +151,14 @@ class Stay(Line):
     def go_transitional(self, conf: Conf) -> None:
         self.trans = self.all.trans = conf
 
-    def duty(self, closed: bool) -> Duty:
+    def obligation(self, closed: bool) -> Obligation:
         if not self.whole or self.life.ended == "unknown":
-            return Duty.PENDING
+            return Obligation.PENDING
         if self.following is not None:
-            return Duty.DUE
+            return Obligation.DUE
         if self.life.ended:
-            return Duty.VOID
-        return Duty.DUE if closed else Duty.PENDING
+            return Obligation.VOID
+        return Obligation.DUE if closed else Obligation.PENDING
 
 
 class Life:
@@ -188,12 +188,12 @@ class Life:
     def last_conf(self) -> Conf | None:
         return self.confs[-1] if self.confs else None
 
-    def never_came(self, ring: ViewId, closed: bool) -> Duty:
+    def never_came(self, ring: ViewId, closed: bool) -> Obligation:
         """What to think of a member that never installed `ring`: its trace must have gone past it, or be complete."""
         later = any((stay.ring.seq, stay.ring.rep) > (ring.seq, ring.rep) for stay in self.stays)
         if self.gapped or self.ended == "unknown":
-            return Duty.PENDING
-        return Duty.DUE if later or self.ended or closed else Duty.PENDING
+            return Obligation.PENDING
+        return Obligation.DUE if later or self.ended or closed else Obligation.PENDING
 
 
 class Ring:
@@ -228,7 +228,7 @@ class Ring:
         return [stay for stay in self.stays if stay.agreed < len(stay.codes)]
 
 
-class Index:
+class LaidHistory:
     """Everything the checkers share."""
 
     def __init__(self, history: History) -> None:
@@ -267,8 +267,8 @@ class Index:
 class _Reading:
     """One pass over a life's events."""
 
-    def __init__(self, index: Index, life: Life) -> None:
-        self.index = index
+    def __init__(self, history: LaidHistory, life: Life) -> None:
+        self.history = history
         self.life = life
         self.stay: Stay | None = None
         self.blind = False
@@ -292,8 +292,8 @@ class _Reading:
         elif stay is None:
             self.life.homeless.append(event)
         else:
-            codes = self.index.codes(event.process, event.first, event.count)
-            stay.deliver(event, codes, event.service in self.index.ordered)
+            codes = self.history.codes(event.process, event.first, event.count)
+            stay.deliver(event, codes, event.service in self.history.ordered)
 
     def other(self, event: Event) -> None:
         match event:
@@ -325,26 +325,26 @@ class _Reading:
         self.blind = False
 
     def open_stay(self, event: Conf) -> None:
-        stay = Stay(self.life, event, self.stay, self.index.causal_apart)
+        stay = Stay(self.life, event, self.stay, self.history.causal_apart)
         if self.stay is not None:
             self.stay.following = stay
         stay.whole = not self.blind
         self.stay = stay
         self.life.stays.append(stay)
-        self.index.rings.setdefault(stay.ring, Ring(stay.ring)).stays.append(stay)
+        self.history.rings.setdefault(stay.ring, Ring(stay.ring)).stays.append(stay)
 
     def sent(self, event: Sent) -> None:
         stay = self.stay
-        origin = Origin(event, stay, event.service in self.index.ordered)
-        codes = self.index.codes(ProcessId(self.life.node, event.process), event.first, event.count)
+        origin = Origin(event, stay, event.service in self.history.ordered)
+        codes = self.history.codes(ProcessId(self.life.node, event.process), event.first, event.count)
         self.life.origins.append(origin)
         if stay is not None:
             stay.origins.append(origin)
             if event.service is not Service.BASIC:
                 stay.sent_codes.extend(codes)
         for code in codes:
-            if self.index.origins.setdefault(code, origin) is not origin:
-                self.index.sent_again.append((code, origin))
+            if self.history.origins.setdefault(code, origin) is not origin:
+                self.history.sent_again.append((code, origin))
 
 
 def common_prefix(left: list[int], right: list[int]) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from transis.audit.guarantees.history import Index, Life
+from transis.audit.guarantees.history import LaidHistory, Life
 from transis.audit.guarantees.property import Findings
 from transis.trace.events import Conf
 
@@ -19,13 +19,13 @@ IMPOSTORS: Final = ("copied", "lost")
 """First words of the Faults that start a life with somebody else's, or nobody's, memory."""
 
 
-def check_incarnations(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_incarnations(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         for conf in life.confs:
             findings.checked += 1
             _namesakes(life, conf, findings)
     names: dict[str, list[Life]] = {}
-    for life in index.lives:
+    for life in history.lives:
         if life.confs and not any(fault.what.startswith(IMPOSTORS) for fault in life.faults):
             names.setdefault(life.node.name, []).append(life)
     for lives in names.values():

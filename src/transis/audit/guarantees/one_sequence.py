@@ -20,7 +20,7 @@ configuration are held against each other too (F8).
 from __future__ import annotations
 
 from transis.audit.guarantees.certificates import sent_places, strictly_increasing
-from transis.audit.guarantees.history import PLACE_SHIFT, Index, Ring, Stay
+from transis.audit.guarantees.history import PLACE_SHIFT, LaidHistory, Ring, Stay
 from transis.audit.guarantees.property import Findings, several
 
 # --- one sequence -----------------------------------------------------------------------------------------------------
@@ -29,11 +29,11 @@ Side = tuple[int, list[tuple[Stay, int]]]
 """A message, and who delivered it, by which event."""
 
 
-def check_one_sequence(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
+def check_one_sequence(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
         findings.checked += sum(len(stay.codes) for stay in ring.stays)
         if not _are_prefixes(ring):
-            _tell_first_difference(index, ring, findings)
+            _tell_first_difference(history, ring, findings)
 
 
 def _are_prefixes(ring: Ring) -> bool:
@@ -45,23 +45,23 @@ def _are_prefixes(ring: Ring) -> bool:
     )
 
 
-def _tell_first_difference(index: Index, ring: Ring, findings: Findings) -> None:
+def _tell_first_difference(history: LaidHistory, ring: Ring, findings: Findings) -> None:
     positions: dict[int, dict[int, list[tuple[Stay, int]]]] = {}
     for stay in ring.stays:
         for run in stay.runs[: stay.run_cut]:
-            for ahead, code in enumerate(index.codes(run.process, run.first, run.count)):
+            for ahead, code in enumerate(history.codes(run.process, run.first, run.count)):
                 positions.setdefault(run.tpos + ahead, {}).setdefault(code, []).append((stay, run.lseq))
     differing = min((position for position, codes in positions.items() if len(codes) > 1), default=None)
     if differing is None:
         return
-    told = sorted(positions[differing].items(), key=lambda side: (-len(side[1]), str(index.message(side[0]))))
-    before = next((str(index.message(code)) for code in positions.get(differing - 1, ())), "")
-    sides = "; ".join(_position_text(index, side, _is_majority(side, told)) for side in told)
+    told = sorted(positions[differing].items(), key=lambda side: (-len(side[1]), str(history.message(side[0]))))
+    before = next((str(history.message(code)) for code in positions.get(differing - 1, ())), "")
+    sides = "; ".join(_position_text(history, side, _is_majority(side, told)) for side in told)
     findings.broken(
         f"at position {differing} of {ring.id} {sides}; "
         + (f"the last that they have in common is {before}" if before else "nothing before it is known"),
         tuple((stay.node, lseq) for _, delivered in told for stay, lseq in delivered),
-        tuple(index.message(code) for code, _ in told),
+        tuple(history.message(code) for code, _ in told),
     )
 
 
@@ -69,30 +69,32 @@ def _is_majority(side: Side, sides: list[Side]) -> bool:
     return 2 * len(side[1]) > sum(len(delivered) for _, delivered in sides)
 
 
-def _position_text(index: Index, side: Side, is_majority: bool) -> str:
+def _position_text(history: LaidHistory, side: Side, is_majority: bool) -> str:
     code, delivered = side
     who = several([stay.node for stay, _ in delivered])
-    return f"{'the majority, ' if is_majority else ''}{who} delivered {index.message(code)}"
+    return f"{'the majority, ' if is_majority else ''}{who} delivered {history.message(code)}"
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-def check_places(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
+def check_places(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
         places = sent_places(ring)
         holder: dict[int, int] = {place: code for code, place in places.items()}
         for stay in ring.stays:
             findings.checked += len(stay.codes)
             if list(map(places.get, stay.codes)) != stay.places:
-                _claims(index, ring, stay, places, holder, findings)
+                _claims(history, ring, stay, places, holder, findings)
             if not strictly_increasing(stay.places):
-                _descents(index, stay, findings)
+                _descents(history, stay, findings)
 
 
-def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder: dict[int, int], findings: Findings) -> None:
+def _claims(
+    history: LaidHistory, ring: Ring, stay: Stay, places: dict[int, int], holder: dict[int, int], findings: Findings
+) -> None:
     for position, (code, place) in enumerate(zip(stay.codes, stay.places, strict=True)):
-        message = index.message(code)
+        message = history.message(code)
         if places.setdefault(code, place) != place:
             findings.broken(
                 f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, "
@@ -101,7 +103,7 @@ def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder
                 (message,),
             )
         elif holder.setdefault(place, code) != code:
-            other = index.message(holder[place])
+            other = history.message(holder[place])
             findings.broken(
                 f"{stay.node} delivered {message} at place {_place_words(place)} of {ring.id}, which belongs to {other}",
                 (stay.event_at(position),),
@@ -109,10 +111,10 @@ def _claims(index: Index, ring: Ring, stay: Stay, places: dict[int, int], holder
             )
 
 
-def _descents(index: Index, stay: Stay, findings: Findings) -> None:
+def _descents(history: LaidHistory, stay: Stay, findings: Findings) -> None:
     for position in range(1, len(stay.places)):
         if stay.places[position - 1] > stay.places[position]:
-            before, after = index.message(stay.codes[position - 1]), index.message(stay.codes[position])
+            before, after = history.message(stay.codes[position - 1]), history.message(stay.codes[position])
             findings.broken(
                 f"{stay.node} delivered {before} at place {_place_words(stay.places[position - 1])} before {after} "
                 f"at place {_place_words(stay.places[position])} of {stay.ring}",
@@ -131,24 +133,24 @@ NOWHERE = 1 << 62
 """A position that no message has: nothing delivered after."""
 
 
-def check_no_holes(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
+def check_no_holes(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
         findings.checked += sum(len(stay.codes) for stay in ring.stays)
         findings.pending += sum(1 for stay in ring.stays if not stay.whole)
-        _compare_forks(index, ring, findings)
+        _compare_forks(history, ring, findings)
 
 
-def _compare_forks(index: Index, ring: Ring, findings: Findings) -> None:
+def _compare_forks(history: LaidHistory, ring: Ring, findings: Findings) -> None:
     """Two prefixes of one sequence have no holes; every other pair is compared, equal sequences once."""
     forks = _distinct([stay for stay in ring.forks if stay.whole])
     others = _distinct([stay for stay in ring.stays if stay.whole and stay.agreed == len(stay.codes)])
     for fork in forks:
         for other in others:
-            _holes(index, fork, other, findings)
-            _holes(index, other, fork, findings)
+            _holes(history, fork, other, findings)
+            _holes(history, other, fork, findings)
         for twin in forks:
             if twin is not fork:
-                _holes(index, fork, twin, findings)
+                _holes(history, fork, twin, findings)
 
 
 def _distinct(stays: list[Stay]) -> list[Stay]:
@@ -159,24 +161,24 @@ def _distinct(stays: list[Stay]) -> list[Stay]:
     return list(found.values())
 
 
-def _holes(index: Index, reference: Stay, stay: Stay, findings: Findings) -> None:
+def _holes(history: LaidHistory, reference: Stay, stay: Stay, findings: Findings) -> None:
     """Walk the reference's tail backwards, knowing the earliest place at which `stay` has anything that follows."""
     members = () if stay.trans is None else stay.trans.view.nodes
     first_regular = first_any = NOWHERE
     for code in reversed(reference.codes[min(reference.agreed, stay.agreed) :]):
         position = stay.position.get(code, NOWHERE)
-        bound = first_any if index.sender(code).node in members else first_regular
+        bound = first_any if history.sender(code).node in members else first_regular
         if position > bound:
-            _tell(index, reference, stay, code, bound, findings)
+            _tell(history, reference, stay, code, bound, findings)
         if position < stay.cut:
             first_regular = min(first_regular, position)
         first_any = min(first_any, position)
 
 
-def _tell(index: Index, reference: Stay, stay: Stay, code: int, bound: int, findings: Findings) -> None:
+def _tell(history: LaidHistory, reference: Stay, stay: Stay, code: int, bound: int, findings: Findings) -> None:
     if bound == NOWHERE:
         return
-    missing, later = index.message(code), index.message(stay.codes[bound])
+    missing, later = history.message(code), history.message(stay.codes[bound])
     here = stay.position.get(code)
     how = "not at all" if here is None else "only after it"
     witness = (

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from transis.audit.guarantees.history import Index
+from transis.audit.guarantees.history import LaidHistory
 from transis.types.ids import MessageId, NodeId
 
 # --- guarantees -------------------------------------------------------------------------------------------------------
@@ -193,10 +193,10 @@ def several(things: Iterable[object]) -> str:
     return f"{', '.join(names[:NAMED_MAX])} and {len(names) - NAMED_MAX} more"
 
 
-def messages(index: Index, codes: Iterable[int]) -> tuple[MessageId, ...]:
+def messages(history: LaidHistory, codes: Iterable[int]) -> tuple[MessageId, ...]:
     """Ids of messages, in the order given."""
-    return tuple(map(index.message, codes))
+    return tuple(map(history.message, codes))
 
 
-def named(index: Index, codes: Iterable[int]) -> str:
-    return several(index.message(code) for code in codes)
+def named(history: LaidHistory, codes: Iterable[int]) -> str:
+    return several(history.message(code) for code in codes)

@@ -7,7 +7,7 @@ Of several words of a process behind one count the last counts: it may speak bef
 
 from __future__ import annotations
 
-from transis.audit.guarantees.clients import Crowd
+from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import CheckpointEvent
 from transis.types.ids import MessageId, NodeId, ProcessId
@@ -16,9 +16,9 @@ from transis.types.views import GroupId, GroupViewId
 Told = tuple[NodeId, CheckpointEvent]
 
 
-def check_replicas(crowd: Crowd, findings: Findings) -> None:
+def check_replicas(history: ClientHistory, findings: Findings) -> None:
     views: dict[tuple[GroupId, GroupViewId], dict[int, dict[ProcessId, Told]]] = {}
-    for life in crowd.lives:
+    for life in history.lives:
         for event in life.events:
             if isinstance(event, CheckpointEvent):
                 findings.checked += 1

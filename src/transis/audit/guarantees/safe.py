@@ -11,7 +11,7 @@ EVS 7.2: whoever delivers a safe message in a regular configuration knows that a
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Duty, Index, Ring, Stay
+from transis.audit.guarantees.history import LaidHistory, Obligation, Ring, Stay
 from transis.audit.guarantees.property import Findings, messages, named
 from transis.types.ids import NodeId, Service
 
@@ -21,18 +21,18 @@ Deliverers = dict[int, Stay]
 """A safe message and one stay that delivered it."""
 
 
-def check_safe_delivered(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
-        regular, transitional = safe_deliveries(index, ring)
+def check_safe_delivered(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
+        regular, transitional = safe_deliveries(history, ring)
         for node in ring.members:
-            _obliged(index, ring, node, regular, findings)
+            _obliged(history, ring, node, regular, findings)
         for members, delivered in transitional.items():
             open_only = {code: stay for code, stay in delivered.items() if code not in regular}
             for node in members:
-                _obliged(index, ring, node, open_only, findings)
+                _obliged(history, ring, node, open_only, findings)
 
 
-def safe_deliveries(index: Index, ring: Ring) -> tuple[Deliverers, dict[tuple[NodeId, ...], Deliverers]]:
+def safe_deliveries(history: LaidHistory, ring: Ring) -> tuple[Deliverers, dict[tuple[NodeId, ...], Deliverers]]:
     """Safe messages delivered in the regular configuration, and in transitional ones by their members."""
     regular: Deliverers = {}
     transitional: dict[tuple[NodeId, ...], Deliverers] = {}
@@ -42,33 +42,39 @@ def safe_deliveries(index: Index, ring: Ring) -> tuple[Deliverers, dict[tuple[No
             if number == stay.run_cut and stay.trans is not None:
                 here = transitional.setdefault(stay.trans.view.nodes, {})
             if run.service is Service.SAFE:
-                for code in index.codes(run.process, run.first, run.count):
+                for code in history.codes(run.process, run.first, run.count):
                     here.setdefault(code, stay)
     return regular, transitional
 
 
-def _obliged(index: Index, ring: Ring, node: NodeId, delivered: Deliverers, findings: Findings) -> None:
+def _obliged(history: LaidHistory, ring: Ring, node: NodeId, delivered: Deliverers, findings: Findings) -> None:
     findings.checked += len(delivered)
     stay = ring.by_node.get(node)
     missing = delivered.keys() if stay is None else delivered.keys() - stay.position.keys()
     if not missing:
         return
-    duty = _duty(index, ring, node, stay)
-    if duty is Duty.PENDING:
+    obligation = _obligation(history, ring, node, stay)
+    if obligation is Obligation.PENDING:
         findings.pending += len(missing)
-    if duty is Duty.DUE:
-        _tell(index, ring, node, stay, sorted(missing), delivered, findings)
+    if obligation is Obligation.DUE:
+        _tell(history, ring, node, stay, sorted(missing), delivered, findings)
 
 
-def _duty(index: Index, ring: Ring, node: NodeId, stay: Stay | None) -> Duty:
+def _obligation(history: LaidHistory, ring: Ring, node: NodeId, stay: Stay | None) -> Obligation:
     if stay is not None:
-        return stay.duty(index.closed)
-    life = index.by_node.get(node)
-    return Duty.PENDING if life is None else life.never_came(ring.id, index.closed)
+        return stay.obligation(history.closed)
+    life = history.by_node.get(node)
+    return Obligation.PENDING if life is None else life.never_came(ring.id, history.closed)
 
 
 def _tell(
-    index: Index, ring: Ring, node: NodeId, stay: Stay | None, missing: list[int], delivered: Deliverers, findings: Findings
+    history: LaidHistory,
+    ring: Ring,
+    node: NodeId,
+    stay: Stay | None,
+    missing: list[int],
+    delivered: Deliverers,
+    findings: Findings,
 ) -> None:
     by = delivered[missing[0]]
     position = by.position[missing[0]]
@@ -81,21 +87,21 @@ def _tell(
         what = f"went on to {stay.following.ring} without it"
         witness.append((node, stay.following.conf.lseq))
     findings.broken(
-        f"{by.node} delivered the safe {named(index, missing)} in {by.conf_at(position).view.id}, but its member {node} {what}",
+        f"{by.node} delivered the safe {named(history, missing)} in {by.conf_at(position).view.id}, but its member {node} {what}",
         tuple(witness),
-        messages(index, missing),
+        messages(history, missing),
     )
 
 
 # --- safe installed ---------------------------------------------------------------------------------------------------
 
 
-def check_safe_installed(index: Index, findings: Findings) -> None:
-    for ring in index.rings.values():
+def check_safe_installed(history: LaidHistory, findings: Findings) -> None:
+    for ring in history.rings.values():
         for stay in ring.stays:
             position = _first_safe(stay)
             if position is not None:
-                _installed(index, ring, stay, position, findings)
+                _installed(history, ring, stay, position, findings)
                 break
 
 
@@ -105,14 +111,14 @@ def _first_safe(stay: Stay) -> int | None:
     return next((start for start, run in regular if run.service is Service.SAFE), None)
 
 
-def _installed(index: Index, ring: Ring, by: Stay, position: int, findings: Findings) -> None:
-    message = index.message(by.codes[position])
+def _installed(history: LaidHistory, ring: Ring, by: Stay, position: int, findings: Findings) -> None:
+    message = history.message(by.codes[position])
     findings.checked += len(ring.members)
     for node in ring.members:
         if node in ring.by_node:
             continue
-        life = index.by_node.get(node)
-        if life is None or life.never_came(ring.id, index.closed) is Duty.PENDING:
+        life = history.by_node.get(node)
+        if life is None or life.never_came(ring.id, history.closed) is Obligation.PENDING:
             findings.pending += 1
             continue
         findings.broken(

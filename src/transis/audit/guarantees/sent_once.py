@@ -11,22 +11,22 @@ Counters are dense from 1 in every process. For a node that ended the rest is vo
 
 from __future__ import annotations
 
-from transis.audit.guarantees.history import Index, Life, Origin
+from transis.audit.guarantees.history import LaidHistory, Life, Origin
 from transis.audit.guarantees.property import Findings, messages, named
 from transis.types.ids import ProcessId
 
 # --- sent once --------------------------------------------------------------------------------------------------------
 
 
-def check_sent_once(index: Index, findings: Findings) -> None:
-    for life in index.lives:
+def check_sent_once(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
         findings.checked += sum(origin.sent.count for origin in life.origins)
         for origin in life.origins:
             _in_regular(life, origin, findings)
-    for code, again in index.sent_again:
-        message = index.message(code)
+    for code, again in history.sent_again:
+        message = history.message(code)
         node = message.process.node
-        first = index.origins[code]
+        first = history.origins[code]
         findings.broken(f"{node} sent {message} twice", ((node, first.sent.lseq), (node, again.sent.lseq)), (message,))
 
 
@@ -44,24 +44,24 @@ def _in_regular(life: Life, origin: Origin, findings: Findings) -> None:
 # --- submits ----------------------------------------------------------------------------------------------------------
 
 
-def check_submits(index: Index, findings: Findings) -> None:
-    for life in index.lives:
-        submitted = _submitted(index, life, findings)
-        refused = _refused(index, life, findings)
+def check_submits(history: LaidHistory, findings: Findings) -> None:
+    for life in history.lives:
+        submitted = _submitted(history, life, findings)
+        refused = _refused(history, life, findings)
         sent = {
             code
             for origin in life.origins
-            for code in index.codes(ProcessId(life.node, origin.sent.process), origin.sent.first, origin.sent.count)
+            for code in history.codes(ProcessId(life.node, origin.sent.process), origin.sent.first, origin.sent.count)
         }
         findings.checked += len(submitted)
-        _never(index, life, sent & refused.keys(), "both sent and refused", findings)
+        _never(history, life, sent & refused.keys(), "both sent and refused", findings)
         if not life.gapped:
-            _never(index, life, sent - submitted.keys(), "sent but never submitted", findings)
-            _never(index, life, refused.keys() - submitted.keys(), "refused but never submitted", findings)
-        _unaccounted(index, life, submitted.keys() - sent - refused.keys(), submitted, findings)
+            _never(history, life, sent - submitted.keys(), "sent but never submitted", findings)
+            _never(history, life, refused.keys() - submitted.keys(), "refused but never submitted", findings)
+        _unaccounted(history, life, submitted.keys() - sent - refused.keys(), submitted, findings)
 
 
-def _submitted(index: Index, life: Life, findings: Findings) -> dict[int, int]:
+def _submitted(history: LaidHistory, life: Life, findings: Findings) -> dict[int, int]:
     """Codes of submitted messages with the event of each; says where counters were not dense."""
     found: dict[int, int] = {}
     following: dict[int, int] = {}
@@ -71,37 +71,37 @@ def _submitted(index: Index, life: Life, findings: Findings) -> dict[int, int]:
         if event.first != expected and not life.gapped:
             findings.broken(f"{process} was given counter {event.first} where {expected} was next", ((life.node, event.lseq),))
         following[event.process] = event.first + event.count
-        found.update(dict.fromkeys(index.codes(process, event.first, event.count), event.lseq))
+        found.update(dict.fromkeys(history.codes(process, event.first, event.count), event.lseq))
     return found
 
 
-def _refused(index: Index, life: Life, findings: Findings) -> dict[int, int]:
+def _refused(history: LaidHistory, life: Life, findings: Findings) -> dict[int, int]:
     found: dict[int, int] = {}
     for event in life.refusals:
-        for code in index.codes(ProcessId(life.node, event.process), event.first, event.count):
+        for code in history.codes(ProcessId(life.node, event.process), event.first, event.count):
             if found.setdefault(code, event.lseq) != event.lseq:
-                message = index.message(code)
+                message = history.message(code)
                 witness = ((life.node, found[code]), (life.node, event.lseq))
                 findings.broken(f"{life.node} refused {message} twice", witness, (message,))
     return found
 
 
-def _never(index: Index, life: Life, codes: set[int], what: str, findings: Findings) -> None:
+def _never(history: LaidHistory, life: Life, codes: set[int], what: str, findings: Findings) -> None:
     for code in sorted(codes):
-        origin = index.origins.get(code)
+        origin = history.origins.get(code)
         witness = () if origin is None else ((life.node, origin.sent.lseq),)
-        findings.broken(f"{index.message(code)} was {what}", witness, (index.message(code),))
+        findings.broken(f"{history.message(code)} was {what}", witness, (history.message(code),))
 
 
-def _unaccounted(index: Index, life: Life, codes: set[int], submitted: dict[int, int], findings: Findings) -> None:
+def _unaccounted(history: LaidHistory, life: Life, codes: set[int], submitted: dict[int, int], findings: Findings) -> None:
     if not codes or life.ended in ("failed", "stopped"):
         return
-    if life.gapped or life.ended or not index.closed:
+    if life.gapped or life.ended or not history.closed:
         findings.pending += len(codes)
         return
     ordered = sorted(codes)
     findings.broken(
-        f"{life.node} neither sent nor refused {named(index, ordered)}, which it had accepted",
+        f"{life.node} neither sent nor refused {named(history, ordered)}, which it had accepted",
         ((life.node, submitted[ordered[0]]),),
-        messages(index, ordered),
+        messages(history, ordered),
     )
