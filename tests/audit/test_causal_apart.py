@@ -7,21 +7,20 @@ import pytest
 
 from tests.audit.agreement import disagreements_by_property, run_key
 from tests.audit.together import histories_for
+from transis.audit.guarantees import NODE_PROPERTIES
 from transis.audit.plans.finding import Found
-from transis.audit.properties.properties import OF_ORDER, OF_VIEWS, names
 
 pytestmark = pytest.mark.slow
 
 PART = "causal apart"
-PROPERTIES = names({**OF_VIEWS, **OF_ORDER})
 
 
 @pytest.fixture(scope="module")
 def different(audit: Found) -> dict[str, list[str]]:
-    return disagreements_by_property(histories_for(PART), audit, PROPERTIES)
+    return disagreements_by_property(histories_for(PART), audit, NODE_PROPERTIES)
 
 
-@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize("name", NODE_PROPERTIES)
 def test_audit_and_checker_agree(name: str, different: dict[str, list[str]]) -> None:
     assert different[name] == []
 

@@ -8,21 +8,19 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 
-import pytest
 from pyspark.sql.types import StructType
 
 from tests.audit.contents import content_of_seed
-from tests.house.sources import PACKAGE, ROOT
-from transis.audit.guarantees.property import EVIDENCE_MEANINGS
+from tests.house.sources import ROOT
+from transis.audit.guarantees import EVIDENCE_MEANINGS, PROPERTIES
+from transis.audit.guarantees.property import Reads
 from transis.audit.measure import schemas
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
 from transis.audit.plans.tables import EVENTS, KINDS, VIOLATIONS
-from transis.audit.properties.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import Verdict
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
-GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 
 OF_EVERY_EVENT = re.findall(r"`(\w+)`", PAGE.split("\nOf every event: ", 1)[1].split("\n", 1)[0])
 
@@ -40,8 +38,6 @@ MEASURES: dict[str, StructType] = {
 }
 NOT_TABLES = {"LINES", "CELLS", "BLACKOUT", "GROUP_BLACKOUT"}
 """Schemas of measures that are steps on the way, or columns of others."""
-
-JUDGED_PROPERTIES = names({**OF_VIEWS, **OF_ORDER, **OF_GROUPS})
 
 
 def rows(page: str, *headings: str) -> list[list[str]]:
@@ -88,20 +84,8 @@ def test_every_schema_of_measures_is_a_table() -> None:
 
 def test_every_property_is_where_it_is_read() -> None:
     told = [name for _, cell in rows(PAGE, "read", "properties") for name in named(cell)]
-    assert told == names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+    assert told == [*EVIDENCE_MEANINGS, *(one.name for reads in Reads for one in PROPERTIES.values() if one.reads is reads)]
     assert [named(row[0])[0] for row in rows(PAGE, "property", "broken", "pending")] == list(EVIDENCE_MEANINGS)
-
-
-@pytest.mark.parametrize("name", JUDGED_PROPERTIES)
-def test_the_page_of_guarantees_names_the_file_that_judges_it(name: str) -> None:
-    tables = rows(GUARANTEES, "property", "predicate", "checker", "audit") + rows(
-        GUARANTEES, "property", "promise", "checker", "audit"
-    )
-    (file,) = [row[3].strip("`") for row in tables if named(row[0]) == [name]]
-    properties = {**OF_VIEWS, **OF_ORDER, **OF_GROUPS}
-    (check,) = [check for several, check in properties.items() if name in several]
-    assert (PACKAGE / "pipeline" / file).is_file()
-    assert check.__module__.endswith(f".{file.removeprefix('audit/').removesuffix('.py')}")
 
 
 def test_every_key_for_machines_is_told() -> None:

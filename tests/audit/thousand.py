@@ -23,9 +23,9 @@ from tests.audit.agreement import disagreements
 from tests.audit.frames import tables_of_histories
 from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
+from transis.audit.guarantees import PROPERTIES
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import lay
-from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS, names
 from transis.sim.run import simulate
 from transis.spark.inputs import settled
 from transis.spark.progress import Steps
@@ -33,8 +33,6 @@ from transis.spark.session import spark_session
 from transis.trace.events import History
 
 MUTANTS_OF_A_RUN = 4
-
-PROPERTIES = names({**OF_VIEWS, **OF_ORDER, **OF_GROUPS})
 
 
 def family(seed: int) -> list[tuple[str, History]]:

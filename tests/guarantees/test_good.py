@@ -4,7 +4,7 @@ import pytest
 
 from tests.guarantees.oracle import good_history
 from tests.guarantees.toy import broken, report, word
-from transis.audit.guarantees import PROPERTIES, check
+from transis.audit.guarantees import NODE_PROPERTIES, check
 
 GOOD = {
     "a singleton delivers its own": "a: R4{a} s1 s2! d1 d2",
@@ -67,7 +67,7 @@ def test_the_oracle_breaks_nothing(seed: int, closed: bool) -> None:
 
 def test_a_long_drawn_history_exercises_every_property() -> None:
     outcome = check(good_history(1, steps=2000))
-    assert {name: verdict.verdict for name, verdict in outcome.verdicts.items()} == dict.fromkeys(PROPERTIES, "held")
+    assert {name: verdict.verdict for name, verdict in outcome.verdicts.items()} == dict.fromkeys(NODE_PROPERTIES, "held")
 
 
 def test_nothing_checked_is_not_exercised() -> None:

@@ -5,9 +5,12 @@
 
 R4{a,b}   installs the regular configuration 4 with these members; the first of them represents it (R4@b{..}: b does)
 T6{a}     installs the transitional configuration 6 after the regular one in force
+R4~3{a>2} that says that its regular configuration is 3, and that a came from 2 (both represented by its own representative);
+R4(x){a}  that says that x is its cause
 s1 s1! s1~ s1?   submits and sends message 1 as agreed, safe, causal, basic; its place on its ring is 1
 u1        only submits it; o1 only sends it (with the same marks); r1 refuses it
-d1        delivers message 1; d1=7 claims that its place is 7; d9<b delivers one that b never sent
+s1@R3     claims to send in the regular configuration 3 (of the representative of that in force)
+d1        delivers message 1; d1=7 claims that its place is 7, d1@R3 that it does so in 3; d9<b delivers one that b never sent
 x z ?     failed, stopped, ended nobody knows how;  g  a gap in the trace;  f(words)  a fault;  +500  time passes
 a2        as a name: the second incarnation of a
 """
@@ -46,14 +49,20 @@ def view_id(token: str) -> ViewId:
 
 
 def members(token: str) -> list[str]:
-    return token[token.index("{") + 1 : -1].split(",")
+    return [member.split(">")[0] for member in token[token.index("{") + 1 : -1].split(",")]
+
+
+def origins(token: str) -> dict[str, ViewId]:
+    """What a token says itself about where members come from."""
+    said = (member.split(">") for member in token[token.index("{") + 1 : -1].split(",") if ">" in member)
+    return {name: view_id(token)._replace(kind=ViewKind.REGULAR, seq=int(number)) for name, number in said}
 
 
 class Toy:
     """Compiles the lines of one history."""
 
     def __init__(self, text: str) -> None:
-        lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+        lines = [line.strip() for line in text.replace(" / ", "\n").strip().splitlines() if line.strip()]
         self.scripts = {line.split(":")[0]: TOKEN.findall(line.split(":", 1)[1]) for line in lines}
         self.messages = self._messages()
 
@@ -66,7 +75,7 @@ class Toy:
         for name, tokens in self.scripts.items():
             counter = 0
             for token in tokens:
-                sent = re.fullmatch(r"([suo])(\d+)([!~?]?)", token)
+                sent = re.fullmatch(r"([suo])(\d+)([!~?]?)(?:@R\d+)?", token)
                 if sent and sent[2] not in found:
                     counter += 1
                     found[sent[2]] = Message(MessageId(ProcessId(node(name), 0), counter), MARKS[sent[3]])
@@ -83,12 +92,15 @@ class Toy:
         return before
 
     def _view(self, token: str, regular: ViewId | None) -> View:
-        own = view_id(token)
-        if own.is_regular:
-            joined = [Member(node(name), "", self._previous(name, own)) for name in members(token)]
-            return View(own, own, tuple(joined), Cause("toy"), 0)
+        own, claimed, cause = view_id(token), re.search(r"~(\d+)", token), re.search(r"\((\w+)\)", token)
+        regular = own if own.is_regular else regular
+        if claimed:
+            regular = own._replace(kind=ViewKind.REGULAR, seq=int(claimed[1]))
         assert regular is not None
-        return View(own, regular, tuple(Member(node(name), "", regular) for name in members(token)), Cause("toy"), 0)
+        said = origins(token)
+        known = {name: self._previous(name, own) if own.is_regular else regular for name in members(token)}
+        joined = tuple(Member(node(name), "", said.get(name, origin)) for name, origin in known.items())
+        return View(own, regular, joined, Cause(cause[1] if cause else "toy"), 0)
 
     def _events(self, name: str) -> list[Event]:
         return _Line(self, name).compile()
@@ -137,22 +149,27 @@ class _Line:
             self.regular, self.tpos = view.id, 0
         self.events.append(Conf(self.lseq, self.now, view))
 
+    def _claimed(self, seq: str | None) -> ViewId | None:
+        return None if seq is None else self.regular._replace(seq=int(seq))
+
     def _send(self, token: str) -> None:
-        number = re.sub(r"\D", "", token)
+        match = re.fullmatch(r"\D(\d+)[!~?]?(?:@R(\d+))?", token)
+        assert match is not None
+        number, conf = match[1], self._claimed(match[2]) or self.regular
         message = self.toy.messages[number]
         counter, service = message.id.counter, message.service
         if token[0] in "su":
             self.events.append(Submit(self.lseq, self.now, 0, counter, 1, service, b""))
         if token[0] in "so":
             place = Place(int(number), 0)
-            self.events.append(Sent(self.lseq, self.now, self.regular, 0, counter, 1, service, b"", place, 0))
+            self.events.append(Sent(self.lseq, self.now, conf, 0, counter, 1, service, b"", place, 0))
         if token[0] == "r":
             self.events.append(Refuse(self.lseq, self.now, 0, counter, 1, "toy"))
 
     def _deliver(self, token: str) -> None:
-        match = re.fullmatch(r"d(\d+)(?:=(\d+))?(?:<(\w+))?", token)
+        match = re.fullmatch(r"d(\d+)(?:=(\d+))?(?:<(\w+))?(?:@R(\d+))?", token)
         assert match is not None
-        number, place, stranger = match[1], int(match[2] or match[1]), match[3]
+        number, place, stranger, claimed = match[1], int(match[2] or match[1]), match[3], self._claimed(match[4])
         message = Message(MessageId(ProcessId(node(stranger), 0), 900 + int(number)), Service.AGREED) if stranger else None
         (process, counter), service = message or self.toy.messages[number]
         tpos = -1
@@ -160,7 +177,8 @@ class _Line:
             tpos, self.tpos = self.tpos, self.tpos + 1
         self.events.append(
             Delivery(
-                self.lseq, self.now, self.conf, self.regular, process, counter, 1, service, b"", Place(place, 0), tpos, 0, 0, 0
+                *(self.lseq, self.now, claimed or self.conf, claimed or self.regular),
+                *(process, counter, 1, service, b"", Place(place, 0), tpos, 0, 0, 0),
             )
         )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.audit.guarantees.property import UNPROMISED
+from transis.audit.guarantees import UNPROMISED
 from transis.types.config import LAN, LAN_PULSE, PROFILES, PULSES, Config, Pulse, Timing, Window, profile, pulse_profile
 from transis.types.errors import ConfigError
 from transis.types.limits import DATAGRAM_MAX, DATAGRAM_MIN, MEMBERS_MAX, NAME_MAX

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN
+from transis.audit.guarantees import ALL_MEANINGS
+from transis.audit.guarantees.property import BROKEN
 from transis.audit.words import COLOURS
 from transis.cli.admin import unable
 from transis.cli.options import local_directory, plain_table, printable, say, stdout, wrong

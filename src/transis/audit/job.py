@@ -13,7 +13,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.audit.guarantees.property import BROKEN, EVIDENCE, PENDING
+from transis.audit.guarantees import EVIDENCE
+from transis.audit.guarantees.property import BROKEN, PENDING
 from transis.audit.plans.evidence import DENSITY, MEMBERS
 from transis.audit.plans.incremental import CUTS, TABLE, Before, Past, over_raw_rows
 from transis.audit.plans.judge import Judged, judge, require_known

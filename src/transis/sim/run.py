@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from transis.audit.guarantees import check
-from transis.audit.guarantees.property import UNPROMISED, Findings, Report, Violation
+from transis.audit.guarantees import UNPROMISED, check
+from transis.audit.guarantees.property import Findings, Report, Violation
 from transis.node.node import GroupedNode, Node
 from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine

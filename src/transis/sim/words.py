@@ -25,7 +25,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transis.audit.draw.svg import clock
-from transis.audit.guarantees.property import ALL_MEANINGS, NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
+from transis.audit.guarantees import ALL_MEANINGS
+from transis.audit.guarantees.property import NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
 from transis.audit.words import COLOURS
 from transis.cli.options import plain_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id

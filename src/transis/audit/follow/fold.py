@@ -33,7 +33,8 @@ from transis.audit.follow.divergence import (
     Told,
     named,
 )
-from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, UNPROMISED
+from transis.audit.guarantees import UNPROMISED
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
 from transis.trace.events import CheckpointEvent, Conf, End, Prefix
 from transis.types.ids import NodeId, ViewId
 from transis.types.views import View

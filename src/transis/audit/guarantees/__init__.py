@@ -1,22 +1,21 @@
-"""Checkers of every guarantee, over a recorded history: `check(history)` gives one verdict per property.
+"""Every guarantee, in the order in which they are told: one list for the simulator, the audit, docs/guarantees.md and `--only`.
 
-Each property is one small file that follows a predicate of extended virtual synchrony (EVS94; protocols 2.2 and 2.3) or a
-promise of our own. They share one laid-out history (`history.py`) and one proof of order (`certificates.py`), run in
-linear or n log n time, and explain what they find in words, with the events that show it.
+`check(history)` gives one verdict per property. Each has a file, or shares one with its nearest kin: the predicate of extended
+virtual synchrony (EVS94) or a promise of our own in words, a checker, SQL, examples. Checkers share one laid-out history
+(history.py) and one proof of order (certificates.py), and run in linear or n log n time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from transis.audit.guarantees.basic import check_basic
 from transis.audit.guarantees.causal import check_causal
 from transis.audit.guarantees.clients import ClientHistory
-from transis.audit.guarantees.configurations import check_agreement_on_views, check_configuration, check_structure
+from transis.audit.guarantees.configurations import AGREEMENT_ON_VIEWS, CONFIGURATION, STRUCTURE
 from transis.audit.guarantees.creation import check_delivered_where_sent, check_no_creation
 from transis.audit.guarantees.end_together import check_end_together
-from transis.audit.guarantees.failure_atomicity import check_failure_atomicity
+from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import check_fifo, check_no_duplicates
 from transis.audit.guarantees.group_changes import check_group_changes, check_group_differences
 from transis.audit.guarantees.group_messages import check_group_members
@@ -26,10 +25,12 @@ from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.incarnations import check_incarnations
 from transis.audit.guarantees.one_sequence import check_no_holes, check_one_sequence, check_places
 from transis.audit.guarantees.property import (
+    MODES,
     NOT_PROMISED,
-    UNPROMISED,
     VIOLATIONS_MAX,
     Findings,
+    Property,
+    Reads,
     Report,
     Verdict,
     Violation,
@@ -37,56 +38,156 @@ from transis.audit.guarantees.property import (
 )
 from transis.audit.guarantees.replicas import check_replicas
 from transis.audit.guarantees.safe import check_safe_delivered, check_safe_installed
-from transis.audit.guarantees.self_delivery import check_self_delivery
-from transis.audit.guarantees.sent_once import check_sent_once, check_submits
+from transis.audit.guarantees.self_delivery import SELF_DELIVERY
+from transis.audit.guarantees.sent_once import SENT_ONCE, check_submits
 from transis.audit.guarantees.total_order import check_partial_order, check_total_order
 from transis.trace.events import History
 from transis.types.errors import UsageError
 
-__all__ = ["GROUP_PROPERTIES", "PROPERTIES", "Report", "Verdict", "Violation", "Witness", "check", "check_groups"]
+__all__ = [
+    "GROUP_PROPERTIES",
+    "NODE_PROPERTIES",
+    "PROPERTIES",
+    "Report",
+    "Verdict",
+    "Violation",
+    "Witness",
+    "check",
+    "check_groups",
+]
 
-Checker = Callable[[LaidHistory, Findings], None]
-GroupChecker = Callable[[ClientHistory, Findings], None]
+VIEWS, ORDER, GROUPS = Reads
+EVS: Final = frozenset({"evs"})
+ALL: Final = frozenset(MODES)
 
-PROPERTIES: Final[dict[str, Checker]] = {
-    "no_creation": check_no_creation,
-    "no_duplicates": check_no_duplicates,
-    "every_submit_accounted": check_submits,
-    "sent_once_1_4": check_sent_once,
-    "delivered_where_sent_1_3": check_delivered_where_sent,
-    "fifo": check_fifo,
-    "configuration_2_2": check_configuration,
-    "structure": check_structure,
-    "agreement_on_views": check_agreement_on_views,
-    "end_together_2_1": check_end_together,
-    "self_delivery_3": check_self_delivery,
-    "failure_atomicity_4": check_failure_atomicity,
-    "causal_5": check_causal,
-    "partial_order_1_1": check_partial_order,
-    "total_order_6_1": check_total_order,
-    "places": check_places,
-    "no_holes_6_3": check_no_holes,
-    "one_sequence": check_one_sequence,
-    "safe_7_1": check_safe_delivered,
-    "safe_7_2": check_safe_installed,
-    "incarnations_never_overlap": check_incarnations,
-    "basic": check_basic,
-}
+
+def _not_yet(name: str, meaning: str, check: Any, reads: Reads, promised_in: frozenset[str] = ALL) -> Property[Any]:
+    """Its query is a DataFrame still (audit/properties)."""
+    return Property(name, meaning, "", {}, reads, check, promised_in=promised_in)
+
+
+_OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
+    _not_yet("no_creation", "what is delivered was sent", check_no_creation, ORDER),
+    _not_yet("no_duplicates", "nobody delivers a message twice", check_no_duplicates, ORDER),
+    _not_yet("every_submit_accounted", "every accepted message is sent or refused, once", check_submits, VIEWS),
+    SENT_ONCE,
+    _not_yet(
+        "delivered_where_sent_1_3",
+        "a message is delivered in the view it was sent in",
+        check_delivered_where_sent,
+        ORDER,
+        ALL - {"transis"},
+    ),
+    _not_yet("fifo", "a sender's messages arrive in the order it sent them", check_fifo, ORDER),
+    CONFIGURATION,
+    STRUCTURE,
+    AGREEMENT_ON_VIEWS,
+    _not_yet("end_together_2_1", "who installed a view goes on from it, or failed", check_end_together, VIEWS),
+    SELF_DELIVERY,
+    FAILURE_ATOMICITY,
+    _not_yet("causal_5", "no answer comes before its question", check_causal, ORDER),
+    _not_yet("partial_order_1_1", "what happened before stays before, everywhere", check_partial_order, ORDER),
+    _not_yet("total_order_6_1", "any two nodes deliver in the same order", check_total_order, ORDER, ALL - {"toto"}),
+    _not_yet("places", "a message has the same place in the order everywhere", check_places, ORDER, EVS | {"transis"}),
+    _not_yet("no_holes_6_3", "what is delivered has no gap that matters before it", check_no_holes, ORDER, ALL - {"toto"}),
+    _not_yet(
+        "one_sequence", "members of a view deliver one sequence in it, position by position", check_one_sequence, ORDER, EVS
+    ),
+    _not_yet("safe_7_1", "a safe message is delivered by all of its view, unless they fail", check_safe_delivered, ORDER),
+    _not_yet(
+        "safe_7_2", "a safe message is delivered only in a view that all its members installed", check_safe_installed, VIEWS
+    ),
+    _not_yet("incarnations_never_overlap", "no name lives twice at a time", check_incarnations, VIEWS),
+    _not_yet("basic", "basic messages: sent, and at most once", check_basic, VIEWS),
+)
+
+_OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
+    _not_yet("group_order", "views and messages of all groups come in one order", check_group_order, GROUPS),
+    _not_yet(
+        "group_agreement_on_views",
+        "the same group view has the same members, origins and cause for everybody",
+        check_group_agreement,
+        GROUPS,
+    ),
+    _not_yet(
+        "group_virtual_synchrony",
+        "who goes together from one view of a group to the next got the same of it",
+        check_group_synchrony,
+        GROUPS,
+    ),
+    _not_yet(
+        "group_members_only",
+        "a process gets what is for it while it is a member, and nothing else",
+        check_group_members,
+        GROUPS,
+    ),
+    _not_yet(
+        "group_one_view_per_change",
+        "a change is told once, and to the groups that it concerns only",
+        check_group_changes,
+        GROUPS,
+    ),
+    _not_yet(
+        "group_no_ghosts", "members are there by their own node's word, on nodes of the configuration", check_group_ghosts, GROUPS
+    ),
+    _not_yet("group_differences", "who joined, left and came from which view is told truly", check_group_differences, GROUPS),
+    _not_yet("group_no_duplicates", "nobody gets a message or a view twice", check_group_duplicates, GROUPS),
+    _not_yet("group_primary", "no two components call themselves primary at a time", check_group_primary, GROUPS),
+    _not_yet(
+        "replicas_agree",
+        "who got the same messages says that it is in the same state, where applications say so",
+        check_replicas,
+        GROUPS,
+    ),
+)
+
+_ALL: Final[tuple[Property[Any], ...]] = (*_OF_NODES, *_OF_GROUPS)
+PROPERTIES: Final = {one.name: one for one in _ALL}
 """Every property by the name it has in reports, in the order in which they are told."""
 
-GROUP_PROPERTIES: Final[dict[str, GroupChecker]] = {
-    "group_order": check_group_order,
-    "group_agreement_on_views": check_group_agreement,
-    "group_virtual_synchrony": check_group_synchrony,
-    "group_members_only": check_group_members,
-    "group_one_view_per_change": check_group_changes,
-    "group_no_ghosts": check_group_ghosts,
-    "group_differences": check_group_differences,
-    "group_no_duplicates": check_group_duplicates,
-    "group_primary": check_group_primary,
-    "replicas_agree": check_replicas,
-}
+NODE_PROPERTIES: Final = tuple(one.name for one in _OF_NODES)
+GROUP_PROPERTIES: Final = tuple(one.name for one in _OF_GROUPS)
 """What groups promise their members (docs/groups.md), judged where a history has client processes."""
+
+UNPROMISED: Final[dict[str, frozenset[str]]] = {
+    mode: frozenset(one.name for one in PROPERTIES.values() if mode not in one.promised_in) for mode in MODES
+}
+"""What a mode does not promise: ToTo no order across partitions (F9), `transis` mode not 1.3. Whether either keeps `one_sequence`
+beyond that was not looked at, so it is not promised."""
+
+# --- what else has a verdict --------------------------------------------------------------------------------------------
+
+EVIDENCE: Final = "quality_"
+"""How the names of checks begin that judge the evidence itself: when one of them fails, the others may say nothing."""
+
+EVIDENCE_MEANINGS: Final = {
+    "quality_readable": "every trace file can be read, to its end",
+    "quality_chain": "no file of a trace is missing or was changed",
+    "quality_density": "no event is missing without a word about it",
+    "quality_clocks": "no clock goes backward",
+    "quality_members": "everybody who is spoken of has a trace",
+    "quality_mixed": "the traces are those of one run each",
+}
+"""What traces must be like before anything can be said from them."""
+
+HARNESS_MEANINGS: Final = {
+    "liveness": "once faults end, one view forms and everything is delivered in time",
+    "fairness": "nobody who has something to send is starved",
+    "incarnations_are_new": "a restarted node never takes an incarnation that was used",
+    "integrity": "delivered bytes are the bytes that were submitted",
+    "no_crash": "no node raised an error, no invariant broke",
+}
+"""What no trace alone can show: the simulator and the demo, which see more, judge it."""
+
+ALL_MEANINGS: Final = {
+    **EVIDENCE_MEANINGS,
+    **{one.name: one.meaning for one in _OF_NODES},
+    **HARNESS_MEANINGS,
+    **{one.name: one.meaning for one in _OF_GROUPS},
+}
+"""Whatever has a verdict, in the order in which they are told."""
+
+# --- checking -----------------------------------------------------------------------------------------------------------
 
 
 def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
@@ -94,32 +195,24 @@ def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
 
     Of each property the first `keep` violations are kept, all are counted.
     """
-    if history.promises not in UNPROMISED:
-        raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(UNPROMISED)}")
+    if history.promises not in MODES:
+        raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(MODES)}")
     laid = LaidHistory(history)
-    unpromised = UNPROMISED[history.promises]
-    verdicts = [_verdict(laid, name, name not in unpromised, keep) for name in PROPERTIES]
     clients = ClientHistory(laid)
-    return Report(verdicts + (_group_verdicts(clients, keep) if clients.lives else []))
+    of_groups = _OF_GROUPS if clients.lives else ()
+    verdicts = [_verdict(one, laid, keep, history.promises) for one in _OF_NODES]
+    return Report(verdicts + [_verdict(one, clients, keep, history.promises) for one in of_groups])
 
 
 def check_groups(history: History) -> Report:
     """The verdicts on what groups promise, whatever ordered their messages."""
-    return Report(_group_verdicts(ClientHistory(LaidHistory(history)), VIOLATIONS_MAX))
+    clients = ClientHistory(LaidHistory(history))
+    return Report([_verdict(one, clients, VIOLATIONS_MAX, history.promises) for one in _OF_GROUPS])
 
 
-def _verdict(laid: LaidHistory, name: str, promised: bool, keep: int) -> Verdict:
-    if not promised:
-        return Verdict(name, NOT_PROMISED, 0)
-    findings = Findings(name, keep)
-    PROPERTIES[name](laid, findings)
+def _verdict(one: Property[Any], laid: LaidHistory | ClientHistory, keep: int, promises: str) -> Verdict:
+    if promises not in one.promised_in:
+        return Verdict(one.name, NOT_PROMISED, 0)
+    findings = Findings(one.name, keep, one.broken)
+    one.check(laid, findings)
     return findings.verdict()
-
-
-def _group_verdicts(clients: ClientHistory, keep: int) -> list[Verdict]:
-    verdicts = []
-    for name, judge in GROUP_PROPERTIES.items():
-        findings = Findings(name, keep)
-        judge(clients, findings)
-        verdicts.append(findings.verdict())
-    return verdicts

@@ -1,12 +1,11 @@
-"""EVS 4, virtual synchrony: nodes that go together from one configuration to the next delivered the same set in it.
-
-Checked per configuration, the regular and the transitional one apart (traces 6).
-"""
+"""EVS 4: failure atomicity, which others call virtual synchrony."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from transis.audit.guarantees.history import LaidHistory, Ring, Stay
-from transis.audit.guarantees.property import Findings, messages, named
+from transis.audit.guarantees.property import Findings, Property, Reads, breaks, kept, left_open
 from transis.types.ids import NodeId, ViewId
 
 Step = tuple[ViewId, ViewId]
@@ -50,11 +49,18 @@ def _compare(history: LaidHistory, step: Step, left: Stay, right: Stay, findings
         if extra:
             position = stay.all.position
             first_first = sorted(extra, key=position.__getitem__)
-            findings.broken(
-                f"{left.node} and {right.node} went together from {here} to {there}, but in {here} "
-                f"only {stay.node} delivered {named(history, first_first)}, {lacking.node} did not",
+            messages = history.messages(first_first)
+            findings.violation(
+                "one only",
                 (stay.all.event_at(position[first_first[0]]), _departure(lacking, here)),
-                messages(history, first_first),
+                messages,
+                one=left.node,
+                other=right.node,
+                here=here,
+                there=there,
+                has=stay.node,
+                lacks=lacking.node,
+                message=list(messages),
             )
 
 
@@ -63,3 +69,78 @@ def _departure(stay: Stay, here: ViewId) -> tuple[NodeId, int]:
         return (stay.node, stay.trans.lseq)
     assert stay.following is not None
     return (stay.node, stay.following.conf.lseq)
+
+
+PAIRS: Final = """
+    with step as (
+        select run, ring, node, node_name, stay_no, stay_rank, whole, 0 as phase, ring as here, ring_name as here_name,
+               trans as there, trans_name as there_name, trans_lseq as departure
+        from {stays} where trans is not null
+        union all
+        select run, ring, node, node_name, stay_no, stay_rank, whole, int(trans is not null), coalesce(trans, ring),
+               coalesce(trans_name, ring_name), following, following_name, following_lseq
+        from {stays} where following is not null
+    ), pair as (
+        select *, first(struct(node, node_name, stay_no, whole, departure)) over same as one, row_number() over same as nth
+        from step window same as (partition by ring, here, there order by stay_rank)
+    )
+"""
+"""Everybody who took a step, beside the first who did; what both delivered below the tail is equal."""
+
+SQL: Final = (
+    PAIRS
+    + """
+    , side as (
+        select *, one.node as has, one.node_name as has_name, one.stay_no as has_stay_no,
+               node as lacks, node_name as lacks_name, stay_no as lacks_stay_no, departure as left_by
+        from pair where nth > 1 and whole and one.whole
+        union all
+        select *, node, node_name, stay_no, one.node, one.node_name, one.stay_no, one.departure
+        from pair where nth > 1 and whole and one.whole
+    )
+    select /*+ broadcast(s) */ s.run, s.ring, s.one.node_name as one, s.node_name as other, s.here_name as here,
+           s.there_name as there, s.has_name as has, s.lacks_name as lacks, m.message,
+           array(s.has, s.lacks) as nodes, array(s.here, s.there) as views, array(array(m.process, m.counter)) as messages,
+           array(array(s.has, m.lseq), array(s.lacks, s.left_by)) as witness, m.tpos as position
+    from {everything} m
+    join side s on m.node = s.has and m.stay_no = s.has_stay_no and m.phase = s.phase
+    left anti join {everything} o on o.node = s.lacks and o.stay_no = s.lacks_stay_no and o.phase = s.phase
+                                  and o.process = m.process and o.counter = m.counter
+"""
+)
+
+COUNTS: Final = (
+    PAIRS
+    + """
+    select run, ring, int(whole and one.whole) as checked, int(not (whole and one.whole)) as pending from pair where nth > 1
+"""
+)
+
+FAILURE_ATOMICITY: Final = Property(
+    name="failure_atomicity_4",
+    meaning="who moves on together has delivered the same",
+    paper="EVS94, Specification 4",
+    predicate="Nodes that go together from one configuration directly to the next have delivered the same set of messages in it. "
+    "Of a regular configuration and the transitional one after it each is a configuration of its own.",
+    broken={
+        "one only": "{one} and {other} went together from {here} to {there}, but in {here} only {has} delivered {message}, "
+        "{lacks} did not",
+    },
+    reads=Reads.ORDER,
+    check=check_failure_atomicity,
+    sql=SQL,
+    counts=COUNTS,
+    examples=(
+        kept("a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} d1 T6{a,b} R8{a,b}"),
+        kept("a: R4{a,b,c} s1 d1 T6{a} R8{a} / b: R4{a,b,c} T6{b,c} R8{b,c} / c: R4{a,b,c} T6{b,c} R8{b,c}"),
+        breaks(
+            "a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} T6{a,b} R8{a,b}",
+            "a/1 and b/1 went together from R4@a/1 to T6@a/1, but in R4@a/1 only a/1 delivered a/1#0:1, b/1 did not",
+        ),
+        breaks(
+            "a: R4{a,b,c} s1 T6{a,b} d1 R8{a,b} / b: R4{a,b,c} T6{a,b} R8{a,b} / c: R4{a,b,c} x",
+            "a/1 and b/1 went together from T6@a/1 to R8@a/1, but in T6@a/1 only a/1 delivered a/1#0:1, b/1 did not",
+        ),
+        left_open("a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} g T6{a,b} R8{a,b}"),
+    ),
+)

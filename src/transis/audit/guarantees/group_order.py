@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from transis.audit.guarantees.clients import ClientHistory, ClientStream, Got
 from transis.audit.guarantees.history import LaidHistory
-from transis.audit.guarantees.property import Findings, messages, named
+from transis.audit.guarantees.property import Findings, several
 from transis.trace.events import ClientLeft, Gap, GroupConf
 from transis.types.ids import NodeId
 from transis.types.views import GroupId, GroupViewId
@@ -143,7 +143,7 @@ def _tell(history: LaidHistory, left: Stretch, right: Stretch, findings: Finding
     start, end = left.start.view, left.end.view
     findings.broken(
         f"{left.client.id} and {right.client.id} went together from {start.id} to {end.id} of {start.name}, but in between "
-        f"{only.client.id} got {named(history, apart)} and {other.client.id} did not, or not in this order",
+        f"{only.client.id} got {several(history.messages(apart))} and {other.client.id} did not, or not in this order",
         ((only.client.node, only.end.lseq), (other.client.node, other.end.lseq)),
-        messages(history, apart),
+        history.messages(apart),
     )

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from enum import Enum
 from itertools import takewhile
 from operator import eq
@@ -255,6 +256,10 @@ class LaidHistory:
 
     def message(self, code: int) -> MessageId:
         return MessageId(self.sender(code), code // self.stride)
+
+    def messages(self, codes: Iterable[int]) -> tuple[MessageId, ...]:
+        """In the order given."""
+        return tuple(map(self.message, codes))
 
     def sender(self, code: int) -> ProcessId:
         return self.processes[code % self.stride]

@@ -12,7 +12,7 @@ EVS 7.2: whoever delivers a safe message in a regular configuration knows that a
 from __future__ import annotations
 
 from transis.audit.guarantees.history import LaidHistory, Obligation, Ring, Stay
-from transis.audit.guarantees.property import Findings, messages, named
+from transis.audit.guarantees.property import Findings, several
 from transis.types.ids import NodeId, Service
 
 # --- safe delivered ---------------------------------------------------------------------------------------------------
@@ -86,10 +86,11 @@ def _tell(
     else:
         what = f"went on to {stay.following.ring} without it"
         witness.append((node, stay.following.conf.lseq))
+    safe = several(history.messages(missing))
     findings.broken(
-        f"{by.node} delivered the safe {named(history, missing)} in {by.conf_at(position).view.id}, but its member {node} {what}",
+        f"{by.node} delivered the safe {safe} in {by.conf_at(position).view.id}, but its member {node} {what}",
         tuple(witness),
-        messages(history, missing),
+        history.messages(missing),
     )
 
 

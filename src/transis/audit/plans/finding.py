@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from string import Formatter
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
-from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, Property, fields_of
 from transis.audit.plans.tables import CHECKED, LONG, VIOLATIONS
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -195,3 +197,55 @@ def breaking(rows: DataFrame, rules: Rules) -> DataFrame:
 def sentence(rules: Rules) -> Column:
     """What to say of a row of `breaking`."""
     return F.coalesce(*(F.when(F.col("rule") == number, told) for number, (_, told) in enumerate(rules)))
+
+
+# --- rows of SQL ------------------------------------------------------------------------------------------------------
+
+KEYS: Final = "array<bigint>"
+PAIRS: Final = {"messages": ("process", "counter"), "witness": ("node", "lseq")}
+
+
+def as_violations(rows: DataFrame, one: Property[Any]) -> DataFrame:
+    """Rows of a property's SQL as VIOLATIONS with `is_pending`: the sentence made of their columns."""
+    missing = {"ring": "bigint", "position": "bigint", "is_pending": "boolean", **dict.fromkeys(("nodes", "views"), KEYS)}
+    missing |= dict.fromkeys(PAIRS, "array<array<bigint>>")
+    rows = rows.withColumns({name: F.lit(None).cast(kind) for name, kind in missing.items() if name not in rows.columns})
+    explanation = _of_kind(rows, one.broken).alias("explanation")
+    keys = [F.coalesce(F.array_compact(name), F.array().cast(KEYS)).alias(name) for name in ("nodes", "views")]
+    pairs = [_structs(name, *fields).alias(name) for name, fields in PAIRS.items()]
+    is_pending = F.coalesce("is_pending", F.lit(False)).alias("is_pending")
+    named = F.lit(one.name).alias("property")
+    found = rows.select("run", "ring", named, explanation, *keys, *pairs, F.col("position").cast("long"), is_pending)
+    return found.to(StructType([*VIOLATIONS.fields, StructField("is_pending", BooleanType())]))
+
+
+def as_counts(rows: DataFrame, name: str) -> DataFrame:
+    """Rows of run, ring, checked and pending, as far as they have them, added up as CHECKED."""
+    missing = {column: F.lit(None).cast("long") for column in ("ring", "checked", "pending") if column not in rows.columns}
+    return checked(rows.withColumns(missing), name, "checked", "pending")
+
+
+def _of_kind(rows: DataFrame, sentences: Mapping[str, str]) -> Column:
+    """Of several sentences the column `kind` says which; a query need not have the columns of those that it never says."""
+    if "kind" not in rows.columns:
+        (text,) = sentences.values()
+        return _filled(rows, text)
+    said = {kind: text for kind, text in sentences.items() if set(fields_of(text)) <= set(rows.columns)}
+    return F.coalesce(*(F.when(F.col("kind") == kind, _filled(rows, text)) for kind, text in said.items()))
+
+
+def _filled(rows: DataFrame, text: str) -> Column:
+    lists = {field.name for field in rows.schema.fields if isinstance(field.dataType, ArrayType)}
+    parts: list[str | Column] = []
+    for literal, name, _, _ in Formatter().parse(text):
+        parts.append(F.lit(literal))
+        if name:
+            parts.append(several(F.col(name)) if name in lists else F.col(name))
+    return words(*parts)
+
+
+def _structs(name: str, first: str, second: str) -> Column:
+    pairs = F.filter(
+        F.coalesce(name, F.array().cast("array<array<bigint>>")), lambda pair: pair[0].isNotNull() & pair[1].isNotNull()
+    )
+    return F.transform(pairs, lambda pair: F.struct(pair[0].alias(first), pair[1].alias(second)))

@@ -1,48 +1,35 @@
-"""Runs every property's SQL, two at a time; verdicts and violations as rows.
+"""Everything judged: all properties over a laid history, two at a time, and one verdict for each (run, property).
 
-Everything judged: all properties over a laid history, and one verdict for each (run, property).
-
-Each property is a job for what it checked and one for what it found, since a plan of all of them together takes longer to make
-than to run.
-
-What a property hands out: how much it checked, and what it found broken, in words and with witnesses.
-
-Rows are never capped here; verdicts.py keeps the shortest few of each property and the true count.
-
-Names in sentences: keys become names only where something is broken; the tables of names are joined there and not before.
-
-Rules of which the first that a row breaks is told: conditions first, over all rows; sentences only for rows that break one.
-
-A sentence may then use names that were joined in between.
-
-Verdicts out of what the properties found: broken before pending before held; nothing checked is `not exercised` (traces 5).
+Each property is two queries: what it checked and what it found. A plan of all of them together takes longer to make than to run.
+`explain()` one of `violations` to see its joins: the SQL of the property is the whole plan above the tables of views.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import reduce
-from typing import Final, TypeVar
+from functools import partial, reduce
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.guarantees.property import UNPROMISED
+from transis.audit.guarantees import EVIDENCE_MEANINGS, GROUP_PROPERTIES, NODE_PROPERTIES, PROPERTIES, UNPROMISED
+from transis.audit.guarantees.property import Property, Reads
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
-from transis.audit.plans.finding import Found, found, kept, verdicts
+from transis.audit.plans.finding import Found, as_counts, as_violations, found, kept, verdicts
 from transis.audit.plans.lay import Laid, Settle
 from transis.audit.plans.tail import sequence
-from transis.audit.properties.properties import OF_EVIDENCE, OF_GROUPS, OF_ORDER, OF_VIEWS, names
+from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
+from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS
 from transis.types.errors import UsageError
 
 Told = Callable[[str], AbstractContextManager[None]]
-Laying = TypeVar("Laying")
-Check = TypeVar("Check")
+Job = Callable[[], Found]
 
 AT_ONCE: Final = 2
 """Properties that are computed at a time. More took more of both cores' time, and no less of ours."""
@@ -65,7 +52,7 @@ def judge(laid: Laid, settle: Settle, told: Told, only: Collection[str] = ()) ->
     """`told` is asked for a context around each part of the work, for people who wait. If some properties are named only they are
     judged, and the evidence, without which no verdict is worth anything."""
     whole, rings = _audited(laid, settle, told, only)
-    wanted = expected(laid) if not only else expected(laid).where(F.col("property").isin(*only, *names({**OF_EVIDENCE})))
+    wanted = expected(laid) if not only else expected(laid).where(F.col("property").isin(*only, *EVIDENCE_MEANINGS))
     return Judged(settle(verdicts(wanted, whole.checked, whole.broken)), settle(kept(whole.broken)), rings)
 
 
@@ -78,27 +65,39 @@ def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> t
     """With the rings, for whoever shortens what is proven."""
     parts: list[Found] = []
     with told("looking at the evidence and the configurations"):
-        parts += together({**OF_EVIDENCE, **chosen(OF_VIEWS, only)}, laid, settle)
+        of_views = chosen(Reads.VIEWS, only)
+        jobs = by_query(of_views, views_of(laid, settle), settle)
+        jobs += [partial(check, laid) for names, check in OF_VIEWS.items() if _wanted(names, of_views)]
+        parts += together([partial(quality.check, laid), *jobs], settle)
     rings: DataFrame | None = None
-    if of_order := chosen(OF_ORDER, only):
+    if of_order := chosen(Reads.ORDER, only):
         with told("bringing all deliveries into one sequence"):
             ordered = sequence(laid, settle)
             rings = ordered.rings
         with told("judging the order of messages"):
-            parts += together(of_order, ordered, settle)
-    if of_groups := chosen(OF_GROUPS, only):
+            jobs = by_query(of_order, views_of_order(ordered, settle), settle)
+            jobs += [partial(check, ordered) for names, check in OF_ORDER.items() if _wanted(names, of_order)]
+            parts += together(jobs, settle)
+    if of_groups := chosen(Reads.GROUPS, only):
         with told("judging groups"):
-            parts += together(of_groups, lay_clients(laid, settle), settle)
+            clients = lay_clients(laid, settle)
+            jobs = by_query(of_groups, views_of_clients(clients, settle), settle)
+            jobs += [partial(check, clients) for names, check in OF_GROUPS.items() if _wanted(names, of_groups)]
+            parts += together(jobs, settle)
     return found([part.checked for part in parts], [part.broken for part in parts]), rings
 
 
-def chosen(properties: Mapping[tuple[str, ...], Check], only: Collection[str]) -> dict[tuple[str, ...], Check]:
-    return {several: check for several, check in properties.items() if not only or not set(only).isdisjoint(several)}
+def chosen(reads: Reads, only: Collection[str]) -> list[Property[Any]]:
+    return [one for one in PROPERTIES.values() if one.reads is reads and (not only or one.name in only)]
+
+
+def _wanted(names: Sequence[str], properties: Sequence[Property[Any]]) -> bool:
+    return not {one.name for one in properties}.isdisjoint(names)
 
 
 def require_known(only: Collection[str]) -> None:
     """Raises UsageError for a name that no property has."""
-    known = names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER, **OF_GROUPS})
+    known = [*EVIDENCE_MEANINGS, *PROPERTIES]
     for name in only:
         if name not in known:
             near = get_close_matches(name, known, 1)
@@ -107,27 +106,53 @@ def require_known(only: Collection[str]) -> None:
             )
 
 
-def together(properties: Mapping[tuple[str, ...], Callable[[Laying], Found]], laid: Laying, settle: Settle) -> list[Found]:
+def together(jobs: Sequence[Job], settle: Settle) -> list[Found]:
     """Several properties at a time: of a small trace most time is planning, which takes one core each."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda check: _settled(check(laid), settle), properties.values()))
+        return list(pool.map(lambda job: _settled(job(), settle), jobs))
 
 
 def _settled(found: Found, settle: Settle) -> Found:
     return Found(settle(found.checked), settle(found.broken))
 
 
+# -- one property ----------------------------------------------------------------------------------------------------
+
+
+def by_query(properties: Sequence[Property[Any]], views: Views, settle: Settle) -> list[Job]:
+    return [partial(result, one, views, settle) for one in properties if one.sql]
+
+
+def result(one: Property[Any], views: Views, settle: Settle) -> Found:
+    """What a property found, and how much it checked."""
+    rows = settle(union([as_violations(found, one) for found in views.queries(one.sql)]))
+    pending = rows.where("is_pending").groupBy("run", "ring").agg(F.lit(0).alias("checked"), F.count("*").alias("pending"))
+    amounts = [as_counts(found, one.name) for found in (*views.queries(one.counts), pending)]
+    return Found(union(amounts), rows.where("not is_pending").drop("is_pending"))
+
+
+def union(tables: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.unionByName, tables)
+
+
+# -- all runs --------------------------------------------------------------------------------------------------------
+
+
 def expected(laid: Laid) -> DataFrame:
     """Every property that a run should have a verdict on, and whether its mode promises it."""
-    of_all = names({**OF_EVIDENCE, **OF_VIEWS, **OF_ORDER})
-    runs = laid.runs.select("run", "mode", F.explode(F.array(*map(F.lit, of_all))).alias("property"))
+    of_all = _each([*EVIDENCE_MEANINGS, *NODE_PROPERTIES])
+    runs = laid.runs.select("run", "mode", of_all)
     with_clients = laid.tables.events.where(F.col("kind").isin(*OF_CLIENTS)).select("run").distinct()
-    of_groups = F.explode(F.array(*map(F.lit, names({**OF_GROUPS})))).alias("property")
-    grouped = laid.runs.join(with_clients, "run", "left_semi").select("run", "mode", of_groups)
+    grouped = laid.runs.join(with_clients, "run", "left_semi").select("run", "mode", _each(GROUP_PROPERTIES))
     judged = runs.unionByName(grouped).unionByName(_unread(laid))
-    unpromised = [(F.col("mode") == mode) & F.col("property").isin(*lacking) for mode, lacking in UNPROMISED.items() if lacking]
-    promised = ~reduce(lambda left, right: left | right, unpromised)
-    return judged.select("run", "property", promised.alias("promised"))
+    unpromised = F.lit(False)
+    for mode, lacking in UNPROMISED.items():
+        unpromised |= (F.col("mode") == mode) & F.col("property").isin(*lacking)
+    return judged.select("run", "property", (~unpromised).alias("promised"))
+
+
+def _each(names: Sequence[str]) -> Column:
+    return F.explode(F.array(*map(F.lit, names))).alias("property")
 
 
 def _unread(laid: Laid) -> DataFrame:

@@ -11,20 +11,10 @@ The tail: what the spine does not prove, message by message; in a healthy histor
 
 A ring's tail starts with the run below its first doubt, or below the first position that not every stay delivered in the
 regular configuration, whichever is lower. Below it all stays that owe anything are equal and right.
-
-Set algebra on runs of messages (process, first, count), without a row per message.
-
-Runs of several kinds are swept in order of their counters: each opens at its first and closes behind its last, and what is open
-in between is the same for all messages there. Where a run closes and the next of its kind opens nothing changes, so that
-of a good trace hardly anything is left to sort. Runs are cut at blocks of counters: a process that sent all the messages of a
-trace is many partitions, not one. Only the stretches that are wrong are ever spelled out, by `spelled_out`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -157,74 +147,3 @@ def _own_out_of_order(pairs: DataFrame) -> DataFrame:
     earlier = {"is_first": F.row_number().over(order) == 1, "tpos_before": F.lag("tpos").over(order)}
     rows = pairs.where("times is not null").withColumns(earlier)
     return _wrong(rows, "tpos is not null and not is_first and not coalesce(tpos_before < tpos, false)")
-
-
-# --- runs -------------------------------------------------------------------------------------------------------------
-
-BLOCK: Final = 1 << 16
-"""Counters in a block: so many that few runs are cut, so few that a block is sorted in memory."""
-
-
-def runs_of(kind: str, rows: DataFrame) -> DataFrame:
-    """Rows of one kind as runs; several kinds are swept as their union."""
-    return rows.where("count > 0").select("run", "node", "process", "first", "count", "lseq", F.lit(kind).alias("kind"))
-
-
-def stretches(runs: DataFrame, by: Sequence[str], kinds: Sequence[str]) -> DataFrame:
-    """Stretches of counters [start, stop) and, in a column named after each kind, how many of its runs have them.
-
-    `by` are the columns within which runs are compared, `process` among them.
-    """
-    changes = _bounds(runs, by).groupBy(*by, "block", "at").agg(*(_change(kind) for kind in kinds))
-    changes = changes.where(reduce(or_, (F.col(kind) != 0 for kind in kinds)))
-    in_order = Window.partitionBy(*by, "block").orderBy("at")
-    swept = changes.select(
-        *by,
-        "block",
-        F.col("at").alias("start"),
-        F.lead("at").over(in_order).alias("stop"),
-        *(F.sum(kind).over(in_order).alias(kind) for kind in kinds),
-    )
-    return swept.where("stop is not null")
-
-
-def spelled_out(wrong: DataFrame, runs: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Every message of the wrong stretches once for each run that has it: by, node, counter, kind, lseq.
-
-    Runs in other blocks are left out first: the list of bad blocks is short, however many stretches they have.
-    """
-    place = [*by, "block"]
-    near = _pieces(runs).join(F.broadcast(wrong.select(*place).distinct()), place, "left_semi")
-    limits = wrong.select(*place, F.col("start").alias("wrong_start"), F.col("stop").alias("wrong_stop"))
-    both = near.join(limits, place).where("start < wrong_stop and wrong_start < stop")
-    counters = F.expr("sequence(greatest(start, wrong_start), least(stop, wrong_stop) - 1)")
-    return both.select(*dict.fromkeys((*by, "node")), "kind", "lseq", F.explode(counters).alias("counter"))
-
-
-def repeated(runs: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Every message that several runs of one kind have, once for each run but the first: by, counter, first_lseq, lseq."""
-    wrong = stretches(runs.withColumn("kind", F.lit("times")), by, ["times"]).where("times > 1")
-    in_order = Window.partitionBy(*by, "counter").orderBy("lseq")
-    all_of_them = spelled_out(wrong, runs, by).withColumn("first_lseq", F.first("lseq").over(in_order))
-    return all_of_them.where("lseq <> first_lseq")
-
-
-def _pieces(runs: DataFrame) -> DataFrame:
-    """Runs cut at blocks, as [start, stop)."""
-    blocks = F.expr(f"sequence(first div {BLOCK}, (first + count - 1) div {BLOCK})")
-    return (
-        runs.withColumn("block", F.explode(blocks))
-        .withColumn("start", F.expr(f"greatest(first, block * {BLOCK})"))
-        .withColumn("stop", F.expr(f"least(first + count, (block + 1) * {BLOCK})"))
-    )
-
-
-def _bounds(runs: DataFrame, by: Sequence[str]) -> DataFrame:
-    opens = F.struct(F.col("start").alias("at"), F.lit(1).alias("step"))
-    closes = F.struct(F.col("stop").alias("at"), F.lit(-1).alias("step"))
-    bounds = _pieces(runs).select(*by, "block", "kind", F.explode(F.array(opens, closes)).alias("bound"))
-    return bounds.select(*by, "block", "kind", "bound.at", "bound.step")
-
-
-def _change(kind: str) -> Column:
-    return F.sum(F.when(F.col("kind") == kind, F.col("step")).otherwise(0)).alias(kind)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.finding import Found, broken, checked, found, name_nodes, name_processes, words
 from transis.audit.plans.lay import Laid
-from transis.audit.plans.spine import repeated, runs_of, spelled_out, stretches
+from transis.audit.plans.runs import repeated, runs_of, spelled_out, stretches
 from transis.audit.properties.no_creation import with_sender
 from transis.types.ids import Service
 

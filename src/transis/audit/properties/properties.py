@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from transis.audit.guarantees.property import EVIDENCE_MEANINGS
-from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import Clients
 from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Laid
 from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
-    agreement_on_views,
     basic,
     causal,
-    configuration,
     counters,
     end_together,
-    failure_atomicity,
     group_agreement,
     group_changes,
     group_differences,
@@ -37,21 +32,11 @@ from transis.audit.properties import (
     replicas,
     safe_delivered,
     safe_installed,
-    self_delivery,
-    sent_once,
-    structure,
     submits,
 )
 
-OF_EVIDENCE: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {tuple(EVIDENCE_MEANINGS): quality.check}
-"""Judged first: where the evidence is bad, a recorder's bug would look like a protocol's (traces 5)."""
-
 OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {
     (submits.NAME,): submits.check,
-    (sent_once.NAME,): sent_once.check,
-    (configuration.NAME,): configuration.check,
-    (structure.NAME,): structure.check,
-    (agreement_on_views.NAME,): agreement_on_views.check,
     (end_together.NAME,): end_together.check,
     (safe_installed.NAME,): safe_installed.check,
     (incarnations.NAME,): incarnations.check,
@@ -63,8 +48,6 @@ OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {
     (no_creation.WHERE_SENT,): no_creation.check_where_sent,
     (counters.DUPLICATES,): counters.check_duplicates,
     (counters.FIFO,): counters.check_fifo,
-    (self_delivery.NAME,): self_delivery.check,
-    (failure_atomicity.NAME,): failure_atomicity.check,
     (causal.NAME,): causal.check,
     (order.PARTIAL, order.TOTAL): order.check,
     (places.NAME,): places.check,
@@ -86,7 +69,3 @@ OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
     (replicas.NAME,): replicas.check,
 }
 """What groups promise their members, judged where a run has client processes."""
-
-
-def names(properties: dict[tuple[str, ...], object]) -> list[str]:
-    return [name for several in properties for name in several]

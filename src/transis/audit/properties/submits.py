@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.finding import Found, broken, checked, found, name_nodes, name_processes, several, words
 from transis.audit.plans.lay import Laid
-from transis.audit.plans.spine import repeated, runs_of, spelled_out, stretches
+from transis.audit.plans.runs import repeated, runs_of, spelled_out, stretches
 
 NAME: Final = "every_submit_accounted"
 

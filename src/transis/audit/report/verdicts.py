@@ -16,7 +16,8 @@ from typing import Final
 
 from transis.audit.draw.spacetime import draw_inline
 from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
-from transis.audit.guarantees.property import ALL_MEANINGS, BROKEN, EVIDENCE, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
+from transis.audit.guarantees import ALL_MEANINGS, EVIDENCE
+from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
 from transis.audit.report.content import Around, Content, Reason, Stay, Violation
 from transis.audit.report.pictures import picture_around
 
