@@ -15,7 +15,7 @@ from tests.guarantees.oracle_apart import ApartWorld, apart_history
 from tests.guarantees.test_naive import AMBIGUOUS, GAPPED, TWINS
 from tests.guarantees.toy import Toy
 from tests.guarantees.wounds import assert_breaks_its_set_and_nothing_else, wounded
-from transis.audit.guarantees import PROPERTIES, check
+from transis.audit.guarantees import NODE_PROPERTIES, check
 from transis.audit.guarantees.certificates import certified
 from transis.audit.guarantees.history import LaidHistory
 from transis.trace.events import Delivery, History
@@ -153,7 +153,7 @@ def test_the_oracle_breaks_nothing_and_the_certificates_prove_it(seed: int, clos
 
 def test_a_long_drawn_history_exercises_every_property() -> None:
     outcome = check(apart_history(1, steps=2000))
-    assert {name: verdict.verdict for name, verdict in outcome.verdicts.items()} == dict.fromkeys(PROPERTIES, "held")
+    assert {name: verdict.verdict for name, verdict in outcome.verdicts.items()} == dict.fromkeys(NODE_PROPERTIES, "held")
 
 
 def test_the_oracle_delivers_causal_messages_out_of_their_places() -> None:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.house.sources import ROOT
-from transis.audit.guarantees.property import ALL_MEANINGS
+from transis.audit.guarantees import ALL_MEANINGS
 from transis.sim.scripts import parse_script
 
 PAGE = (ROOT / "docs" / "claims.md").read_text()

@@ -18,7 +18,7 @@ from tests.cli.running import environment
 from tests.cli.test_panels import printed
 from tests.daemon.running import PATIENCE_S
 from transis import __version__
-from transis.audit.guarantees.property import MEANINGS
+from transis.audit.guarantees import HARNESS_MEANINGS, NODE_PROPERTIES
 from transis.cli.main import app
 from transis.sim.coverage import Coverage
 from transis.sim.words import coverage_tables
@@ -160,7 +160,7 @@ def test_json_names_every_guarantee_exactly_once() -> None:
     found = parsed("--seed", "1")
     judged = list(found["properties"])
     named = [*judged, *found["not_exercised"], *found["not_promised"]]
-    assert sorted(named) == sorted(MEANINGS)
+    assert sorted(named) == sorted([*NODE_PROPERTIES, *HARNESS_MEANINGS])
     for verdict in found["properties"].values():
         assert verdict["verdict"] in ("held", "pending")
         assert verdict["checked"] > 0

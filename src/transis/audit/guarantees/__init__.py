@@ -45,9 +45,14 @@ from transis.trace.events import History
 from transis.types.errors import UsageError
 
 __all__ = [
+    "ALL_MEANINGS",
+    "EVIDENCE",
+    "EVIDENCE_MEANINGS",
     "GROUP_PROPERTIES",
+    "HARNESS_MEANINGS",
     "NODE_PROPERTIES",
     "PROPERTIES",
+    "UNPROMISED",
     "Report",
     "Verdict",
     "Violation",
