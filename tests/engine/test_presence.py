@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.hand import node_id
-from transis.engine.presence import Mercy, Quarantine
+from transis.engine.presence import Quarantine, Release
 from transis.types.config import LAN
 
 A, B, X = (node_id(name) for name in "abx")
-LEFT_OUT = {X: Mercy.HEARING}
+LEFT_OUT = {X: Release.HEARING}
 FIRST, LONGEST = LAN.quarantine_us, LAN.quarantine_max_us
 
 
@@ -66,20 +66,20 @@ def test_a_ring_with_the_peer_in_it_ends_all_that() -> None:
     assert sentence(quarantine, 3) == FIRST
 
 
-@pytest.mark.parametrize("mercy", Mercy)
-def test_only_enough_evidence_lets_the_peer_come_early(mercy: Mercy) -> None:
+@pytest.mark.parametrize("mercy", Release)
+def test_only_enough_evidence_lets_the_peer_come_early(mercy: Release) -> None:
     quarantine = Quarantine(LAN)
     quarantine.installed([A], {X: mercy}, 0)
     assert quarantine.holds(X, 1)
-    assert quarantine.holds(X, 1, Mercy.HEARING) == (mercy > Mercy.HEARING)
-    assert quarantine.holds(X, 1, Mercy.ANSWER) == (mercy > Mercy.ANSWER)
+    assert quarantine.holds(X, 1, Release.HEARING) == (mercy > Release.HEARING)
+    assert quarantine.holds(X, 1, Release.ANSWER) == (mercy > Release.ANSWER)
 
 
 def test_who_breaks_every_ring_waits_longer_each_time_although_it_was_a_member_between() -> None:
     quarantine = Quarantine(LAN)
     for turn in range(4):
         now = turn * LONGEST
-        quarantine.installed([A], {X: Mercy.NONE}, now)
+        quarantine.installed([A], {X: Release.NONE}, now)
         assert sentence(quarantine, now) == FIRST << turn
         quarantine.installed([A, X], {}, now + 1)
         assert not quarantine.holds(X, now + 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.engine.store import Store
+from transis.engine.store import DatagramStore
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, DataHeader, encode_data
 
@@ -79,7 +79,7 @@ def contents(bursts: list[Burst]) -> dict[int, bytes]:
     return dict(flat)
 
 
-def compare(store: Store, twin: Twin) -> None:
+def compare(store: DatagramStore, twin: Twin) -> None:
     store.check()
     assert (store.aru, store.highest, store.discarded) == (twin.aru, twin.highest, twin.discarded)
     assert store.held == len(twin.bytes)
@@ -93,11 +93,11 @@ def compare(store: Store, twin: Twin) -> None:
         assert contents(list(store.after(seq))) == twin.within(seq + 1, SEQ_MAX)
 
 
-Step = Callable[[Store, Twin], None]
+Step = Callable[[DatagramStore, Twin], None]
 
 
 def _insert(first: int, length: int, sender: int) -> Step:
-    def step(store: Store, twin: Twin) -> None:
+    def step(store: DatagramStore, twin: Twin) -> None:
         new = burst(first, min(SEQ_MAX, first + length), sender)
         fresh = store.insert(new)
         assert [(part.first_seq, part.last_seq) for part in fresh] == twin.insert(new)
@@ -107,7 +107,7 @@ def _insert(first: int, length: int, sender: int) -> Step:
 
 
 def _discard(upto: int) -> Step:
-    def step(store: Store, twin: Twin) -> None:
+    def step(store: DatagramStore, twin: Twin) -> None:
         store.discard(upto)
         twin.discard(upto)
 
@@ -121,7 +121,7 @@ steps = st.lists(st.one_of(inserts, inserts, inserts, st.builds(_discard, st.int
 
 @given(steps)
 def test_the_store_is_its_twin(script: list[Step]) -> None:
-    store, twin = Store(), Twin()
+    store, twin = DatagramStore(), Twin()
     for step in script:
         step(store, twin)
         compare(store, twin)
@@ -129,7 +129,7 @@ def test_the_store_is_its_twin(script: list[Step]) -> None:
 
 @given(steps, st.integers(0, SEQ_MAX), st.integers(0, 5), seqs, seqs)
 def test_questions_have_the_twin_s_answers(script: list[Step], upto: int, most: int, one: int, other: int) -> None:
-    store, twin = Store(), Twin()
+    store, twin = DatagramStore(), Twin()
     for step in script:
         step(store, twin)
     assert store.missing(upto, most) == twin.missing(upto)[:most]
@@ -139,7 +139,7 @@ def test_questions_have_the_twin_s_answers(script: list[Step], upto: int, most: 
 
 @given(st.permutations(range(1, 16)))
 def test_every_order_of_arrival_ends_the_same(order: list[int]) -> None:
-    store = Store()
+    store = DatagramStore()
     for seq in order:
         store.insert(burst(seq, seq))
     assert (store.aru, store.highest, store.held) == (15, 15, 15)
@@ -147,7 +147,7 @@ def test_every_order_of_arrival_ends_the_same(order: list[int]) -> None:
 
 
 def test_a_repeated_burst_is_not_new_and_does_not_replace_the_first() -> None:
-    store = Store()
+    store = DatagramStore()
     assert store.insert(burst(1, 5)) != []
     assert store.insert(burst(1, 5, sender=1)) == []
     held = store.at(3)
@@ -156,7 +156,7 @@ def test_a_repeated_burst_is_not_new_and_does_not_replace_the_first() -> None:
 
 
 def test_a_late_burst_fills_only_the_holes_between() -> None:
-    store = Store()
+    store = DatagramStore()
     store.insert(burst(2, 3))
     store.insert(burst(6, 6))
     fresh = store.insert(burst(1, 8))
@@ -165,7 +165,7 @@ def test_a_late_burst_fills_only_the_holes_between() -> None:
 
 
 def test_what_was_discarded_does_not_come_back() -> None:
-    store = Store()
+    store = DatagramStore()
     store.insert(burst(1, 4))
     store.discard(4)
     assert (store.discarded, store.held) == (4, 0)
@@ -174,7 +174,7 @@ def test_what_was_discarded_does_not_come_back() -> None:
 
 
 def test_nothing_above_aru_is_discarded() -> None:
-    store = Store()
+    store = DatagramStore()
     store.insert(burst(1, 2))
     store.insert(burst(5, 9))
     store.discard(9)
@@ -183,14 +183,14 @@ def test_nothing_above_aru_is_discarded() -> None:
 
 def test_holes_are_looked_for_up_to_the_token_and_not_to_the_highest_received() -> None:
     """Trap 8: the last datagrams of a burst are missed as well."""
-    store = Store()
+    store = DatagramStore()
     store.insert(burst(1, 3))
     assert store.missing(7, 64) == [(4, 7)]
 
 
 def test_a_gap_wider_than_any_constant_is_closed() -> None:
     """Trap 9: aru goes on however long it stood."""
-    store = Store()
+    store = DatagramStore()
     store.insert(burst(2, 5_000))
     assert store.aru == 0
     store.insert(burst(1, 1))
@@ -199,7 +199,7 @@ def test_a_gap_wider_than_any_constant_is_closed() -> None:
 
 def test_what_is_not_above_the_start_was_had_before() -> None:
     """The counters of a sender go on over views, so a store of a view begins in the middle of them."""
-    store = Store(40)
+    store = DatagramStore(40)
     assert (store.aru, store.highest, store.discarded) == (40, 40, 40)
     assert store.insert(burst(30, 40)) == []
     assert store.missing(43, 64) == [(41, 43)]
@@ -210,7 +210,7 @@ def test_what_is_not_above_the_start_was_had_before() -> None:
 
 def test_a_part_that_is_kept_does_not_hold_the_piece_it_came_in() -> None:
     """All of a burst stays as it came; of one that was known in part, what is new is copied."""
-    store = Store()
+    store = DatagramStore()
     first, again = (Burst(made.header, [memoryview(one) for one in made.datagrams]) for made in (burst(3, 4), burst(1, 6)))
     assert store.insert(first) == [first]
     parts = store.insert(again)

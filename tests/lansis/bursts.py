@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transis.lansis.dag import Graph, Node
+from transis.lansis.dag import Dag, DagNode
 from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, DataHeader, encode_data
@@ -56,19 +56,19 @@ def said(
     return Said(rank, first, first if last is None else last, BASE + ts, klass, tuple(sorted(acks)), dep)
 
 
-def enter(graph: Graph, *bursts: Said, me: int = -1) -> list[Node]:
+def enter(graph: Dag, *bursts: Said, me: int = -1) -> list[DagNode]:
     """Give whole bursts to a graph; what entered the DAG."""
-    entered: list[Node] = []
+    entered: list[DagNode] = []
     for one in bursts:
         graph.receive(burst_of(one), own=one.rank == me)
         entered += graph.insert_ready()
     return entered
 
 
-def single(one: Said) -> Node:
+def single(one: Said) -> DagNode:
     """A node as a graph makes it that has collected all that it follows."""
     before = {one.rank: one.first - 1} | dict(one.acks)
     expected = [1 + before.get(rank, 0) for rank in range(1 + max(before))]
-    graph = Graph(-1, expected, BASE)
+    graph = Dag(-1, expected, BASE)
     (node,) = enter(graph, one)
     return node

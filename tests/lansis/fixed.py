@@ -12,10 +12,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
-from transis.lansis.engine import Parts
+from transis.lansis.engine import LansisParts
 from transis.lansis.packets import Alive
 from transis.lansis.states import Event
-from transis.lansis.view import BroadcastView
+from transis.lansis.view import ViewState
 from transis.types.config import Config, Window
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, RingId, Service
@@ -43,14 +43,12 @@ class Seat:
     def __init__(self, me: NodeId, members: tuple[NodeId, ...], window: Window, datagram: int, order: str) -> None:
         self.name = me.name
         config = Config(name=me.name, engine="lansis", order=order, window=window, datagram=datagram)
-        parts = Parts(config, me, 0)
+        parts = LansisParts(config, me, 0)
         self.core = core = parts.core
-        core.view = BroadcastView(
-            RingId(4, members[0]), RingId(4, members[0]).tag, members, me, BASE, [1] * len(members), config, 0
-        )
+        core.view = ViewState(RingId(4, members[0]), RingId(4, members[0]).tag, members, me, BASE, [1] * len(members), config, 0)
         core.observe(BASE)
         self.repair, self.heartbeat, self.delivery = parts.repair, parts.heartbeat, parts.delivery
-        self.receiving, self.sending, self.operational = parts.receiver, parts.sending, parts.operational
+        self.receiver, self.sending, self.operational = parts.receiver, parts.sending, parts.operational
         self.heard: list[Heard] = []
         self.events: list[tuple[str, str]] = []
         """What happened here in order: ("sent", text) and ("got", text), basic ones left out."""

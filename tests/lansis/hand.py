@@ -10,7 +10,7 @@ from tests.engine.hand import (
     HandTable,
     Journey,
 )
-from transis.lansis.engine import Engine
+from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Alive, Flushed, Statement
 from transis.lansis.states import State
 from transis.types.config import Config, Pulse, Timing, Window
@@ -50,7 +50,7 @@ def config(
     return replace(given, order=order).validated()
 
 
-class Table(HandTable[Engine]):
+class Table(HandTable[LansisEngine]):
     def __init__(
         self,
         members: str,
@@ -68,9 +68,9 @@ class Table(HandTable[Engine]):
         self._view_seqs = view_seqs
         super().__init__(members)
 
-    def engine(self, me: NodeId) -> Engine:
+    def engine(self, me: NodeId) -> LansisEngine:
         given = config(me.name, window=self._window, pulse=self._pulse, mode=self._mode, order=self._order)
-        return Engine(given, me, self._view_seqs.get(me.name, 0))
+        return LansisEngine(given, me, self._view_seqs.get(me.name, 0))
 
 
 def brought_to(state: State, mode: str = "evs", order: str = "all-ack") -> Table:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from transis.lansis.membership import Barrier
 from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
-from transis.lansis.statements import GROWN, Change, Parting, Proposal, Verdict, part, propose
+from transis.lansis.statements import GROWN, MembershipSets, Opinion, Parting, Proposal, part, propose
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause
 
@@ -82,13 +82,13 @@ class Machine:
         self.dead = False
         self.stays: list[Stay] = []
         self.all_sent: list[Burst] = []
-        self.change = Change(me, (me,))
+        self.sets = MembershipSets(me, (me,))
         self._enter(Stay(b"", RingId(0, me), RingId(0, me).tag, (me,)), {me: 0})
 
     def _enter(self, stay: Stay, counters: dict[NodeId, int]) -> None:
         self.stay = stay
         self.stays.append(stay)
-        self.change = Change(self.me, stay.members, self.change.last)
+        self.sets = MembershipSets(self.me, stay.members, self.sets.last)
         self.barrier = Barrier()
         self.inserted = counters
         self.waiting: dict[tuple[NodeId, int], Burst] = {}
@@ -176,21 +176,21 @@ class Machine:
 
     def invite(self, nodes: frozenset[NodeId]) -> None:
         """Stage 0 to Stage 1: somebody else was heard."""
-        if self.change.mine is None and not nodes <= self.change.j:
+        if self.sets.mine is None and not nodes <= self.sets.j:
             self.in_stage_1 = True
-            self.change.invite(nodes)
+            self.sets.invite(nodes)
             self.world.cast(self, self._statement(Attempt))
 
     def on_attempt(self, said: Statement) -> None:
-        if self.change.mine is None and not (said.sender in self.stay.members and said.view != self.stay.id):
+        if self.sets.mine is None and not (said.sender in self.stay.members and said.view != self.stay.id):
             self.invite(said.j | {said.sender})
 
     def alpha(self) -> None:
-        if self.in_stage_1 and self.change.mine is None:
+        if self.in_stage_1 and self.sets.mine is None:
             self.restate()
 
     def break_with(self, node: NodeId) -> None:
-        if self.change.break_with(node):
+        if self.sets.break_with(node):
             self.restate()
 
     def restate(self) -> None:
@@ -198,14 +198,14 @@ class Machine:
             self.frozen = self._recv(), self.clock
         self.version += 1
         self.waited = 0
-        mine = self._statement(Joining if self.change.has_strangers else Faults)
-        self.change.last[self.me] = mine
+        mine = self._statement(Joining if self.sets.has_strangers else Faults)
+        self.sets.last[self.me] = mine
         self.barrier.assented = None
         self.world.cast(self, mine)
         self.try_assent()
 
     def _statement(self, kind: type[Statement]) -> Statement:
-        change = self.change
+        change = self.sets
         return kind(
             self.me, "", b"", self.version, self.stay.id, self.view_seq, change.j, change.f_before, change.f_after,
             self._recv(), self.delivered, self.clock, CAUSE, False, DIGEST, (1, 1),
@@ -218,12 +218,12 @@ class Machine:
         if said.view == self.stay.id:
             self.closed.add(said.sender)
         is_stranger = said.sender not in self.stay.members
-        if is_stranger and self.change.mine is None and (self.me not in said.accept or said.f & self.change.ccs):
+        if is_stranger and self.sets.mine is None and (self.me not in said.accept or said.f & self.sets.ccs):
             return
-        verdict = self.change.take(said, has_flushed=self.barrier.flushed is not None)
-        if verdict in GROWN or (verdict is Verdict.KEPT and self.change.mine is None):
+        verdict = self.sets.take(said, has_flushed=self.barrier.flushed is not None)
+        if verdict in GROWN or (verdict is Opinion.KEPT and self.sets.mine is None):
             self.restate()
-        elif verdict is Verdict.KEPT:
+        elif verdict is Opinion.KEPT:
             self.try_assent()
 
     def _of_another_view(self, said: Statement) -> None:
@@ -237,7 +237,7 @@ class Machine:
         return self.barrier.flushed is not None and view == self.barrier.flushed.id
 
     def try_assent(self) -> None:
-        statements = self.change.assent()
+        statements = self.sets.assent()
         if statements is None or (self.barrier.assented is not None and statements == self.barrier.assented.statements):
             return
         proposal = propose(statements)
@@ -274,7 +274,7 @@ class Machine:
     def on_flushed(self, said: Flushed) -> None:
         if said.sender in self.stay.members and said.view.seq < self.stay.id.seq:
             self.alive()
-        elif said.sender in self.change.j:
+        elif said.sender in self.sets.j:
             self.barrier.heard(said)
             self.try_install()
 
@@ -318,8 +318,8 @@ class Machine:
 
     def repeat(self) -> None:
         """What the timers of a real engine do again and again."""
-        if self.change.mine is not None:
-            self.world.cast(self, self.change.mine)
+        if self.sets.mine is not None:
+            self.world.cast(self, self.sets.mine)
             self.say_flushed()
         elif self.in_stage_1:
             self.world.cast(self, self._statement(Attempt))
@@ -327,10 +327,10 @@ class Machine:
 
     def lose_patience(self) -> None:
         """AGREE and FLUSH_LATE: break with whoever keeps me waiting."""
-        if self.change.mine is None:
+        if self.sets.mine is None:
             return
         proposal = self.barrier.assented
-        late = [node for node in sorted(self.change.accept) if not self.change.agrees(node)]
+        late = [node for node in sorted(self.sets.accept) if not self.sets.agrees(node)]
         if proposal is not None:
             late = [node for node in self.barrier.lacking(proposal) if node != self.me]
         for node in late:

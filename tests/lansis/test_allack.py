@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, Said, burst_of, enter, said
 from tests.lansis.worlds import World, ordered_worlds
-from transis.lansis.dag import Graph
+from transis.lansis.dag import Dag
 from transis.lansis.orders import AllAck
 
 OBSERVER = -1
@@ -46,7 +46,7 @@ def rounds(world: World, upto: set[Said]) -> list[tuple[int, int]]:
 def test_every_revelation_delivers_the_rounds_of_the_snapshot_reading(world: World, seed: int) -> None:
     """With agreed messages only, a Lamport timestamp *is* the round (F9a); delivery is as far as rounds are complete."""
     random = Random(seed)
-    graph, order = Graph(OBSERVER, [1] * world.members, BASE), order_of(world.members)
+    graph, order = Dag(OBSERVER, [1] * world.members, BASE), order_of(world.members)
     arrivals = random.sample(world.sent, random.randint(0, len(world.sent)))
     taken: list[tuple[int, int]] = []
     inserted: set[Said] = set()
@@ -63,7 +63,7 @@ def test_two_revelations_deliver_prefixes_of_one_order(world: World, one: int, o
     histories = []
     for seed in (one, other):
         random = Random(seed)
-        graph, order = Graph(OBSERVER, [1] * world.members, BASE), order_of(world.members)
+        graph, order = Dag(OBSERVER, [1] * world.members, BASE), order_of(world.members)
         taken: list[tuple[int, int]] = []
         for each in random.sample(world.sent, random.randint(0, len(world.sent))):
             for node in enter(graph, each):
@@ -75,7 +75,7 @@ def test_two_revelations_deliver_prefixes_of_one_order(world: World, one: int, o
 
 
 def test_an_alive_promises_its_clock() -> None:
-    graph, order = Graph(0, [1, 1], BASE), order_of(2, me=0)
+    graph, order = Dag(0, [1, 1], BASE), order_of(2, me=0)
     for node in enter(graph, said(0, 1, 5), me=0):
         order.inserted(node)
     order.heard_alive(1, 0, BASE + 4)
@@ -86,7 +86,7 @@ def test_an_alive_promises_its_clock() -> None:
 
 def test_an_alive_promises_nothing_until_all_that_was_sent_before_it_is_here() -> None:
     """The burst on its way has a lower key: to believe the clock at once would deliver around it."""
-    graph, order = Graph(0, [1, 1], BASE), order_of(2, me=0)
+    graph, order = Dag(0, [1, 1], BASE), order_of(2, me=0)
     for node in enter(graph, said(0, 1, 5), me=0):
         order.inserted(node)
     order.heard_alive(1, 1, BASE + 9)
@@ -97,7 +97,7 @@ def test_an_alive_promises_nothing_until_all_that_was_sent_before_it_is_here() -
 
 
 def test_an_old_alive_takes_no_promise_back() -> None:
-    graph, order = Graph(0, [1, 1], BASE), order_of(2, me=0)
+    graph, order = Dag(0, [1, 1], BASE), order_of(2, me=0)
     order.heard_alive(1, 0, BASE + 9)
     order.heard_alive(1, 0, BASE + 2)
     for node in enter(graph, said(0, 1, 5), me=0):
@@ -106,7 +106,7 @@ def test_an_old_alive_takes_no_promise_back() -> None:
 
 
 def test_alone_a_burst_leaves_at_once() -> None:
-    graph, order = Graph(0, [1], BASE), order_of(1, me=0)
+    graph, order = Dag(0, [1], BASE), order_of(1, me=0)
     for node in enter(graph, said(0, 1, 1), me=0):
         order.inserted(node)
     assert take_all(order) == [(0, 1)]
@@ -116,7 +116,7 @@ def test_alone_a_burst_leaves_at_once() -> None:
 def test_the_rest_is_what_is_left_of_pre_in_the_order_of_keys(world: World, seed: int) -> None:
     random = Random(seed)
     assume(world.sent)
-    graph, order = Graph(OBSERVER, [1] * world.members, BASE), order_of(world.members)
+    graph, order = Dag(OBSERVER, [1] * world.members, BASE), order_of(world.members)
     for node in enter(graph, *world.sent):
         order.inserted(node)
     before = take_all(order)
@@ -135,7 +135,7 @@ def test_the_rest_is_what_is_left_of_pre_in_the_order_of_keys(world: World, seed
 
 
 def test_the_frontier_is_the_key_of_the_last_that_left() -> None:
-    graph, order = Graph(0, [1], BASE), order_of(1, me=0)
+    graph, order = Dag(0, [1], BASE), order_of(1, me=0)
     assert order.frontier == 0
     (node,) = (graph.receive(burst_of(said(0, 1, 3)), own=True), graph.insert_ready())[1]
     order.inserted(node)
@@ -145,7 +145,7 @@ def test_the_frontier_is_the_key_of_the_last_that_left() -> None:
 
 def test_who_breaks_its_promise_is_not_ordered_behind_it() -> None:
     """Nothing honest does this; the order goes on, and nothing raises."""
-    graph, order = Graph(0, [1, 1], BASE), order_of(2, me=0)
+    graph, order = Dag(0, [1, 1], BASE), order_of(2, me=0)
     order.heard_alive(1, 0, BASE + 9)
     for node in enter(graph, said(0, 1, 5), me=0):
         order.inserted(node)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.lansis.bursts import BASE, burst_of, said
-from transis.lansis.dag import Graph
+from transis.lansis.dag import Dag
 from transis.lansis.delivery import basic_messages
 from transis.types.ids import DatagramClass
 
 
 def test_a_basic_burst_goes_up_once_whatever_is_missing_before_it() -> None:
-    graph = Graph(0, [1, 1], BASE)
+    graph = Dag(0, [1, 1], BASE)
     burst = burst_of(said(1, 5, 1, klass=DatagramClass.BASIC))
     assert basic_messages(graph.receive(burst)) == [burst]
     assert basic_messages(graph.receive(burst)) == []

@@ -71,10 +71,10 @@ def assert_causes_first(net: Fixed) -> None:
 def assert_nothing_left(net: Fixed) -> None:
     for seat in net.seats.values():
         view = seat.core.view
-        assert list(view.graph.nodes) == []
-        assert view.graph.held_bytes == view.graph.parked == 0
+        assert list(view.dag.nodes) == []
+        assert view.dag.held_bytes == view.dag.parked == 0
         assert len(view.waiting) == len(view.requests) == len(view.answers) == len(view.turns) == 0
-        assert view.stability.stable == view.graph.inserted
+        assert view.stability.stable == view.dag.inserted
 
 
 @pytest.mark.parametrize("names", ["a", "ab", "abc", "abcdefg"])
@@ -158,7 +158,7 @@ def test_a_causal_reply_waits_for_the_ordered_message_that_its_sender_had_delive
     assert net["b"].texts(Service.AGREED) == ["question"]
     net.submit("b", Service.CAUSAL, "answer")
     net.run(150)
-    assert net["c"].core.view.graph.inserted == [1, 1, 0, 0]
+    assert net["c"].core.view.dag.inserted == [1, 1, 0, 0]
     assert net["c"].heard == []
     assert Trap.CAUSAL_WAITED.value in net["c"].traps()
     net.drops.clear()
@@ -197,7 +197,7 @@ def test_the_chain_of_the_paper_is_repaired() -> None:
         net.submit(name, Service.CAUSAL, text)
         net.run(HOP_US)
     assert [heard.text for heard in net["a"].heard] == ["A1", "A2", "B1", "B2"]
-    assert list(net["a"].core.view.graph.missing()) == [(1, 3, 3)]
+    assert list(net["a"].core.view.dag.missing()) == [(1, 3, 3)]
     net.run(2_000 + 4 * HOP_US)
     assert [heard.text for heard in net["a"].heard] == ["A1", "A2", "B1", "B2", "B3", "C1"]
     assert net["a"].repair.requested == net["b"].repair.retransmitted == 1
@@ -290,7 +290,7 @@ def test_a_retransmission_is_no_sign_of_life_of_the_sender() -> None:
     net.run(HOP_US)
     heard_at = net["b"].core.view.heard_at[0]
     net.drops.append(lambda source, target, packet: source == "a")
-    burst = next(net["b"].core.view.graph.get(0, 1, 1))
+    burst = next(net["b"].core.view.dag.get(0, 1, 1))
     net.run(10_000)
     net["b"].take(net.now, burst)
     assert net["b"].core.view.heard_at[0] == heard_at
@@ -389,7 +389,7 @@ def test_while_frozen_nothing_ordered_is_delivered_and_acknowledgements_stand_st
     net.submit("a", Service.AGREED, "m")
     net.submit("a", Service.BASIC, "basic")
     net.run(100_000)
-    assert seat.core.view.graph.inserted == [2, 0, 0]
+    assert seat.core.view.dag.inserted == [2, 0, 0]
     seat.delivery.run()
     net.carry(seat)
     assert seat.texts(*ORDERED) == net["a"].texts(*ORDERED) == []

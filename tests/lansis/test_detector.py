@@ -87,7 +87,7 @@ def test_who_sends_what_makes_no_sense_is_left_out() -> None:
     """Nothing more of it is taken, so nothing could be delivered in any order while it is a member."""
     table = formed("abc")
     view = table["a"].engine.inspect().view
-    header = DataHeader(DatagramClass.CAUSAL, view.tag, 2, view.graph.inserted[2] + 1, 0, view.base + 5, 0, 0, True, False)
+    header = DataHeader(DatagramClass.CAUSAL, view.tag, 2, view.dag.inserted[2] + 1, 0, view.base + 5, 0, 0, True, False)
     for name in "ab":
         table.hand(name, Burst(header, [encode_data(header, b"\x09junk")]))
     table.submit("a", Service.SAFE, "held up")

@@ -6,8 +6,8 @@ import pytest
 
 from tests.engine.hand import node_id
 from tests.lansis.hand import PULSE, Table, brought_to, config
-from transis.engine.base import Engine as EngineProtocol
-from transis.lansis.engine import Engine
+from transis.engine.base import Engine
+from transis.lansis.engine import LansisEngine
 from transis.lansis.states import State
 from transis.totem.packets import Join, Wake
 from transis.types.ids import RingId, Service, ViewId, ViewKind
@@ -48,12 +48,12 @@ def kinds(outputs: list[Output]) -> list[type]:
 
 
 def test_it_is_an_engine() -> None:
-    engine: EngineProtocol = Engine(config("a"), node_id("a"), 0)
+    engine: Engine = LansisEngine(config("a"), node_id("a"), 0)
     assert engine.deadline() == NEVER, "nothing happens before start"
 
 
 def test_the_first_view_begins_with_what_the_disk_remembers() -> None:
-    engine = Engine(config("a"), node_id("a"), 40)
+    engine = LansisEngine(config("a"), node_id("a"), 40)
     engine.start(0)
     (view,) = (output.view for output in engine.take_outputs() if isinstance(output, Configure))
     assert view.id == ViewId(ViewKind.REGULAR, 40, node_id("a"))
@@ -70,7 +70,7 @@ def test_nothing_is_ever_asked_of_the_disk() -> None:
 
 
 def test_application_messages_wait_until_the_stack_opens_their_lane() -> None:
-    engine = Engine(config("a"), node_id("a"), 0)
+    engine = LansisEngine(config("a"), node_id("a"), 0)
     engine.start(0)
     engine.take_outputs()
     assert engine.submit(1, Lane.APPLICATION, run(b"held")) == 1

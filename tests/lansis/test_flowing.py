@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.hand import Journey, Verdict, both, first, is_data, node_id, one_way
 from tests.lansis.hand import PULSE, Table, config, is_flushed
-from transis.lansis.engine import Engine
+from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Joining, Statement, encode_acks
 from transis.lansis.sending import Mark, mark_of, round_of
 from transis.lansis.states import AGREEING, State
@@ -184,7 +184,7 @@ def test_what_flowed_through_two_changes_is_delivered_once_in_the_last_view() ->
     table.submit("a", Service.AGREED, "early")
     table.run(1_000)
     table.crash("c")
-    table.run_until(lambda: len(table["a"].engine.inspect().change.f) == 2)
+    table.run_until(lambda: len(table["a"].engine.inspect().sets.f) == 2)
     table.submit("a", Service.SAFE, "late")
     finish(table, "ab")
     for name in "ab":
@@ -307,7 +307,7 @@ def test_a_statement_is_taken_with_all_that_it_follows_and_not_before() -> None:
     table.run_until(lambda: table["a"].engine.state is State.FAULTS)
     table.run(3 * PULSE.coalesce_us)
     a = table["a"].me
-    assert a not in table["b"].engine.inspect().change.last
+    assert a not in table["b"].engine.inspect().sets.last
     assert a in table["b"].engine.inspect().heard_at
     table.drops.clear()
     table.run_until(lambda: table.all_in("ab"))
@@ -326,7 +326,7 @@ def test_the_copy_of_a_join_beside_the_dag_says_nothing_to_a_member() -> None:
         lambda: any(isinstance(one.packet, Joining) and (one.source, one.target) == ("a", "b") for one in table.journeys)
     )
     table.run(3 * PULSE.repeat_us)
-    assert table["a"].me not in table["b"].engine.inspect().change.last
+    assert table["a"].me not in table["b"].engine.inspect().sets.last
     table.drops.clear()
     table.run_until(lambda: table.all_in("abc"))
 
@@ -336,7 +336,7 @@ def test_the_row_of_a_member_that_made_a_statement_is_closed_even_if_nobody_can_
     table = Table("ab", mode="transis")
     table.form("ab")
     view = table["a"].engine.inspect().view
-    b, graph = 1 - view.rank, view.graph
+    b, graph = 1 - view.rank, view.dag
     header = DataHeader(
         DatagramClass.CAUSAL, view.tag, b, graph.inserted[b] + 1, round_of(Mark.STATEMENT), graph.latest + 1, 0, 0, True, False
     )
@@ -369,7 +369,7 @@ def test_modes_do_not_mix() -> None:
     given = config("a")
     assert config_digest(given.digest_fields()) != config_digest(replace(given, mode="transis").digest_fields())
     table = Table("ab", mode="transis")
-    table["b"].engine = Engine(config("b"), node_id("b"), 0)
+    table["b"].engine = LansisEngine(config("b"), node_id("b"), 0)
     table.start()
     table.run(2_000_000)
     assert (table["a"].view, table["b"].view) == ("a", "b")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, TAG, Said, burst_of, enter, said
 from tests.lansis.worlds import World, worlds
-from transis.lansis.dag import TIMESTAMP_ROOM, Graph, Node
+from transis.lansis.dag import TIMESTAMP_ROOM, Dag, DagNode
 from transis.lansis.packets import Nack, encode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, SEQ_JUMP_MAX
@@ -20,8 +20,8 @@ OBSERVER = -1
 """The rank of somebody who sends nothing: everything comes to it from the network."""
 
 
-def graph_of(members: int) -> Graph:
-    return Graph(OBSERVER, [1] * members, BASE)
+def graph_of(members: int) -> Dag:
+    return Dag(OBSERVER, [1] * members, BASE)
 
 
 def pieces(burst: Burst, random: Random) -> list[Burst]:
@@ -77,7 +77,7 @@ class Twin:
         return readable
 
 
-def as_said(world: World, node: Node) -> Said:
+def as_said(world: World, node: DagNode) -> Said:
     return next(one for one in world.sent if (one.rank, one.last) == (node.rank, node.last))
 
 
@@ -136,7 +136,7 @@ def test_collection_forgets_only_what_is_stable_and_delivered_and_changes_no_pas
 
 
 def test_an_acknowledgement_goes_out_once() -> None:
-    graph = Graph(0, [1, 1, 1], BASE)
+    graph = Dag(0, [1, 1, 1], BASE)
     enter(graph, said(1, 1, 1), said(2, 1, 1))
     assert graph.acks() == ((1, 1), (2, 1))
     enter(graph, said(0, 1, 2, (1, 1), (2, 1)), me=0)
@@ -144,7 +144,7 @@ def test_an_acknowledgement_goes_out_once() -> None:
 
 
 def test_a_leaf_that_another_acknowledges_needs_no_acknowledgement_of_mine() -> None:
-    graph = Graph(0, [1, 1, 1], BASE)
+    graph = Dag(0, [1, 1, 1], BASE)
     enter(graph, said(1, 1, 1), said(2, 1, 2, (1, 1)))
     assert graph.acks() == ((2, 1),)
 
@@ -186,7 +186,7 @@ def test_a_claim_outside_data_confirms_nothing() -> None:
 
 
 def test_counters_of_a_view_begin_where_the_last_one_ended() -> None:
-    graph = Graph(0, [1, 8], BASE)
+    graph = Dag(0, [1, 8], BASE)
     assert list(graph.missing()) == []
     assert enter(graph, said(1, 7, 1)) == []
     assert len(enter(graph, said(1, 8, 1))) == 1
@@ -202,7 +202,7 @@ def test_the_first_copy_of_a_datagram_wins() -> None:
 
 
 def test_nobody_else_sends_in_my_name() -> None:
-    graph = Graph(0, [1, 1], BASE)
+    graph = Dag(0, [1, 1], BASE)
     assert graph.receive(burst_of(said(0, 1, 1))) == []
     graph.name(0, 5)
     assert list(graph.missing()) == []

@@ -16,7 +16,7 @@ from tests.lansis.speech import said
 from transis.engine.base import Packet
 from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.dag import TIMESTAMP_ROOM
-from transis.lansis.engine import Engine
+from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
 from transis.lansis.sending import NUMBER_MAX, Mark, flow_tag, round_of
 from transis.lansis.states import State
@@ -34,23 +34,23 @@ numbers = st.one_of(st.integers(0, 30), st.integers(0, 1 << 30), st.just(COUNTER
 CAUSES = st.builds(Cause, st.just("?"), st.none() | nodes, st.lists(nodes, max_size=3).map(tuple), st.just(""))
 
 
-def views(engine: Engine) -> st.SearchStrategy[RingId]:
+def views(engine: LansisEngine) -> st.SearchStrategy[RingId]:
     view = engine.ring_id
     later = [RingId(view.seq + 4, node_id(name)) for name in "ab"]
     return st.sampled_from([view, *later, RingId(0, node_id("x"))])
 
 
-def tags(engine: Engine) -> st.SearchStrategy[RingTag]:
+def tags(engine: LansisEngine) -> st.SearchStrategy[RingTag]:
     seen = engine.inspect()
     view, flushed = seen.view, seen.flushed
     return st.sampled_from([view.tag, view.id.tag, flushed.tag if flushed is not None else RingTag(0, 0)])
 
 
 @st.composite
-def statements(draw: st.DrawFn, engine: Engine) -> Statement:
+def statements(draw: st.DrawFn, engine: LansisEngine) -> Statement:
     """Half of them name me, as those do that lead on."""
     kind = draw(st.sampled_from((Attempt, Joining, Faults)))
-    j = draw(node_sets) | (engine.inspect().change.j if draw(st.booleans()) else frozenset())
+    j = draw(node_sets) | (engine.inspect().sets.j if draw(st.booleans()) else frozenset())
     recv = tuple((node, draw(numbers)) for node in sorted(draw(node_sets)))
     f_before, f_after = draw(node_sets), draw(node_sets)
     if draw(st.booleans()):
@@ -62,7 +62,7 @@ def statements(draw: st.DrawFn, engine: Engine) -> Statement:
     )  # fmt: skip
 
 
-def bursts(engine: Engine) -> st.SearchStrategy[Burst]:
+def bursts(engine: LansisEngine) -> st.SearchStrategy[Burst]:
     """One datagram of any class: bodies are junk or half sense."""
     ranks, seqs = st.integers(0, 3), st.integers(1, 40) | st.integers(1, COUNTER_MAX)
     rounds = st.builds(round_of, st.sampled_from(Mark), st.integers(0, 3) | st.just(NUMBER_MAX))
@@ -75,10 +75,10 @@ def bursts(engine: Engine) -> st.SearchStrategy[Burst]:
 
 
 @st.composite
-def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
+def spoken(draw: st.DrawFn, engine: LansisEngine) -> Burst:
     """The next burst of a member, which says that it is a statement, and may well be one."""
     view = engine.inspect().view
-    rank, graph = draw(st.integers(0, len(view) - 1)), view.graph
+    rank, graph = draw(st.integers(0, len(view) - 1)), view.dag
     said_by_it = draw(statements(engine))._replace(sender=draw(st.sampled_from([view.node(rank), node_id("x")])))
     body = draw(st.binary(max_size=60)) if draw(st.booleans()) else encode_control(said_by_it)
     seq, mark = graph.inserted[rank] + 1, round_of(draw(st.sampled_from((Mark.STATEMENT, Mark.CLAIM))), 1)
@@ -87,10 +87,10 @@ def spoken(draw: st.DrawFn, engine: Engine) -> Burst:
 
 
 @st.composite
-def sensible(draw: st.DrawFn, engine: Engine) -> Burst:
+def sensible(draw: st.DrawFn, engine: LansisEngine) -> Burst:
     """The next burst of a member, in which nothing is wrong but perhaps what it says."""
     view = engine.inspect().view
-    graph, rank = view.graph, draw(st.integers(0, len(view) - 1))
+    graph, rank = view.dag, draw(st.integers(0, len(view) - 1))
     others = st.dictionaries(st.integers(0, len(view)), st.integers(1, 9), max_size=2)
     acked = tuple(sorted(draw(others).items()))
     timestamp = draw(st.sampled_from((graph.latest + 1, view.renewal_at, view.base + TIMESTAMP_ROOM - 1)))
@@ -100,7 +100,7 @@ def sensible(draw: st.DrawFn, engine: Engine) -> Burst:
 
 
 @st.composite
-def alives(draw: st.DrawFn, engine: Engine) -> Alive:
+def alives(draw: st.DrawFn, engine: LansisEngine) -> Alive:
     recv = tuple(draw(st.lists(numbers, min_size=1, max_size=4)))
     nacks = st.builds(lambda rank, first, more: Nack(rank, first, first + more), st.integers(0, 3), numbers, st.integers(0, 99))
     sender = draw(st.integers(0, len(recv) - 1))
@@ -108,7 +108,7 @@ def alives(draw: st.DrawFn, engine: Engine) -> Alive:
     return Alive(draw(tags(engine)), sender, draw(st.booleans()), draw(numbers), draw(numbers), recv, asked)
 
 
-def packets(engine: Engine) -> st.SearchStrategy[Packet]:
+def packets(engine: LansisEngine) -> st.SearchStrategy[Packet]:
     digests = st.binary(min_size=16, max_size=16)
     if engine.inspect().assented is not None:
         digests |= st.just(engine.inspect().assented.digest)
@@ -167,7 +167,7 @@ def test_strangers_that_name_more_and_more_nodes() -> None:
         statement = said("x", j="abcx", view=RingId(0, node_id("x")), kind=Joining)
         table.hand("a", travelled(statement._replace(sender=crowd[start], j=statement.j | named, version=start + 1)))
         table.run(3_000)
-    assert len(table["a"].engine.inspect().change.accept) <= 128
+    assert len(table["a"].engine.inspect().sets.accept) <= 128
 
 
 def test_recv_of_what_nobody_ever_sent_is_waited_for_and_given_up() -> None:
@@ -215,7 +215,7 @@ def test_a_view_whose_timestamps_were_used_up_by_one_burst_goes_on(mode: str, or
     table.run(100_000)
     view = table["a"].engine.inspect().view
     last = view.base + TIMESTAMP_ROOM - 1
-    header = DataHeader(DatagramClass.ORDERED, view.tag, 3, view.graph.inserted[3] + 1, 0, last, 0, 0, True, False)
+    header = DataHeader(DatagramClass.ORDERED, view.tag, 3, view.dag.inserted[3] + 1, 0, last, 0, 0, True, False)
     for name in "abc":
         table.hand(name, Burst(header, [encode_data(header, encode_acks(0, (), ()))]))
     table.run(5_000)

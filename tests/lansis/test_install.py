@@ -169,5 +169,5 @@ def test_after_an_installation_nothing_of_the_change_is_left() -> None:
         seen = table[name].engine.inspect()
         assert not seen.heard_at
         assert seen.flushed is None
-        assert seen.change.mine is None
-        assert seen.change.j == seen.change.ccs
+        assert seen.sets.mine is None
+        assert seen.sets.j == seen.sets.ccs

@@ -8,23 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, enter, said
-from transis.lansis.dag import Graph
-from transis.lansis.losses import PATIENCE_MAX, Answers, Requests, Turns
+from transis.lansis.dag import Dag
+from transis.lansis.losses import PATIENCE_MAX, AnswerTurns, MissingRequests, PlannedAnswers
 from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
 
 NACK_US = 2000
 
 
-def lacking(*bursts: tuple[int, int]) -> Graph:
+def lacking(*bursts: tuple[int, int]) -> Dag:
     """A graph to which some members named counters of rank 0 in their data."""
-    graph = Graph(-1, [1] * 4, BASE)
+    graph = Dag(-1, [1] * 4, BASE)
     enter(graph, *(said(rank, 1, 50, (0, counter)) for rank, counter in bursts))
     return graph
 
 
 def test_a_gap_may_be_only_late_and_is_asked_for_after_a_while() -> None:
-    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    graph, requests = lacking((1, 3)), MissingRequests(NACK_US)
     requests.look(graph, 100)
     assert requests.take_due(100 + NACK_US - 1) == ()
     assert requests.due_at() == 100 + NACK_US
@@ -32,7 +32,7 @@ def test_a_gap_may_be_only_late_and_is_asked_for_after_a_while() -> None:
 
 
 def test_what_two_members_name_in_their_data_is_asked_for_at_once() -> None:
-    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    graph, requests = lacking((1, 3)), MissingRequests(NACK_US)
     requests.look(graph, 100)
     enter(graph, said(2, 1, 50, (0, 3)))
     requests.look(graph, 200)
@@ -40,13 +40,13 @@ def test_what_two_members_name_in_their_data_is_asked_for_at_once() -> None:
 
 
 def test_a_gap_that_reaches_beyond_what_two_members_named_waits() -> None:
-    graph, requests = lacking((1, 3), (2, 2)), Requests(NACK_US)
+    graph, requests = lacking((1, 3), (2, 2)), MissingRequests(NACK_US)
     requests.look(graph, 100)
     assert requests.take_due(100) == ()
 
 
 def test_requests_come_half_as_late_again_each_time_up_to_a_bound() -> None:
-    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    graph, requests = lacking((1, 3)), MissingRequests(NACK_US)
     requests.look(graph, 0)
     asked = []
     for _ in range(10):
@@ -60,7 +60,7 @@ def test_requests_come_half_as_late_again_each_time_up_to_a_bound() -> None:
 
 
 def test_looking_again_changes_no_turn_and_what_came_is_asked_for_no_more() -> None:
-    graph, requests = lacking((1, 3)), Requests(NACK_US)
+    graph, requests = lacking((1, 3)), MissingRequests(NACK_US)
     requests.look(graph, 0)
     requests.take_due(NACK_US)
     requests.look(graph, NACK_US + 5)
@@ -73,7 +73,7 @@ def test_looking_again_changes_no_turn_and_what_came_is_asked_for_no_more() -> N
 
 def test_the_end_of_what_is_named_is_not_asked_for_while_data_keeps_coming() -> None:
     """An ALIVE travels apart from data and overtakes it; every datagram that comes gives the next one time."""
-    graph, requests = Graph(-1, [1, 1], BASE), Requests(NACK_US)
+    graph, requests = Dag(-1, [1, 1], BASE), MissingRequests(NACK_US)
     graph.name(0, 5)
     for number in range(1, 5):
         requests.look(graph, number * 1500)
@@ -84,7 +84,7 @@ def test_the_end_of_what_is_named_is_not_asked_for_while_data_keeps_coming() -> 
 
 
 def test_the_lowest_gaps_of_the_lowest_ranks_go_first_and_no_packet_has_too_many() -> None:
-    graph, requests = Graph(-1, [1] * 3, BASE), Requests(NACK_US)
+    graph, requests = Dag(-1, [1] * 3, BASE), MissingRequests(NACK_US)
     for rank in (1, 0):
         for counter in range(2, 61, 2):
             enter(graph, said(rank, counter, counter))
@@ -96,17 +96,17 @@ def test_the_lowest_gaps_of_the_lowest_ranks_go_first_and_no_packet_has_too_many
 
 
 def test_a_gap_larger_than_a_request_can_say_is_cut() -> None:
-    graph, requests = lacking((1, 1 << 20)), Requests(NACK_US)
+    graph, requests = lacking((1, 1 << 20)), MissingRequests(NACK_US)
     requests.look(graph, 0)
     assert requests.take_due(NACK_US) == (Nack(0, 1, NACK_COUNT_MAX),)
 
 
-def ranges(answers: Answers, now: int) -> list[tuple[int, int, int]]:
+def ranges(answers: PlannedAnswers, now: int) -> list[tuple[int, int, int]]:
     return [(answer.rank, answer.first, answer.last) for answer in answers.take_due(now)]
 
 
 def test_an_answer_comes_in_its_turn() -> None:
-    answers = Answers(NACK_US, 100)
+    answers = PlannedAnswers(NACK_US, 100)
     answers.schedule(Nack(0, 3, 5), 50, 0)
     assert ranges(answers, 49) == []
     assert answers.due_at() == 50
@@ -115,7 +115,7 @@ def test_an_answer_comes_in_its_turn() -> None:
 
 
 def test_what_another_sent_again_is_not_sent_by_me() -> None:
-    answers = Answers(NACK_US, 100)
+    answers = PlannedAnswers(NACK_US, 100)
     answers.schedule(Nack(0, 1, 9), 50, 0)
     assert answers.seen(0, 4, 5) == 2
     assert answers.seen(1, 1, 9) == 0
@@ -123,7 +123,7 @@ def test_what_another_sent_again_is_not_sent_by_me() -> None:
 
 
 def test_what_many_ask_for_is_sent_once_and_again_only_after_a_while() -> None:
-    answers = Answers(NACK_US, 100)
+    answers = PlannedAnswers(NACK_US, 100)
     answers.schedule(Nack(0, 1, 4), 0, 0)
     answers.schedule(Nack(0, 3, 6), 0, 0)
     assert ranges(answers, 0) == [(0, 1, 4), (0, 5, 6)]
@@ -134,7 +134,7 @@ def test_what_many_ask_for_is_sent_once_and_again_only_after_a_while() -> None:
 
 
 def test_answers_have_a_budget_and_the_rest_comes_later() -> None:
-    answers = Answers(NACK_US, 10)
+    answers = PlannedAnswers(NACK_US, 10)
     answers.schedule(Nack(0, 1, 25), 0, 0)
     assert ranges(answers, 0) == [(0, 1, 10)]
     assert ranges(answers, NACK_US - 1) == []
@@ -154,7 +154,7 @@ steps = st.lists(
 @given(steps)
 def test_answers_against_sets_of_datagrams(story: list[tuple[str, int, int, int, int]]) -> None:
     """With a budget that is never reached: a naive twin keeps one turn for each datagram."""
-    answers = Answers(NACK_US, 1 << 30)
+    answers = PlannedAnswers(NACK_US, 1 << 30)
     waiting: dict[tuple[int, int], int] = {}
     given_at: dict[tuple[int, int], int] = {}
     now = 0
@@ -183,19 +183,19 @@ def test_answers_against_sets_of_datagrams(story: list[tuple[str, int, int, int,
 LOST = Nack(2, 7, 9)
 
 
-def ahead(turns: Turns, asker: int, now: int, nack: Nack = LOST, gone: frozenset[int] = frozenset()) -> list[int]:
+def ahead(turns: AnswerTurns, asker: int, now: int, nack: Nack = LOST, gone: frozenset[int] = frozenset()) -> list[int]:
     """How many of four members each of them lets go first, when this one asks now; the asker itself answers nothing."""
     turns.asked(asker, nack, now)
     return [turns.ahead(nack, me, 4, gone) for me in range(4)]
 
 
 def test_the_sender_answers_first_and_the_others_behind_it_in_turn() -> None:
-    assert ahead(Turns(NACK_US), 0, 0) == [2, 2, 0, 1]
-    assert ahead(Turns(NACK_US), 3, 0) == [1, 2, 0, 1]
+    assert ahead(AnswerTurns(NACK_US), 0, 0) == [2, 2, 0, 1]
+    assert ahead(AnswerTurns(NACK_US), 3, 0) == [1, 2, 0, 1]
 
 
 def test_what_one_asks_for_again_the_next_answers_first_and_so_on_round() -> None:
-    turns, first = Turns(NACK_US), []
+    turns, first = AnswerTurns(NACK_US), []
     for again in range(9):
         waits = ahead(turns, 1, again * NACK_US)
         first.append([rank for rank, wait in enumerate(waits) if wait == 0 and rank != 1])
@@ -203,27 +203,27 @@ def test_what_one_asks_for_again_the_next_answers_first_and_so_on_round() -> Non
 
 
 def test_who_asks_has_no_turn_so_the_only_holder_never_waits() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     for again in range(5):
         turns.asked(0, Nack(1, 1, 1), again * NACK_US)
         assert turns.ahead(Nack(1, 1, 1), 1, 2, frozenset()) == 0
 
 
 def test_who_is_gone_has_no_turn() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     assert ahead(turns, 1, 0, gone=frozenset({2}))[3] == 0
     assert ahead(turns, 1, NACK_US, gone=frozenset({2, 3}))[0] == 0
 
 
 def test_many_who_ask_at_nearly_the_same_time_ask_once() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     assert ahead(turns, 0, 0)[2] == 0
     assert ahead(turns, 1, NACK_US - 1)[2] == 0
     assert ahead(turns, 3, NACK_US - 1)[2] == 0
 
 
 def test_many_who_ask_again_ask_once_more_and_none_of_them_has_a_turn() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     for asker in (0, 3):
         turns.asked(asker, LOST, asker)
     for asker, now in ((0, NACK_US), (3, NACK_US + 3)):
@@ -234,12 +234,12 @@ def test_many_who_ask_again_ask_once_more_and_none_of_them_has_a_turn() -> None:
 
 
 def test_a_copy_of_a_request_is_none() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     assert [ahead(turns, 0, now)[2] for now in (0, 10, NACK_US // 2 - 1)] == [0, 0, 0]
 
 
 def test_requests_for_other_gaps_have_turns_of_their_own() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     ahead(turns, 0, 0)
     assert ahead(turns, 0, NACK_US)[3] == 0
     assert ahead(turns, 0, NACK_US, Nack(2, 8, 9))[2] == 0
@@ -247,7 +247,7 @@ def test_requests_for_other_gaps_have_turns_of_their_own() -> None:
 
 
 def test_turns_are_forgotten_with_what_everybody_has_and_when_nobody_asks_any_more() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     for first in range(1, 6):
         turns.asked(0, Nack(2, first, 9), 0)
     turns.forget([0, 9, 3, 0], 10)
@@ -259,7 +259,7 @@ def test_turns_are_forgotten_with_what_everybody_has_and_when_nobody_asks_any_mo
 
 
 def test_what_is_asked_for_as_rarely_as_can_be_is_not_forgotten_between() -> None:
-    turns = Turns(NACK_US)
+    turns = AnswerTurns(NACK_US)
     for again in range(4):
         turns.forget([0] * 4, again * PATIENCE_MAX * NACK_US)
         turns.asked(1, LOST, again * PATIENCE_MAX * NACK_US)

@@ -7,7 +7,7 @@ import pytest
 from tests.lansis.fixed import HOP_US, Fixed
 from transis.lansis.packets import encode_acks
 from transis.lansis.states import Trap
-from transis.lansis.view import REACH_GAPS, REACH_LEAST, BroadcastView
+from transis.lansis.view import REACH_GAPS, REACH_LEAST, ViewState
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service
 from transis.types.outputs import Port
@@ -17,7 +17,7 @@ from transis.wire.burst import Burst, DataHeader, encode_data
 def use_the_whole_window(net: Fixed, senders: str) -> None:
     """Until they have found out that everybody keeps up with it."""
     for _ in range(100):
-        if all(net[name].core.view.pace.window == net[name].core.config.window for name in senders):
+        if all(net[name].core.view.rate.window == net[name].core.config.window for name in senders):
             return
         for name in senders:
             net.submit(name, Service.AGREED, *("x" * 1000 for _ in range(300)))
@@ -36,7 +36,7 @@ def test_the_window_bounds_what_is_on_its_way_and_the_quiet_member_still_sends()
         net.submit(name, Service.CAUSAL, *(f"{name}{number}" + "x" * 1000 for number in range(200)))
         net.run(10_000)
     view = net["a"].core.view
-    assert 40 <= sum(view.graph.named) - sum(view.stability.stable) <= 40 + 4 * 5
+    assert 40 <= sum(view.dag.named) - sum(view.stability.stable) <= 40 + 4 * 5
     assert Trap.WINDOW_FULL.value in net["a"].traps()
     net.submit("d", Service.CAUSAL, "small voice")
     net.run(5_000)
@@ -77,7 +77,7 @@ def test_who_begin_at_the_same_moment_after_a_pause_have_one_window_together() -
 def on_their_way(net: Fixed) -> int:
     """Datagrams that were sent and that somebody lacks."""
     seats = net.seats.values()
-    return sum(seat.core.counter - min(other.core.view.graph.inserted[seat.core.view.rank] for other in seats) for seat in seats)
+    return sum(seat.core.counter - min(other.core.view.dag.inserted[seat.core.view.rank] for other in seats) for seat in seats)
 
 
 @pytest.mark.parametrize("service", [Service.BASIC, Service.CAUSAL])
@@ -103,10 +103,10 @@ def test_what_is_far_ahead_of_what_is_here_is_not_kept() -> None:
     view = net["b"].core.view
     for seq in (2, reach, reach + 1):
         net["b"].take(net.now, single(view, rank=0, seq=seq, timestamp=view.base + seq))
-    assert view.graph.parked == 2
+    assert view.dag.parked == 2
 
 
-def single(view: BroadcastView, rank: int, seq: int, timestamp: int) -> Burst:
+def single(view: ViewState, rank: int, seq: int, timestamp: int) -> Burst:
     """A burst of one datagram that acknowledges nothing."""
     header = DataHeader(DatagramClass.CAUSAL, view.tag, rank, seq, 0, timestamp, 0, 0, True, False)
     return Burst(header, [encode_data(header, encode_acks(0, (), ()))])
@@ -116,10 +116,10 @@ def test_a_burst_is_one_node_and_one_send() -> None:
     net = Fixed("ab")
     net.run(50_000)
     use_the_whole_window(net, "a")
-    before, inserted = len(net.sent), net["b"].receiving.bursts_inserted
+    before, inserted = len(net.sent), net["b"].receiver.bursts_inserted
     net.submit("a", Service.AGREED, *("x" * 100 for _ in range(500)))
     net.run(HOP_US)
     bursts = [send for name, send in net.sent[before:] if send.port is Port.DATA]
     assert len(bursts) == 1
-    assert net["b"].receiving.bursts_inserted == inserted + 1
+    assert net["b"].receiver.bursts_inserted == inserted + 1
     assert len(bursts[0].datagrams) > 30

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.lansis.bursts import BASE, enter, said
-from transis.lansis.dag import Graph
+from transis.lansis.dag import Dag
 from transis.lansis.delivery import safe_may_leave
 from transis.lansis.stability import Stability
 from transis.types.ids import DatagramClass
 
 
 def test_a_safe_one_waits_for_the_last_member_and_an_agreed_one_does_not() -> None:
-    graph, stability = Graph(0, [1, 1, 1], BASE), Stability(0, [1, 1, 1], 0)
+    graph, stability = Dag(0, [1, 1, 1], BASE), Stability(0, [1, 1, 1], 0)
     safe, agreed = enter(graph, said(0, 1, 1, klass=DatagramClass.SAFE, last=2), said(0, 3, 2), me=0)
     for node in (safe, agreed):
         stability.inserted(node, 1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.lansis.bursts import BASE, enter, said
 from tests.lansis.worlds import World, worlds
-from transis.lansis.dag import Graph
+from transis.lansis.dag import Dag
 from transis.lansis.stability import Stability
 
 claims = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 20), min_size=4, max_size=4)), max_size=40)
@@ -32,7 +32,7 @@ def test_stable_is_the_least_of_what_was_heard(heard: list[tuple[int, list[int]]
 def test_a_burst_is_stable_when_everybody_sent_one_that_follows_it(world: World) -> None:
     """The paper's words, by explicit reachability, seen by a member that sends nothing but has everything."""
     me = world.members
-    graph = Graph(me, [1] * (me + 1), BASE)
+    graph = Dag(me, [1] * (me + 1), BASE)
     stability = Stability(me, [1] * (me + 1), 0)
     nodes = enter(graph, *world.sent)
     for count, node in enumerate(nodes, 1):
@@ -45,7 +45,7 @@ def test_a_burst_is_stable_when_everybody_sent_one_that_follows_it(world: World)
 
 
 def test_the_row_of_a_member_that_made_its_statement_is_closed() -> None:
-    graph = Graph(0, [1, 1], BASE)
+    graph = Dag(0, [1, 1], BASE)
     stability = Stability(0, [1, 1], 0)
     for node in enter(graph, said(0, 1, 1), me=0):
         stability.inserted(node, 1)
@@ -69,7 +69,7 @@ def test_progress_is_growth_and_nothing_else() -> None:
 
 
 def test_who_lacks_something_of_mine_is_behind() -> None:
-    graph = Graph(0, [1, 1, 1], BASE)
+    graph = Dag(0, [1, 1, 1], BASE)
     stability = Stability(0, [1, 1, 1], 0)
     assert not stability.is_behind(1)
     for node in enter(graph, said(2, 1, 1)):

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from tests.engine.hand import node_id
 from tests.lansis.speech import nodes, said
 from transis.lansis.packets import Faults, Joining, Statement
-from transis.lansis.statements import Change, Verdict
+from transis.lansis.statements import MembershipSets, Opinion
 from transis.types.ids import NodeId
 from transis.types.limits import MEMBERS_MAX, PROC_SET_MAX
 
 A, B, C, X = map(node_id, "abcx")
 
 
-def change(me: str = "a", ccs: str = "abc") -> Change:
-    return Change(node_id(me), nodes(ccs))
+def change(me: str = "a", ccs: str = "abc") -> MembershipSets:
+    return MembershipSets(node_id(me), nodes(ccs))
 
 
-def take(sets: Change, statement: Statement, *, has_flushed: bool = False) -> Verdict:
+def take(sets: MembershipSets, statement: Statement, *, has_flushed: bool = False) -> Opinion:
     return sets.take(statement, has_flushed=has_flushed)
 
 
-def state(sets: Change, me: str = "a", version: int = 1) -> None:
+def state(sets: MembershipSets, me: str = "a", version: int = 1) -> None:
     """What the engine does: my own statement says my sets."""
     kind = Joining if sets.has_strangers else Faults
     blank = said(me, version=version, kind=kind)
@@ -41,32 +41,32 @@ def test_a_change_begins_with_my_view_and_nobody_at_fault() -> None:
 @pytest.mark.parametrize(
     ("statement", "verdict", "j", "f"),
     [
-        pytest.param(said("b"), Verdict.KEPT, "abc", "", id="says what I say"),
-        pytest.param(said("b", f="c"), Verdict.GREW, "abc", "c", id="a member accuses a member"),
-        pytest.param(said("b", j="abcx"), Verdict.GREW, "abcx", "", id="a member brings a stranger"),
-        pytest.param(said("b", j="abcx", f="x"), Verdict.GREW, "abcx", "x", id="a stranger that is dead already"),
-        pytest.param(said("b", f="a"), Verdict.BROKEN, "abc", "b", id="a member accuses me"),
-        pytest.param(said("b", f="b", leaving=True), Verdict.BROKEN, "abc", "b", id="a member leaves"),
-        pytest.param(said("x", j="abcx"), Verdict.GREW, "abcx", "", id="a stranger joins"),
-        pytest.param(said("x", j="abcxy", f="y"), Verdict.GREW, "abcxy", "y", id="a stranger's own fault is believed"),
-        pytest.param(said("x", j="abcx", f="c"), Verdict.GREW, "abcx", "", id="a stranger cannot fail a member"),
-        pytest.param(said("x", j="abcx", f="a"), Verdict.DROPPED, "abc", "", id="a stranger that accuses me is not ready"),
-        pytest.param(said("x", j="x"), Verdict.DROPPED, "abc", "", id="a stranger that does not know me"),
-        pytest.param(said("x", j="abcx", f="x", leaving=True), Verdict.DROPPED, "abc", "", id="a stranger leaves"),
+        pytest.param(said("b"), Opinion.KEPT, "abc", "", id="says what I say"),
+        pytest.param(said("b", f="c"), Opinion.GREW, "abc", "c", id="a member accuses a member"),
+        pytest.param(said("b", j="abcx"), Opinion.GREW, "abcx", "", id="a member brings a stranger"),
+        pytest.param(said("b", j="abcx", f="x"), Opinion.GREW, "abcx", "x", id="a stranger that is dead already"),
+        pytest.param(said("b", f="a"), Opinion.BROKEN, "abc", "b", id="a member accuses me"),
+        pytest.param(said("b", f="b", leaving=True), Opinion.BROKEN, "abc", "b", id="a member leaves"),
+        pytest.param(said("x", j="abcx"), Opinion.GREW, "abcx", "", id="a stranger joins"),
+        pytest.param(said("x", j="abcxy", f="y"), Opinion.GREW, "abcxy", "y", id="a stranger's own fault is believed"),
+        pytest.param(said("x", j="abcx", f="c"), Opinion.GREW, "abcx", "", id="a stranger cannot fail a member"),
+        pytest.param(said("x", j="abcx", f="a"), Opinion.DROPPED, "abc", "", id="a stranger that accuses me is not ready"),
+        pytest.param(said("x", j="x"), Opinion.DROPPED, "abc", "", id="a stranger that does not know me"),
+        pytest.param(said("x", j="abcx", f="x", leaving=True), Opinion.DROPPED, "abc", "", id="a stranger leaves"),
     ],
 )
-def test_what_one_statement_does(statement: Statement, verdict: Verdict, j: str, f: str) -> None:
+def test_what_one_statement_does(statement: Statement, verdict: Opinion, j: str, f: str) -> None:
     sets = change()
     assert take(sets, statement) is verdict
     assert (sets.j, sets.f) == (nodes(j), nodes(f))
-    assert (statement.sender in sets.last) == (verdict in (Verdict.KEPT, Verdict.GREW))
+    assert (statement.sender in sets.last) == (verdict in (Opinion.KEPT, Opinion.GREW))
 
 
 def test_only_a_newer_statement_is_looked_at() -> None:
     sets = change()
-    assert take(sets, said("b", f="c", version=5)) is Verdict.GREW
-    assert take(sets, said("b", version=5)) is Verdict.DROPPED
-    assert take(sets, said("b", j="abcx", version=4)) is Verdict.DROPPED
+    assert take(sets, said("b", f="c", version=5)) is Opinion.GREW
+    assert take(sets, said("b", version=5)) is Opinion.DROPPED
+    assert take(sets, said("b", j="abcx", version=4)) is Opinion.DROPPED
     assert sets.last[B].version == 5
     assert sets.j == nodes("abc")
 
@@ -74,7 +74,7 @@ def test_only_a_newer_statement_is_looked_at() -> None:
 def test_who_is_accused_is_not_heard() -> None:
     sets = change()
     assert sets.break_with(C)
-    assert take(sets, said("c", j="abcx", f="b")) is Verdict.DROPPED
+    assert take(sets, said("c", j="abcx", f="b")) is Opinion.DROPPED
     assert sets.f == nodes("c")
 
 
@@ -88,9 +88,9 @@ def test_nobody_breaks_with_itself_or_twice_or_with_whom_it_does_not_know() -> N
 
 def test_after_a_flush_nobody_new_comes_in_unless_a_member_brings_it() -> None:
     sets = change()
-    assert take(sets, said("x", j="abcx"), has_flushed=True) is Verdict.DROPPED
-    assert take(sets, said("b", j="abcx"), has_flushed=True) is Verdict.GREW
-    assert take(sets, said("x", j="abcx"), has_flushed=True) is Verdict.KEPT
+    assert take(sets, said("x", j="abcx"), has_flushed=True) is Opinion.DROPPED
+    assert take(sets, said("b", j="abcx"), has_flushed=True) is Opinion.GREW
+    assert take(sets, said("x", j="abcx"), has_flushed=True) is Opinion.KEPT
 
 
 def test_a_fault_is_before_the_join_until_my_join_is_out() -> None:
@@ -108,7 +108,7 @@ def test_another_join_makes_all_my_faults_faults_before_it() -> None:
     sets.invite(nodes("x"))
     state(sets)
     sets.break_with(C)
-    assert take(sets, said("b", j="abcxy")) is Verdict.GREW
+    assert take(sets, said("b", j="abcxy")) is Opinion.GREW
     assert (sets.j, sets.f_before, sets.f_after) == (nodes("abcxy"), nodes("c"), frozenset())
 
 
@@ -116,7 +116,7 @@ def test_a_fault_after_the_same_join_is_a_fault_after_it_here_too() -> None:
     sets = change()
     sets.invite(nodes("x"))
     state(sets)
-    assert take(sets, said("b", j="abcx", f_after="c")) is Verdict.GREW
+    assert take(sets, said("b", j="abcx", f_after="c")) is Opinion.GREW
     assert (sets.f_before, sets.f_after) == (frozenset(), nodes("c"))
 
 
@@ -125,45 +125,45 @@ def test_the_earlier_life_of_somebody_who_joins_is_at_fault() -> None:
     reborn = NodeId("c", 2, 7)
     assert sets.invite({reborn})
     assert sets.accept == nodes("ab") | {reborn}
-    assert take(sets, said("c")) is Verdict.DROPPED
+    assert take(sets, said("c")) is Opinion.DROPPED
 
 
 def test_an_earlier_life_cannot_join_beside_the_later() -> None:
     sets = change()
     old = NodeId("c", 0, 7)
     statement = said("x", j="abcx")._replace(sender=old, j=nodes("abc") | {old})
-    assert take(sets, statement) is Verdict.DROPPED
+    assert take(sets, statement) is Opinion.DROPPED
 
 
 def test_more_than_a_view_can_hold_are_not_taken() -> None:
     crowd = frozenset(NodeId(f"n{number:04}", 1, number) for number in range(MEMBERS_MAX))
     sets = change()
     assert not sets.invite(crowd)
-    assert take(sets, said("b")._replace(j=nodes("abc") | crowd)) is Verdict.DROPPED
+    assert take(sets, said("b")._replace(j=nodes("abc") | crowd)) is Opinion.DROPPED
     assert sets.j == nodes("abc")
 
 
 def test_a_full_view_takes_a_reborn_member() -> None:
     """The dead life and the new one are counted once: a member's statement that knows both is heard."""
     crowd = frozenset(NodeId(f"n{number:04}", 1, number) for number in range(MEMBERS_MAX - 2))
-    sets = Change(A, crowd | nodes("ab"))
+    sets = MembershipSets(A, crowd | nodes("ab"))
     reborn = NodeId("n0000", 2, 9)
-    assert take(sets, said("b")._replace(j=crowd | nodes("ab") | {reborn})) is Verdict.GREW
+    assert take(sets, said("b")._replace(j=crowd | nodes("ab") | {reborn})) is Opinion.GREW
     assert len(sets.accept) == MEMBERS_MAX
 
 
 def test_no_packet_makes_more_than_a_statement_can_name() -> None:
     crowd = frozenset(NodeId(f"n{number:04}", 1, number) for number in range(PROC_SET_MAX))
     sets = change()
-    assert take(sets, said("b")._replace(j=nodes("abc") | crowd, f_before=crowd)) is Verdict.DROPPED
+    assert take(sets, said("b")._replace(j=nodes("abc") | crowd, f_before=crowd)) is Opinion.DROPPED
 
 
 def test_what_was_replaced_in_the_change_before_is_over_but_a_standing_statement_is_not() -> None:
     before = change()
     take(before, said("c", version=7))
-    after = Change(A, nodes("ab"), before.last)
-    assert take(after, said("c", j="abc", version=6)) is Verdict.DROPPED
-    assert take(after, said("c", j="abc", version=7)) is Verdict.GREW
+    after = MembershipSets(A, nodes("ab"), before.last)
+    assert take(after, said("c", j="abc", version=6)) is Opinion.DROPPED
+    assert take(after, said("c", j="abc", version=7)) is Opinion.GREW
 
 
 def test_assent_needs_the_same_word_of_everybody_accepted() -> None:
@@ -206,7 +206,7 @@ def test_sets_only_grow_and_i_am_always_accepted(heard: list[Statement]) -> None
         assert j <= sets.j
         assert f <= sets.f
         assert A in sets.accept
-        assert ((j, f) != (sets.j, sets.f)) == (verdict in (Verdict.GREW, Verdict.BROKEN))
+        assert ((j, f) != (sets.j, sets.f)) == (verdict in (Opinion.GREW, Opinion.BROKEN))
 
 
 def test_members_that_hear_the_same_in_any_order_come_to_the_same_sets() -> None:

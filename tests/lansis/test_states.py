@@ -10,7 +10,7 @@ from tests.lansis.speech import said
 from transis.engine.base import IGNORED
 from transis.lansis.engine import HANDLERS
 from transis.lansis.states import AGREEING, TRANSITIONS, State
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.errors import InternalError
 from transis.types.ids import RingId
 
@@ -50,7 +50,7 @@ def test_faults_and_stage_2_are_one_piece_of_code() -> None:
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_a_transition_outside_the_figures_is_an_internal_error(before: State, after: State) -> None:
-    core = Core(config("a"), node_id("a"), 0)
+    core = LansisCore(config("a"), node_id("a"), 0)
     core.state = before
     if after in TRANSITIONS[before]:
         core.shift(after, "test")

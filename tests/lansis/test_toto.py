@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.lansis.bursts import BASE, Said, enter, said
 from tests.lansis.literal_toto import Literal, Slip
 from tests.lansis.worlds import World, world_of
-from transis.lansis.dag import Graph, Node
+from transis.lansis.dag import Dag, DagNode
 from transis.lansis.toto import ToTo
 from transis.types.ids import DatagramClass
 
@@ -33,7 +33,7 @@ class Machine:
     """Somebody that hears of bursts and delivers by ToTo."""
 
     def __init__(self, members: int) -> None:
-        self.graph = Graph(OBSERVER, [1] * members, BASE)
+        self.dag = Dag(OBSERVER, [1] * members, BASE)
         self.order = ToTo(members)
         self.taken: list[Name] = []
         self.heard: list[Name] = []
@@ -44,14 +44,14 @@ class Machine:
             while (head := self.order.next()) is not None:
                 self.take(head)
 
-    def insert(self, one: Said) -> list[Node]:
+    def insert(self, one: Said) -> list[DagNode]:
         """Into the DAG, without delivery, as while views change."""
-        nodes = enter(self.graph, one)
+        nodes = enter(self.dag, one)
         for node in nodes:
             self.order.inserted(node)
         return nodes
 
-    def take(self, node: Node) -> None:
+    def take(self, node: DagNode) -> None:
         self.order.took(node)
         node.delivered = True
         self.taken.append((node.rank, node.last))
@@ -128,7 +128,7 @@ def part(world: World, random: Random, machines: list[Machine]) -> list[int]:
     for machine in machines:
         for one in some_of(world, random):
             machine.hear(one)
-    pre = [max(counters) for counters in zip(*(machine.graph.inserted for machine in machines), strict=True)]
+    pre = [max(counters) for counters in zip(*(machine.dag.inserted for machine in machines), strict=True)]
     for machine in machines:
         for one in random.sample(world.sent, len(world.sent)):
             if one.last <= pre[one.rank] or random.random() < 0.3:
@@ -161,7 +161,7 @@ def test_the_end_is_that_of_the_paper_with_all_who_are_silent_crashed(world: Wor
     for name in machine.heard:
         literal.receive(by_name[name])
     literal.crash(range(world.members))
-    machine.finish(list(machine.graph.inserted), None)
+    machine.finish(list(machine.dag.inserted), None)
     assert machine.taken == names(literal.delivered)
 
 
@@ -193,7 +193,7 @@ def detached_and_survivors_differ(seed: int) -> bool:
     for one in world.sent:
         if not world.past(one) & lost:
             survivor.hear(one)
-    survivor.finish(list(survivor.graph.inserted), None)
+    survivor.finish(list(survivor.dag.inserted), None)
     common = set(detached.taken) & set(survivor.taken)
     return [name for name in detached.taken if name in common] != [name for name in survivor.taken if name in common]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.wire.samples import ANN, BEACON, COMMIT, JOIN, TOKEN, WAKE
 from transis.lansis.packets import KIND_ALIVE, KIND_FAULTS, KIND_QUERY
 from transis.node.node import ENGINES, Node, engine_of, foreign_kinds
-from transis.totem.engine import Engine as Totem
+from transis.totem.engine import TotemEngine
 from transis.totem.packets import encode_token
 from transis.types.config import Config
 from transis.types.ids import NodeId
@@ -35,7 +35,7 @@ def started(engine: str = "totem") -> Node:
 
 
 def test_the_default_is_the_ring() -> None:
-    assert isinstance(engine_of(Config("me").validated(), ME, 0), Totem)
+    assert isinstance(engine_of(Config("me").validated(), ME, 0), TotemEngine)
 
 
 def test_the_kinds_of_the_engines_are_apart_and_the_shared_ones_are_nobody_s() -> None:

@@ -10,7 +10,7 @@ from tests.engine.hand import (
     Seat,
     cut_off,
 )
-from transis.totem.engine import Engine
+from transis.totem.engine import TotemEngine
 from transis.totem.packets import Commit, Token, Wake
 from transis.types.config import Config, Timing, Window
 from transis.types.ids import NodeId, RingId
@@ -35,7 +35,7 @@ def config(name: str, *, timing: Timing = TIMING, window: Window | None = None) 
     return Config(name=name, address=f"{name}:1", timing=timing, window=window or Window()).validated()
 
 
-class Table(HandTable[Engine]):
+class Table(HandTable[TotemEngine]):
     """`disk_us` None means that writes never complete unless a test says so."""
 
     def __init__(
@@ -47,20 +47,20 @@ class Table(HandTable[Engine]):
         self._durable = dict(ring_seq or {})
         super().__init__(names)
 
-    def engine(self, me: NodeId) -> Engine:
+    def engine(self, me: NodeId) -> TotemEngine:
         """A new life begins with the ring sequence that the old one had reserved on disk."""
-        return Engine(config(me.name, window=self._window), me, self._durable.get(me.name, 0))
+        return TotemEngine(config(me.name, window=self._window), me, self._durable.get(me.name, 0))
 
     def persisted(self, name: str, ticket: int) -> None:
         self.seats[name].engine.persisted(self.now, ticket)
         self.carry(name)
 
-    def _carry_one(self, seat: Seat[Engine], output: Output) -> None:
+    def _carry_one(self, seat: Seat[TotemEngine], output: Output) -> None:
         super()._carry_one(seat, output)
         if isinstance(output, Persist):
             self._write(seat, output)
 
-    def _write(self, seat: Seat[Engine], persist: Persist) -> None:
+    def _write(self, seat: Seat[TotemEngine], persist: Persist) -> None:
         self._durable[seat.name] = persist.value
         if self.disk_us is None:
             self.unwritten.append((seat.name, persist))

@@ -8,7 +8,7 @@ from tests.engine.hand import node_id
 from tests.totem.hand import config
 from transis.engine.base import IGNORED
 from transis.totem.engine import HANDLERS
-from transis.totem.ring import Core
+from transis.totem.ring import TotemCore
 from transis.totem.states import TRANSITIONS, Event, State
 from transis.types.errors import InternalError
 
@@ -52,7 +52,7 @@ def test_a_stopped_engine_ignores_everything() -> None:
 @pytest.mark.parametrize("before", State)
 @pytest.mark.parametrize("after", State)
 def test_a_transition_outside_the_figure_is_an_internal_error(before: State, after: State) -> None:
-    core = Core(config("a"), node_id("a"), 0)
+    core = TotemCore(config("a"), node_id("a"), 0)
     core.state = before
     if after in TRANSITIONS[before]:
         core.shift(after, "test")

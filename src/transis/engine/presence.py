@@ -57,7 +57,7 @@ def was_superseded(node: NodeId, members: Sequence[NodeId]) -> bool:
 # --- quarantine -------------------------------------------------------------------------------------------------------
 
 
-class Mercy(IntEnum):
+class Release(IntEnum):
     """What ends a sentence early."""
 
     HEARING = 0
@@ -68,10 +68,10 @@ class Mercy(IntEnum):
     """Nothing: it hears and is heard, but rings with it fail."""
 
 
-class Sentence(NamedTuple):
+class Backoff(NamedTuple):
     until: int
     length_us: int
-    mercy: Mercy
+    release: Release
 
 
 class Quarantine:
@@ -79,31 +79,31 @@ class Quarantine:
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._sentences: dict[NodeId, Sentence] = {}
+        self._backoffs: dict[NodeId, Backoff] = {}
 
-    def holds(self, node: NodeId, now: int, evidence: Mercy | None = None) -> bool:
+    def holds(self, node: NodeId, now: int, evidence: Release | None = None) -> bool:
         """Must the peer wait? `evidence` is what it has shown now, if anything."""
-        sentence = self._sentences.get(node)
-        if sentence is None or now >= sentence.until:
+        backoff = self._backoffs.get(node)
+        if backoff is None or now >= backoff.until:
             return False
-        return evidence is None or evidence < sentence.mercy
+        return evidence is None or evidence < backoff.release
 
-    def installed(self, members: Iterable[NodeId], left_out: Mapping[NodeId, Mercy], now: int) -> None:
+    def installed(self, members: Iterable[NodeId], left_out: Mapping[NodeId, Release], now: int) -> None:
         """After an installation: members are free, those left out wait.
 
         A sentence that ended long ago is forgotten: every life of every node would stay here otherwise.
         """
         remembered = now - self._timing.quarantine_max_us
-        self._sentences = {node: it for node, it in self._sentences.items() if it.until >= remembered}
+        self._backoffs = {node: it for node, it in self._backoffs.items() if it.until >= remembered}
         for node in members:
             self._release(node, now)
         for node in sorted(left_out):
-            before = self._sentences.get(node)
+            before = self._backoffs.get(node)
             length = self._timing.quarantine_us if before is None else min(2 * before.length_us, self._timing.quarantine_max_us)
-            self._sentences[node] = Sentence(now + length, length, left_out[node])
+            self._backoffs[node] = Backoff(now + length, length, left_out[node])
 
     def _release(self, node: NodeId, now: int) -> None:
         """A member is free. Who breaks every ring it is in comes back each time, so its record is kept for a while."""
-        sentence = self._sentences.pop(node, None)
-        if sentence is not None and sentence.mercy is Mercy.NONE:
-            self._sentences[node] = sentence._replace(until=min(sentence.until, now))
+        backoff = self._backoffs.pop(node, None)
+        if backoff is not None and backoff.release is Release.NONE:
+            self._backoffs[node] = backoff._replace(until=min(backoff.until, now))

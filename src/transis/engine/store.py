@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from transis.wire.burst import Burst
 
 
-class Store:
+class DatagramStore:
     def __init__(self, start: int = 0) -> None:
         """Numbers up to `start` are none of this store's: they count as had and discarded."""
         self._firsts: list[int] = []

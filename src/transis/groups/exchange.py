@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from transis.groups.messages import PART_GROUPS_MAX, AnnouncedGroup, Announcement, JoinRequest, Request, encode_control
-from transis.groups.table import Group, Identify, Table, consensus
+from transis.groups.table import GroupState, Identify, Table, consensus
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, ViewId
 from transis.types.outputs import Delivered
@@ -24,7 +24,7 @@ from transis.types.views import Cause, GroupCause, GroupId, GroupView, GroupView
 # --- exchange ---------------------------------------------------------------------------------------------------------
 
 
-class Dismissed(NamedTuple):
+class ExchangeAbandoned(NamedTuple):
     """A process whose group lost its place to another name of the same hash when two components came together."""
 
     process: ProcessId
@@ -32,12 +32,12 @@ class Dismissed(NamedTuple):
     name: str
 
 
-class Merged(NamedTuple):
+class ExchangeDone(NamedTuple):
     """Members as announced, with no views in force yet; and how many members each of their previous views had."""
 
     table: Table
     sizes: dict[GroupId, dict[GroupViewId, int]]
-    dismissed: list[Dismissed]
+    dismissed: list[ExchangeAbandoned]
 
 
 class Exchange:
@@ -52,7 +52,7 @@ class Exchange:
         self._identify = identify
         self._missing = set(view.nodes)
         self._parts: dict[NodeId, dict[int, int]] = {node: {} for node in view.nodes}
-        self._named: dict[GroupId, dict[str, Group]] = {}
+        self._named: dict[GroupId, dict[str, GroupState]] = {}
         self._sizes: dict[GroupId, dict[GroupViewId, int]] = {}
 
     @property
@@ -81,7 +81,7 @@ class Exchange:
             named = self._named.setdefault(group_id, {})
             group = named.get(entry.name)
             if group is None:
-                group = named[entry.name] = Group(group_id, entry.name)
+                group = named[entry.name] = GroupState(group_id, entry.name)
             for number in entry.came:
                 group.members[ProcessId(node, number)] = None
             if entry.stayed:
@@ -89,18 +89,18 @@ class Exchange:
                 group.members.update((ProcessId(node, number), view) for number in entry.stayed)
                 self._sizes.setdefault(group_id, {})[view] = entry.size
 
-    def merge(self) -> Merged:
+    def merge(self) -> ExchangeDone:
         """The table of the configuration, from what all members announced; of two names with one hash the lower stays."""
         assert self.is_complete
-        merged = Merged(Table(), self._sizes, [])
+        merged = ExchangeDone(Table(), self._sizes, [])
         for group_id, named in sorted(self._named.items()):
             merged.table.groups[group_id] = named.pop(min(named))
             for name, group in sorted(named.items()):
-                merged.dismissed.extend(Dismissed(process, group_id, name) for process in sorted(group.members))
+                merged.dismissed.extend(ExchangeAbandoned(process, group_id, name) for process in sorted(group.members))
         return merged
 
 
-def choose_in_force(merged: Merged, mine: Table, cause: Cause) -> None:
+def choose_in_force(merged: ExchangeDone, mine: Table, cause: Cause) -> None:
     """What members have in force: the view that they all come from, or else what was in force here.
 
     It is chosen when requests that waited were replayed, so that every daemon answers alike whether anything changed for a group.
@@ -115,7 +115,7 @@ def choose_in_force(merged: Merged, mine: Table, cause: Cause) -> None:
             group.regular = GroupView(group.id, group.name, common, members, (), (), (), GroupCause("configuration", None, cause))
 
 
-def _id_in_force(group: Group) -> GroupViewId | None:
+def _id_in_force(group: GroupState) -> GroupViewId | None:
     return None if group.in_force is None else group.in_force.id
 
 
@@ -127,7 +127,7 @@ def announce(table: Table, me: NodeId, view: ViewId) -> list[bytes]:
     return [encode_control(_part(share, number, len(shares), view)) for number, share in enumerate(shares)]
 
 
-def _numbers(group: Group, me: NodeId) -> list[tuple[int, bool]]:
+def _numbers(group: GroupState, me: NodeId) -> list[tuple[int, bool]]:
     """Each of my processes in the group, and whether it comes from the view in force here."""
     in_force = _id_in_force(group)
     found = [
@@ -138,14 +138,14 @@ def _numbers(group: Group, me: NodeId) -> list[tuple[int, bool]]:
     return sorted(found)
 
 
-def _part(share: list[tuple[Group, list[tuple[int, bool]]]], part: int, parts: int, view: ViewId) -> Announcement:
+def _part(share: list[tuple[GroupState, list[tuple[int, bool]]]], part: int, parts: int, view: ViewId) -> Announcement:
     ranks: dict[ViewId, int] = {}
     entries = [_entry(group, numbers, ranks) for group, numbers in share]
     views = tuple((not view_id.is_regular, view_id.seq, view_id.rep) for view_id in ranks)
     return Announcement(view.seq, view.rep, part, parts, views, tuple(entries))
 
 
-def _entry(group: Group, numbers: list[tuple[int, bool]], ranks: dict[ViewId, int]) -> AnnouncedGroup:
+def _entry(group: GroupState, numbers: list[tuple[int, bool]], ranks: dict[ViewId, int]) -> AnnouncedGroup:
     stayed = tuple(number for number, stays in numbers if stays)
     came = tuple(number for number, stays in numbers if not stays)
     in_force = group.in_force
@@ -170,7 +170,7 @@ class WaitingRequest(NamedTuple):
     request: Request
 
 
-class Waiting:
+class HeldBack:
     """Requests, in their order, and basic messages, which come early, even before their sender's group views are known here."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from transis.groups.exchange import Dismissed, Exchange, Waiting, WaitingRequest, announce, choose_in_force
+from transis.groups.exchange import Exchange, ExchangeAbandoned, HeldBack, WaitingRequest, announce, choose_in_force
 from transis.groups.messages import (
     Announcement,
     DisconnectRequest,
@@ -34,7 +34,7 @@ from transis.groups.messages import (
     decode_control,
     encode_control,
 )
-from transis.groups.table import Group, Identify, Router, Table, fingerprint, next_regular, next_transitional
+from transis.groups.table import GroupState, Identify, Router, Table, fingerprint, next_regular, next_transitional
 from transis.types.errors import Rejection, UsageError
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId
 from transis.types.outputs import Configure, Delivered, GroupDelivered, GroupLeft, GroupOutput, GroupRefused, GroupViewInstalled
@@ -55,7 +55,7 @@ from transis.wire.items import CONTROL_ADDRESS
 # --- residents --------------------------------------------------------------------------------------------------------
 
 
-class Residents:
+class LocalProcesses:
     """`router` is told who is connected."""
 
     def __init__(self, router: Router, identify: Identify) -> None:
@@ -147,7 +147,7 @@ class _Change(NamedTuple):
     a thousand views, each with up to a thousand names.
     """
 
-    group: Group
+    group: GroupState
     place: Place
     cause: GroupCause
 
@@ -166,11 +166,11 @@ class GroupLayer:
         self._quorum = quorum
         self._identify = identify
         self._router = Router(me)
-        self._residents = Residents(self._router, identify)
+        self._local = LocalProcesses(self._router, identify)
         self._view: View | None = None
         self._transitional: View | None = None
         self._exchange: Exchange | None = None
-        self._waiting = Waiting()
+        self._waiting = HeldBack()
         self._slice = slice_groups
         self._steps: Steps | None = None
         self._out: list[LayerOutput] = []
@@ -179,27 +179,27 @@ class GroupLayer:
 
     def connect(self, process: int) -> None:
         """A process may talk from now on."""
-        self._residents.connect(process)
+        self._local.connect(process)
 
     def join(self, process: int, name: str) -> GroupId:
         """Ask to join; the answer is the first view with this process in it, or GroupRefused."""
-        group, request = self._residents.join(process, name)
+        group, request = self._local.join(process, name)
         self._ask(request)
         return group
 
     def leave(self, process: int, name: str) -> None:
         """Ask to leave; GroupLeft tells when it is done."""
-        self._ask(self._residents.leave(process, name))
+        self._ask(self._local.leave(process, name))
 
     def disconnect(self, process: int) -> None:
         """The process is gone: it gets nothing any more, and leaves all its groups when the order says so."""
-        self._ask(self._residents.disconnect(process))
+        self._ask(self._local.disconnect(process))
 
     def _ask(self, request: Request) -> None:
         self._out.append(ControlMessage(encode_control(request), None))
 
     def is_connected(self, process: int) -> bool:
-        return self._residents.is_connected(process)
+        return self._local.is_connected(process)
 
     # --- what the order brings --------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class GroupLayer:
         else:
             self.table.forget_finished(touched)
 
-    def _apply(self, process: ProcessId, request: Request) -> list[Group]:
+    def _apply(self, process: ProcessId, request: Request) -> list[GroupState]:
         """Change the table; which groups were touched. What asks for nothing new touches nothing."""
         if isinstance(request, DisconnectRequest):
             touched = self.table.memberships(process)
@@ -374,7 +374,7 @@ class GroupLayer:
         for process, request in waiting:
             self.table.forget_finished(self._apply(process, request))
 
-    def _dismissed_by_name(self, one: Dismissed, before: Table) -> None:
+    def _dismissed_by_name(self, one: ExchangeAbandoned, before: Table) -> None:
         """Who had a view of the losing group is told by `_dismiss_from_old`; a newcomer is refused."""
         process, group, name = one
         if process.node != self.me:
@@ -382,9 +382,9 @@ class GroupLayer:
         known = before.groups[group].in_force if group in before.groups else None
         if known is None or process not in known.members:
             self._refuse(process, group, name, _SAME_HASH)
-        self._residents.no_longer_in(process.number, group)
+        self._local.no_longer_in(process.number, group)
 
-    def _dismiss_from_old(self, before: Group) -> None:
+    def _dismiss_from_old(self, before: GroupState) -> None:
         now = self.table.groups.get(before.id)
         if now is None or now.name == before.name:
             self._dismiss(before, {} if now is None else now.members, "left")
@@ -423,14 +423,14 @@ class GroupLayer:
         self._router.forget()
         self.table.forget_finished(groups)
 
-    def _place_of_loss(self, group: Group, place: Place) -> Place:
+    def _place_of_loss(self, group: GroupState, place: Place) -> Place:
         """If no exchange was completed, daemons of one transitional configuration may have different views of a group in force:
         what they turn into must not have one id, or their members would pass for members that never parted."""
         if self._exchange is None or group.in_force is None:
             return place
         return Place(AT_CONFIGURATION.seq, fingerprint(group.in_force.id))
 
-    def _install_due(self, groups: list[Group], place: Place, cause: GroupCause) -> Steps:
+    def _install_due(self, groups: list[GroupState], place: Place, cause: GroupCause) -> Steps:
         view = self._view
         assert view is not None
         primary = is_primary(self._quorum, view.nodes)
@@ -444,14 +444,14 @@ class GroupLayer:
         self._router.forget()
         self.table.forget_finished(groups)
 
-    def _emit_view(self, group: Group) -> None:
+    def _emit_view(self, group: GroupState) -> None:
         view = group.in_force
         assert view is not None
         processes = self._router.local(view.members)
         if processes:
             self._out.append(GroupViewInstalled(view, tuple(processes)))
 
-    def _dismiss(self, before: Group, members: dict[ProcessId, GroupViewId | None], why: str) -> None:
+    def _dismiss(self, before: GroupState, members: dict[ProcessId, GroupViewId | None], why: str) -> None:
         """Tell local processes that were in the view in force, and do not belong to the group any more."""
         if before.in_force is None:
             return
@@ -460,7 +460,7 @@ class GroupLayer:
 
     def _refuse(self, process: ProcessId, group: GroupId, name: str, why: str) -> None:
         if process.node == self.me and self.is_connected(process.number):
-            self._residents.no_longer_in(process.number, group)
+            self._local.no_longer_in(process.number, group)
             self._out.append(GroupRefused(process.number, group, name, why))
 
     # --- messages ---------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from transis.wire.items import decode_address
 Identify = Callable[[str], GroupId]
 
 
-class Group:
+class GroupState:
     """1. A transitional view is in force only over a regular one, which is kept because the next view tells who left since then.
     2. Who carries the id of the view in force is one of its members.
     """
@@ -83,9 +83,9 @@ class Group:
 
 class Table:
     def __init__(self) -> None:
-        self.groups: dict[GroupId, Group] = {}
+        self.groups: dict[GroupId, GroupState] = {}
 
-    def in_order(self) -> list[Group]:
+    def in_order(self) -> list[GroupState]:
         return [group for _, group in sorted(self.groups.items())]
 
     def is_member(self, process: ProcessId, group: GroupId) -> bool:
@@ -106,7 +106,7 @@ class Table:
     def join(self, process: ProcessId, group: GroupId, name: str) -> None:
         assert not self.refusal(group, name)
         assert not self.is_member(process, group)
-        self.groups.setdefault(group, Group(group, name)).members[process] = None
+        self.groups.setdefault(group, GroupState(group, name)).members[process] = None
 
     def leave(self, process: ProcessId, group: GroupId) -> None:
         assert self.is_member(process, group)
@@ -122,7 +122,7 @@ class Table:
             for member in lost:
                 del group.members[member]
 
-    def forget_finished(self, touched: list[Group]) -> None:
+    def forget_finished(self, touched: list[GroupState]) -> None:
         for group in touched:
             if group.is_over:
                 del self.groups[group.id]
@@ -137,7 +137,7 @@ class Table:
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
-def next_regular(group: Group, view_id: GroupViewId, cause: GroupCause, primary: bool | None) -> GroupView | None:
+def next_regular(group: GroupState, view_id: GroupViewId, cause: GroupCause, primary: bool | None) -> GroupView | None:
     """The regular view that is due, or None if members have nothing to be told."""
     members = tuple(sorted(group.members))
     in_force = group.in_force
@@ -154,7 +154,7 @@ def next_regular(group: Group, view_id: GroupViewId, cause: GroupCause, primary:
 
 
 def next_transitional(
-    group: Group, nodes: Container[NodeId], view_id: GroupViewId, cause: GroupCause, primary: bool | None
+    group: GroupState, nodes: Container[NodeId], view_id: GroupViewId, cause: GroupCause, primary: bool | None
 ) -> GroupView | None:
     """The transitional view of those who come along, or None if nobody of the view in force was lost."""
     in_force = group.in_force
@@ -174,7 +174,7 @@ def fingerprint(view: GroupViewId) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 2
 
 
-def origins(group: Group, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:
+def origins(group: GroupState, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:
     """Which previous views came together, each with the members that come from it; newcomers come from none."""
     together: dict[GroupViewId, list[ProcessId]] = {}
     for member in members:
@@ -184,7 +184,7 @@ def origins(group: Group, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:
     return tuple(Origin(view, tuple(coming)) for view, coming in sorted(together.items()))
 
 
-def consensus(group: Group, sizes: Mapping[GroupViewId, int]) -> GroupViewId | None:
+def consensus(group: GroupState, sizes: Mapping[GroupViewId, int]) -> GroupViewId | None:
     """The one regular view that all members come from, if nobody of it is missing: then nothing changed for them.
 
     `sizes` has how many members each previous view had; members themselves know only which view they come from.

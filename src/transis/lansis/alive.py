@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from transis.lansis.dag import Node
+from transis.lansis.dag import DagNode
 from transis.lansis.packets import Alive, encode_alive
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.outputs import NEVER, Audience, Port, Send
 
 PATIENCE: Final = 4
@@ -26,7 +26,7 @@ CROWDED: Final = 4
 
 
 class Heartbeat:
-    def __init__(self, core: Core, repair: Repair) -> None:
+    def __init__(self, core: LansisCore, repair: Repair) -> None:
         self._core = core
         self._repair = repair
         self._due_at = 0
@@ -45,14 +45,14 @@ class Heartbeat:
         else:
             self._say()
 
-    def owe(self, node: Node) -> None:
+    def owe(self, node: DagNode) -> None:
         """A burst of somebody else entered the DAG. Others wait for my word if it is ordered, or if the window fills."""
         core, view = self._core, self._core.view
         if core.frozen is not None:
             return
         if node.is_ordered and core.config.order == "toto":
             self.vote_by = min(self.vote_by, core.now + self._pace_us)
-        elif node.is_ordered or view.graph.held_datagrams * CROWDED > view.pace.window.window:
+        elif node.is_ordered or view.dag.held_datagrams * CROWDED > view.rate.window.window:
             self._hurry(self._prompt_at())
 
     @property
@@ -99,7 +99,7 @@ class Heartbeat:
     def _say(self) -> None:
         core, view = self._core, self._core.view
         frozen = core.frozen
-        recv = tuple(view.graph.inserted) if frozen is None else frozen.recv
+        recv = tuple(view.dag.inserted) if frozen is None else frozen.recv
         clock = core.clock if frozen is None else frozen.clock
         alive = Alive(view.tag, view.rank, frozen is not None, core.counter, clock, recv, self._repair.take_nacks())
         core.emit(Send(Audience.RING, Port.CONTROL, core.in_parts(encode_alive(alive))))

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from operator import le
 from typing import Final
 
-from transis.engine.store import Store
+from transis.engine.store import DatagramStore
 from transis.lansis.packets import Acks, Nack, decode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX, SEQ_JUMP_MAX
@@ -63,7 +63,7 @@ def place_seq(key: int, index: int) -> int:
 # --- node -------------------------------------------------------------------------------------------------------------
 
 
-class Node:
+class DagNode:
     """One burst in the DAG. Immutable but for `delivered`."""
 
     __slots__ = ("delivered", "dep", "first", "key", "klass", "last", "past", "pieces", "rank", "size", "ts")
@@ -89,7 +89,7 @@ class Node:
     def is_ordered(self) -> bool:
         return self.klass >= DatagramClass.ORDERED
 
-    def follows(self, other: Node) -> bool:
+    def follows(self, other: DagNode) -> bool:
         """A node follows itself."""
         return self.past[other.rank] >= other.last
 
@@ -100,14 +100,14 @@ GAPS_MAX: Final = 32
 """Gaps of one member that are looked at in one go; the others come when these are filled."""
 
 
-class Graph:
+class Dag:
     def __init__(self, me: int, expected: Sequence[int], base: int, reach: int = SEQ_JUMP_MAX) -> None:
         """`reach`: datagrams so far ahead of what is in the DAG are not kept. Nobody that follows the protocol sends them."""
         starts = [first - 1 for first in expected]
         self._me = me
         self._reach = reach
         self._base = base
-        self.stores = [Store(start) for start in starts]
+        self.stores = [DatagramStore(start) for start in starts]
         self.inserted = list(starts)
         self.named = list(starts)
         self.confirmed = list(starts)
@@ -122,8 +122,8 @@ class Graph:
         self._told = list(starts)
         self._teller = list(range(len(starts)))
         self._collected = list(starts)
-        self._nodes: deque[Node] = deque()
-        self._ends: list[dict[int, Node]] = [{} for _ in starts]
+        self._nodes: deque[DagNode] = deque()
+        self._ends: list[dict[int, DagNode]] = [{} for _ in starts]
         self._pasts = [list(starts) for _ in starts]
         self._stamped = [base] * len(starts)
         self._heads: dict[tuple[int, int], Acks] = {}
@@ -216,9 +216,9 @@ class Graph:
             if counter > self.stores[rank].aru:
                 self.lacking.add(rank)
 
-    def insert_ready(self) -> list[Node]:
+    def insert_ready(self) -> list[DagNode]:
         """All nodes that have become insertable, in the order in which they entered the DAG."""
-        entered: list[Node] = []
+        entered: list[DagNode] = []
         ripe = self._ripe
         while ripe:
             rank = ripe.popleft()
@@ -229,7 +229,7 @@ class Graph:
                 self._blocked[rank].clear()
         return entered
 
-    def _next_node(self, rank: int) -> Node | None:
+    def _next_node(self, rank: int) -> DagNode | None:
         """The next burst of a member, if all of it is here and it follows only what is in the DAG."""
         first = self.inserted[rank] + 1
         if first > self.stores[rank].aru or rank in self._broken or first > self._limbo.get(rank, first):
@@ -245,7 +245,7 @@ class Graph:
             self._break(rank, f"{pieces[0]!r} follows what it cannot follow")
             return None
         past[rank] = pieces[-1].last_seq
-        return Node(self._base, rank, pieces, head.dep, past)
+        return DagNode(self._base, rank, pieces, head.dep, past)
 
     def _pieces(self, rank: int, first: int) -> tuple[Burst, ...] | None:
         """The datagrams of the burst that begins at `first`, up to the one that says it is the last; None if one lacks."""
@@ -317,7 +317,7 @@ class Graph:
         nodes = (self._ends[acked].get(counter) for acked, counter in head.acks)
         return all(node is None or node.ts < ts for node in nodes)
 
-    def _insert(self, node: Node) -> None:
+    def _insert(self, node: DagNode) -> None:
         rank, past = node.rank, node.past
         self._heads.pop((rank, node.first), None)
         self._nodes.append(node)
@@ -353,7 +353,7 @@ class Graph:
         return max(self._stamped)
 
     @property
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[DagNode]:
         """Inserted and not collected, in the order of insertion, which is one of causes before effects."""
         return self._nodes
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from transis.lansis.dag import Node, order_key, place_seq
+from transis.lansis.dag import DagNode, order_key, place_seq
 from transis.lansis.stability import Stability
 from transis.lansis.states import Trap
-from transis.lansis.view import Core, Frozen
+from transis.lansis.view import Frozen, LansisCore
 from transis.types.ids import DatagramClass
 from transis.types.outputs import Deliver, Phase
 from transis.wire.burst import Burst
@@ -39,7 +39,7 @@ def basic_messages(fresh: Sequence[Burst]) -> list[Burst]:
 # --- safe -------------------------------------------------------------------------------------------------------------
 
 
-def safe_may_leave(node: Node, stability: Stability) -> bool:
+def safe_may_leave(node: DagNode, stability: Stability) -> bool:
     """Whether the head of the order may be delivered; a safe one that may not holds up all behind it: there is one order."""
     return node.klass is not DatagramClass.SAFE or stability.is_stable(node)
 
@@ -81,8 +81,8 @@ class Synchrony:
 # --- delivery ---------------------------------------------------------------------------------------------------------
 
 
-class Delivery:
-    def __init__(self, core: Core) -> None:
+class DagDelivery:
+    def __init__(self, core: LansisCore) -> None:
         self._core = core
         self._synchrony = Synchrony()
         self._held_last_us = 0
@@ -122,19 +122,19 @@ class Delivery:
         if upto is None:
             self._finish_causal(view.waiting.rest(pre), pre, phase)
 
-    def _finish_causal(self, nodes: Sequence[Node], pre: Sequence[int], phase: Phase) -> None:
+    def _finish_causal(self, nodes: Sequence[DagNode], pre: Sequence[int], phase: Phase) -> None:
         """What is above `pre` dies with the view."""
         for node in nodes:
             if node.last <= pre[node.rank]:
                 self._deliver(node, phase)
 
-    def _leave(self, node: Node, phase: Phase) -> None:
+    def _leave(self, node: DagNode, phase: Phase) -> None:
         view = self._core.view
         view.order.took(node)
         self._deliver(node, phase)
         view.waiting.delivered(node)
 
-    def _deliver(self, node: Node, phase: Phase) -> None:
+    def _deliver(self, node: DagNode, phase: Phase) -> None:
         for piece in node.pieces:
             self._hand_up(piece, phase, node.key, early=False)
         node.delivered = True
@@ -152,7 +152,7 @@ class Delivery:
         """My first statement in this view: from here on delivery stands, and so does what I say that I have."""
         core, view = self._core, self._core.view
         if core.frozen is None:
-            core.frozen = Frozen(tuple(view.graph.inserted), view.order.frontier, core.clock)
+            core.frozen = Frozen(tuple(view.dag.inserted), view.order.frontier, core.clock)
             core.held_since = None if core.flows else core.now
 
     def thaw(self) -> None:

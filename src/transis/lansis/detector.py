@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from transis.engine.core import Health
-from transis.lansis.membership import Agreeing
+from transis.lansis.membership import MembershipChange
 from transis.lansis.packets import Query
 from transis.lansis.states import Event, State
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.ids import NodeId
 from transis.types.outputs import Port, Send
 from transis.types.views import Cause
@@ -30,9 +30,9 @@ TICKS: Final = 4
 
 
 class Detector:
-    def __init__(self, core: Core, agreeing: Agreeing, health: Health) -> None:
+    def __init__(self, core: LansisCore, membership: MembershipChange, health: Health) -> None:
         self._core = core
-        self._agreeing = agreeing
+        self._membership = membership
         self._health = health
         self._asked: dict[int, int] = {}
         self._behind_since: dict[int, int] = {}
@@ -54,7 +54,7 @@ class Detector:
         others = [rank for rank in range(len(core.view)) if rank != core.view.rank]
         lagging = [rank for rank in others if self._lags(rank)]
         silent = [rank for rank in others if self._is_gone(rank)]
-        broken = [rank for rank in others if core.view.graph.is_broken(rank)]
+        broken = [rank for rank in others if core.view.dag.is_broken(rank)]
         self.breaks_lag += len(lagging)
         self.breaks_silence += len(silent)
         core.arm(Event.WATCH, core.config.pulse.probe_us if self._asked else max(1, core.view.silence_us // TICKS))
@@ -67,7 +67,7 @@ class Detector:
 
     def _accuse(self, what: str, ranks: list[int]) -> None:
         accused = tuple(map(self._core.view.node, ranks))
-        self._agreeing.break_with(accused, Cause(what, self._core.me, accused, Event.WATCH.value))
+        self._membership.break_with(accused, Cause(what, self._core.me, accused, Event.WATCH.value))
 
     # --- silence ----------------------------------------------------------------------------------------------------
 

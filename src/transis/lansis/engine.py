@@ -22,20 +22,20 @@ from transis.engine.base import IGNORED, EngineBase, Handler, Handlers, Packet, 
 from transis.engine.core import Health
 from transis.engine.presence import Quarantine
 from transis.lansis.alive import Heartbeat
-from transis.lansis.delivery import Delivery
+from transis.lansis.delivery import DagDelivery
 from transis.lansis.detector import Detector
-from transis.lansis.flush import Flush, Installing
-from transis.lansis.membership import Agreeing
-from transis.lansis.operational import Operational
+from transis.lansis.flush import Flush, Installation
+from transis.lansis.membership import MembershipChange
+from transis.lansis.operational import OperationalView
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Query
-from transis.lansis.presence import Presence
-from transis.lansis.receiving import Receiving
+from transis.lansis.presence import ViewPresence
+from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
-from transis.lansis.sending import Sending
-from transis.lansis.statements import Change, Proposal
+from transis.lansis.sending import Sender
+from transis.lansis.statements import MembershipSets, Proposal
 from transis.lansis.states import AGREEING, Event, State, Trap
-from transis.lansis.transis_mode import ControlNodes, Flowing
-from transis.lansis.view import BroadcastView, Core, Frozen
+from transis.lansis.transis_mode import ControlNodes, FlowThrough
+from transis.lansis.view import Frozen, LansisCore, ViewState
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause, Member, View
@@ -44,89 +44,89 @@ from transis.wire.control import Beacon
 
 
 @dataclass(slots=True, init=False)
-class Parts:
+class LansisParts:
     """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
 
-    core: Core
+    core: LansisCore
     quarantine: Quarantine
-    delivery: Delivery
+    delivery: DagDelivery
     repair: Repair
     heartbeat: Heartbeat
-    receiver: Receiving
-    sending: Sending
-    operational: Operational
-    membership: Agreeing
+    receiver: Receiver
+    sending: Sender
+    operational: OperationalView
+    membership: MembershipChange
     detector: Detector
-    installation: Installing
+    installation: Installation
     flush: Flush
-    presence: Presence
-    flow: Flowing | None
+    presence: ViewPresence
+    flow: FlowThrough | None
     control: ControlNodes | None
     """Both only in the mode `transis`."""
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
-        self.core = core = Core(config, me, view_seq)
+        self.core = core = LansisCore(config, me, view_seq)
         health = Health()
         self.quarantine = Quarantine(config.timing)
-        self.delivery = Delivery(core)
+        self.delivery = DagDelivery(core)
         self.repair = Repair(core)
         self.heartbeat = Heartbeat(core, self.repair)
-        self.receiver = Receiving(core, self.delivery, self.repair, self.heartbeat, self)
-        self.sending = Sending(core, self.receiver, self.repair, self.heartbeat, self)
-        self.operational = Operational(core, self.receiver, self.sending, self.delivery, self.repair)
-        self.membership = Agreeing(core, self.delivery, self.heartbeat, health, self)
+        self.receiver = Receiver(core, self.delivery, self.repair, self.heartbeat, self)
+        self.sending = Sender(core, self.receiver, self.repair, self.heartbeat, self)
+        self.operational = OperationalView(core, self.receiver, self.sending, self.delivery, self.repair)
+        self.membership = MembershipChange(core, self.delivery, self.heartbeat, health, self)
         self.detector = Detector(core, self.membership, health)
-        self.installation = Installing(self)
-        self.flush = Flush(core, self.membership, self.operational, self.repair, self.installation)
-        self.presence = Presence(core, self.membership, self.quarantine)
-        self.flow = Flowing(core, self.membership) if core.flows else None
+        self.installation = Installation(self)
+        self.flush = Flush(self)
+        self.presence = ViewPresence(core, self.membership, self.quarantine)
+        self.flow = FlowThrough(core, self.membership) if core.flows else None
         self.control = ControlNodes(core, self.membership, self.receiver) if core.flows else None
 
 
 _OPERATIONAL: Final[dict[Event, Handler | None]] = {
-    Event.DATA: Operational.data_in_view,
-    Event.ALIVE: Operational.alive_in_view,
-    Event.AJ: Presence.attempt_in_operational,
-    Event.JOIN: Presence.statement_in_operational,
-    Event.FA: Presence.statement_in_operational,
+    Event.DATA: OperationalView.data_in_view,
+    Event.ALIVE: OperationalView.alive_in_view,
+    Event.AJ: ViewPresence.attempt_in_operational,
+    Event.JOIN: ViewPresence.statement_in_operational,
+    Event.FA: ViewPresence.statement_in_operational,
     Event.FLUSHED: Flush.flushed_in_view,
-    Event.BEACON: Presence.beacon_in_operational,
+    Event.BEACON: ViewPresence.beacon_in_operational,
     Event.QUERY: Detector.query,
-    Event.SEND_DUE: Operational.send_due,
+    Event.SEND_DUE: OperationalView.send_due,
     Event.ALIVE_DUE: Heartbeat.alive_due,
     Event.NACK_DUE: Heartbeat.nack_due,
     Event.ANSWER_DUE: Repair.answer_due,
     Event.WATCH: Detector.watch,
-    Event.BEACON_SEND: Presence.send_beacon,
-    Event.LEAVE: Agreeing.leave_now,
+    Event.BEACON_SEND: ViewPresence.send_beacon,
+    Event.LEAVE: MembershipChange.leave_now,
     **ignored(Event.FOREIGN_DATA, Event.ALPHA, Event.STATEMENT_SEND, Event.STATEMENT_REPEAT),
     **ignored(Event.AGREE, Event.FLUSH_REPEAT, Event.FLUSH_LATE),
 }
 
 _STAGE_1: Final[dict[Event, Handler | None]] = _OPERATIONAL | {
-    Event.AJ: Agreeing.attempt_in_stage_1,
-    Event.JOIN: Agreeing.statement_in_stage_1,
-    Event.FA: Agreeing.statement_in_stage_1,
-    Event.BEACON: Presence.beacon_of_member,
-    Event.ALPHA: Agreeing.alpha,
-    Event.STATEMENT_REPEAT: Agreeing.repeat_attempt,
+    Event.AJ: MembershipChange.attempt_in_stage_1,
+    Event.JOIN: MembershipChange.statement_in_stage_1,
+    Event.FA: MembershipChange.statement_in_stage_1,
+    Event.BEACON: ViewPresence.beacon_of_member,
+    Event.ALPHA: MembershipChange.alpha,
+    Event.STATEMENT_REPEAT: MembershipChange.repeat_attempt,
 }
 
 _STAGE_2: Final[dict[Event, Handler | None]] = {
-    Event.DATA: Operational.data_while_frozen,
-    Event.ALIVE: Operational.alive_while_frozen,
-    Event.JOIN: Agreeing.statement_while_agreeing,
-    Event.FA: Agreeing.statement_while_agreeing,
+    Event.DATA: OperationalView.data_while_frozen,
+    Event.ALIVE: OperationalView.alive_while_frozen,
+    Event.JOIN: MembershipChange.statement_while_agreeing,
+    Event.FA: MembershipChange.statement_while_agreeing,
     Event.FLUSHED: Flush.flushed_while_agreeing,
-    Event.BEACON: Presence.beacon_of_member,
+    Event.BEACON: ViewPresence.beacon_of_member,
     Event.QUERY: Detector.query,
     Event.ALIVE_DUE: Heartbeat.alive_due,
     Event.NACK_DUE: Heartbeat.nack_due,
     Event.ANSWER_DUE: Repair.answer_due,
-    Event.STATEMENT_SEND: Agreeing.send_statement,
-    Event.STATEMENT_REPEAT: Agreeing.repeat_statement,
-    Event.AGREE: Agreeing.agree_expired,
-    Event.LEAVE: Agreeing.leave_now,
+    Event.STATEMENT_SEND: MembershipChange.send_statement,
+    Event.STATEMENT_REPEAT: MembershipChange.repeat_statement,
+    Event.AGREE: MembershipChange.agree_expired,
+    Event.LEAVE: MembershipChange.leave_now,
     **ignored(Event.FOREIGN_DATA, Event.AJ, Event.SEND_DUE, Event.WATCH, Event.ALPHA),
     **ignored(Event.FLUSH_REPEAT, Event.FLUSH_LATE, Event.BEACON_SEND),
 }
@@ -154,14 +154,14 @@ STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class LansisInspection:
     """What tests look at that no output tells. To be read only: these are the engine's own, of this moment."""
 
-    view: BroadcastView
+    view: ViewState
     frozen: Frozen | None
     digest: bytes
     cause: Cause
-    change: Change
+    sets: MembershipSets
     heard_at: Mapping[NodeId, int]
     """When each member was last heard to speak of this change."""
     assented: Proposal | None
@@ -170,12 +170,12 @@ class Inspection:
     """Of how many members a FLUSHED is remembered."""
 
 
-class Engine(EngineBase[Core]):
+class LansisEngine(EngineBase[LansisCore]):
     packets: ClassVar = (Alive, Attempt, Joining, Faults, Flushed, Query)
     accuses: ClassVar = frozenset({Event.WATCH, Event.AGREE, Event.FLUSH_LATE})
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
-        self._parts = parts = Parts(config, me, view_seq)
+        self._parts = parts = LansisParts(config, me, view_seq)
         self._flow, self._control = parts.flow, parts.control
         handling = (
             parts.operational, parts.membership, parts.flush, parts.presence, parts.detector, parts.heartbeat, parts.repair,
@@ -296,11 +296,11 @@ class Engine(EngineBase[Core]):
             figures |= part.statistics()
         return figures if parts.flow is None else figures | parts.flow.statistics()
 
-    def inspect(self) -> Inspection:
+    def inspect(self) -> LansisInspection:
         core, membership = self._core, self._parts.membership
         barrier = membership.barrier
-        return Inspection(
-            core.view, core.frozen, core.digest, core.cause, membership.change, membership.heard_at,
+        return LansisInspection(
+            core.view, core.frozen, core.digest, core.cause, membership.sets, membership.heard_at,
             barrier.assented, barrier.flushed, barrier.promises,
         )  # fmt: skip
 

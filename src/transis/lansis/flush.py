@@ -15,22 +15,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transis.engine.presence import Mercy
+from transis.engine.presence import Release
 from transis.lansis.detector import BROKEN, LAGS
-from transis.lansis.membership import Agreeing
-from transis.lansis.operational import Operational
 from transis.lansis.packets import Alive, Flushed, Statement
-from transis.lansis.repair import Repair
 from transis.lansis.statements import Parting, Proposal, part
 from transis.lansis.states import AGREEING, Event, State, Trap
-from transis.lansis.view import BroadcastView, Core
+from transis.lansis.view import LansisCore, ViewState
 from transis.types.ids import NodeId, RingTag, ViewId, ViewKind
 from transis.types.outputs import Audience, Configure, Lane, Phase, Port, Send
 from transis.types.views import Cause, Member, View
 from transis.wire.burst import Burst
 
 if TYPE_CHECKING:
-    from transis.lansis.engine import Parts
+    from transis.lansis.engine import LansisParts
 
 # --- install ----------------------------------------------------------------------------------------------------------
 
@@ -38,16 +35,16 @@ FOREIGN_VIEW = "foreign view"
 """The cause of a change that the beacon of another view began."""
 
 
-class Installing:
-    def __init__(self, parts: Parts) -> None:
+class Installation:
+    def __init__(self, parts: LansisParts) -> None:
         self._core = parts.core
-        self._agreeing = parts.membership
+        self._membership = parts.membership
         self._delivery = parts.delivery
         self._parts = parts
 
     def install(self, proposal: Proposal) -> None:
         core = self._core
-        self._agreeing.hurry_statement()
+        self._membership.hurry_statement()
         self._end(proposal)
         core.shift(State.OPERATIONAL, "installed")
         self._sentence(proposal)
@@ -70,13 +67,13 @@ class Installing:
     def _enter(self, proposal: Proposal) -> None:
         core = self._core
         members, expected = proposal.members, proposal.expected()
-        core.view = BroadcastView(proposal.id, proposal.tag, members, core.me, proposal.base, expected, core.config, core.now)
+        core.view = ViewState(proposal.id, proposal.tag, members, core.me, proposal.base, expected, core.config, core.now)
         assert expected[core.view.rank] == core.counter + 1 or core.flows, "nothing was sent since my statement"
         core.counter = core.view.expected[core.view.rank] - 1
         core.view_seq = max(core.view_seq, proposal.id.seq)
         core.observe(proposal.base)
         self._delivery.thaw()
-        self._agreeing.installed()
+        self._membership.installed()
         if self._parts.flow is not None:
             self._parts.flow.installed()
         core.forget_strangers(members)
@@ -111,18 +108,18 @@ class Installing:
 
         The silent, the departed and the reborn are not among them: they may come at any time.
         """
-        core, agreeing = self._core, self._agreeing
-        left_out = dict.fromkeys(agreeing.heard_at, Mercy.HEARING)
+        core, membership = self._core, self._membership
+        left_out = dict.fromkeys(membership.heard_at, Release.HEARING)
         cause = core.cause
-        if cause.what == FOREIGN_VIEW and cause.accuser is not None and cause.accuser not in agreeing.heard_at:
-            left_out[cause.accuser] = Mercy.ANSWER
+        if cause.what == FOREIGN_VIEW and cause.accuser is not None and cause.accuser not in membership.heard_at:
+            left_out[cause.accuser] = Release.ANSWER
         if cause.what in (LAGS, BROKEN):
-            left_out |= dict.fromkeys(cause.accused, Mercy.NONE)
+            left_out |= dict.fromkeys(cause.accused, Release.NONE)
         names = {node.name: node.incarnation for node in proposal.members}
         waiting = {
-            node: mercy
-            for node, mercy in left_out.items()
-            if node not in agreeing.left and node.incarnation > names.get(node.name, -1)
+            node: release
+            for node, release in left_out.items()
+            if node not in membership.left and node.incarnation > names.get(node.name, -1)
         }
         self._parts.quarantine.installed(proposal.members, waiting, core.now)
 
@@ -139,12 +136,12 @@ def _regular(said: Statement) -> ViewId:
 
 
 class Flush:
-    def __init__(self, core: Core, agreeing: Agreeing, operational: Operational, repair: Repair, installing: Installing) -> None:
-        self._core = core
-        self._agreeing = agreeing
-        self._operational = operational
-        self._repair = repair
-        self._installing = installing
+    def __init__(self, parts: LansisParts) -> None:
+        self._core = parts.core
+        self._membership = parts.membership
+        self._operational = parts.operational
+        self._repair = parts.repair
+        self._installation = parts.installation
         self._pre: list[int] = []
         self._trans: tuple[Statement, ...] = ()
         self._entered_at = 0
@@ -161,50 +158,50 @@ class Flush:
         self._trans = parting.trans
         self._entered_at = core.now
         core.timers.cancel(Event.AGREE)
-        core.arm(Event.FLUSH_LATE, self._agreeing.patience_us)
+        core.arm(Event.FLUSH_LATE, self._membership.patience_us)
         self._ask()
         self._try_to_flush()
 
     def _proposal(self) -> Proposal:
-        proposal = self._agreeing.barrier.assented
+        proposal = self._membership.barrier.assented
         assert proposal is not None, "Flush is entered with an assent and left when it is withdrawn"
         return proposal
 
     def _ask(self) -> None:
-        core, graph = self._core, self._core.view.graph
-        lacking = sum(max(0, want - have) for want, have in zip(self._pre, graph.inserted, strict=True))
+        core, dag = self._core, self._core.view.dag
+        lacking = sum(max(0, want - have) for want, have in zip(self._pre, dag.inserted, strict=True))
         if lacking > core.config.window.window:
             core.trap(Trap.LARGE_FLUSH)
         for rank, counter in enumerate(self._pre):
-            graph.name(rank, counter)
+            dag.name(rank, counter)
         self._repair.look()
 
     def data_in_flush(self, burst: Burst) -> None:
         """What I lacked may have come. While it comes, nobody is late."""
-        before = list(self._core.view.graph.inserted)
+        before = list(self._core.view.dag.inserted)
         self._operational.data_while_frozen(burst)
-        if self._core.view.graph.inserted != before:
-            self._core.arm(Event.FLUSH_LATE, self._agreeing.patience_us)
+        if self._core.view.dag.inserted != before:
+            self._core.arm(Event.FLUSH_LATE, self._membership.patience_us)
             self._try_to_flush()
 
     def alive_in_flush(self, alive: Alive) -> None:
         """Who still asks for something is not late: it is on its way to flush."""
         self._operational.alive_while_frozen(alive)
         if alive.nacks:
-            self._agreeing.heard_at[self._core.view.node(alive.sender)] = self._core.now
+            self._membership.heard_at[self._core.view.node(alive.sender)] = self._core.now
 
     # --- FLUSHED ----------------------------------------------------------------------------------------------------
 
     def _try_to_flush(self) -> None:
-        core, barrier = self._core, self._agreeing.barrier
+        core, barrier = self._core, self._membership.barrier
         proposal = self._proposal()
-        if barrier.flushed is proposal or not core.view.graph.holds_all(self._pre):
+        if barrier.flushed is proposal or not core.view.dag.holds_all(self._pre):
             return
         if barrier.flushed is not None:
             core.trap(Trap.ABANDONED)
         barrier.flush(core.me)
         core.view_seq = max(core.view_seq, proposal.id.seq)
-        self._agreeing.hurry_statement()
+        self._membership.hurry_statement()
         self._datagrams = core.packet(
             Flushed(core.me, core.config.address, core.view.id, proposal.digest, proposal.id),
         )
@@ -214,53 +211,53 @@ class Flush:
 
     def repeat_flushed(self) -> None:
         core = self._core
-        if self._agreeing.barrier.flushed is self._agreeing.barrier.assented:
+        if self._membership.barrier.flushed is self._membership.barrier.assented:
             self.flushed_sent += 1
             core.emit(Send(Audience.WORLD, Port.CONTROL, self._datagrams))
             core.arm(Event.FLUSH_REPEAT, core.config.pulse.repeat_us)
 
     def flushed_while_agreeing(self, said: Flushed) -> None:
         """It may come before my own assent, and is kept until then."""
-        agreeing = self._agreeing
-        if agreeing.is_current(said.sender, said.view) and said.sender in agreeing.change.accept:
-            agreeing.heard_at[said.sender] = self._core.now
-            agreeing.barrier.heard(said)
+        membership = self._membership
+        if membership.is_current(said.sender, said.view) and said.sender in membership.sets.accept:
+            membership.heard_at[said.sender] = self._core.now
+            membership.barrier.heard(said)
             self._try_to_install()
 
     def flushed_in_view(self, said: Flushed) -> None:
         """In an installed view: a member that still waits hears that the wait is over."""
-        self._agreeing.is_current(said.sender, said.view)
+        self._membership.is_current(said.sender, said.view)
 
     def _try_to_install(self) -> None:
-        proposal = self._agreeing.barrier.installable()
+        proposal = self._membership.barrier.installable()
         if proposal is not None:
-            self._installing.install(proposal)
+            self._installation.install(proposal)
 
     def hearsay(self, tag: RingTag) -> None:
         """A packet of another view: if I have promised to install that view, its sender knows that all have, so I may."""
-        proposal = self._agreeing.barrier.hearsay(tag)
+        proposal = self._membership.barrier.hearsay(tag)
         if proposal is not None and self._core.state in AGREEING:
             self._core.trap(Trap.HEARSAY)
-            self._installing.install(proposal)
+            self._installation.install(proposal)
 
     # --- who is late ------------------------------------------------------------------------------------------------
 
     def flush_late(self) -> None:
         """If something is missing here, its holders are late; else those who have not flushed."""
-        core, agreeing = self._core, self._agreeing
+        core, membership = self._core, self._membership
         holders = self._holders()
         if holders:
             core.trap(Trap.LOST_WITH_ITS_HOLDER)
-        late = holders or [node for node in agreeing.barrier.lacking(self._proposal()) if node != core.me]
-        given_up = agreeing.give_up(late, self._entered_at)
+        late = holders or [node for node in membership.barrier.lacking(self._proposal()) if node != core.me]
+        given_up = membership.give_up(late, self._entered_at)
         if given_up:
-            agreeing.break_with(given_up, Cause("did not flush", core.me, tuple(given_up), Event.FLUSH_LATE.value))
+            membership.break_with(given_up, Cause("did not flush", core.me, tuple(given_up), Event.FLUSH_LATE.value))
         else:
-            core.arm(Event.FLUSH_LATE, agreeing.patience_us)
+            core.arm(Event.FLUSH_LATE, membership.patience_us)
 
     def _holders(self) -> list[NodeId]:
         """Who said that it holds something of Pre that I lack."""
-        have = dict(zip(self._core.view.members, self._core.view.graph.inserted, strict=True))
+        have = dict(zip(self._core.view.members, self._core.view.dag.inserted, strict=True))
         return [
             said.sender
             for said in self._trans
@@ -271,13 +268,13 @@ class Flush:
         return {"flushed_sent": self.flushed_sent}
 
     def check(self) -> None:
-        core, barrier = self._core, self._agreeing.barrier
+        core, barrier = self._core, self._membership.barrier
         assert (core.state is State.FLUSH) == (barrier.assented is not None)
         if barrier.flushed is not None:
             pre = pre_of(core, part(barrier.flushed, core.view.id, core.view.members))
-            assert core.view.graph.holds_all(pre), "what was flushed is held until a view is installed"
+            assert core.view.dag.holds_all(pre), "what was flushed is held until a view is installed"
 
 
-def pre_of(core: Core, parting: Parting) -> list[int]:
+def pre_of(core: LansisCore, parting: Parting) -> list[int]:
     """Pre by rank in the view that ends."""
     return [parting.pre[node] for node in core.view.members]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from transis.lansis.dag import Graph
+from transis.lansis.dag import Dag
 from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
 
@@ -19,7 +19,7 @@ PATIENCE_MAX: Final = 8
 """The time between two requests for the same grows up to so many times the first."""
 
 
-class _Request:
+class _OpenRequest:
     __slots__ = ("due", "pause_us", "tries")
 
     def __init__(self, due: int, pause_us: int) -> None:
@@ -28,25 +28,25 @@ class _Request:
         self.tries = 0
 
 
-class Requests:
+class MissingRequests:
     """What I ask for. A gap is known by its sender and its first datagram; when that comes, the rest is a new gap."""
 
     def __init__(self, nack_us: int) -> None:
         self._nack_us = nack_us
-        self._open: dict[Nack, _Request] = {}
+        self._open: dict[Nack, _OpenRequest] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def look(self, graph: Graph, now: int) -> None:
+    def look(self, dag: Dag, now: int) -> None:
         """Compare with what is missing now. What two members named in their data is lost; other gaps may be only late."""
-        if not graph.lacking and not self._open:
+        if not dag.lacking and not self._open:
             return
         before = {(nack.rank, nack.first): request for nack, request in self._open.items()}
         self._open = {}
-        for rank, first, last in graph.missing():
-            request = before.get((rank, first)) or _Request(now + self._nack_us, self._nack_us)
-            if not request.tries and last <= graph.confirmed[rank]:
+        for rank, first, last in dag.missing():
+            request = before.get((rank, first)) or _OpenRequest(now + self._nack_us, self._nack_us)
+            if not request.tries and last <= dag.confirmed[rank]:
                 request.due = min(request.due, now)
             self._open[Nack(rank, first, last)] = request
 
@@ -78,7 +78,7 @@ class _Turn:
         return rank in self.askers and self.askers[rank] >= self.number - 1
 
 
-class Turns:
+class AnswerTurns:
     """Who answers first: the sender, and when somebody asks for the same again, the next one round.
 
     Who asked in this turn or the last has nothing to answer with, and no turn. A turn has half of nack_us at least: a copy of a
@@ -115,21 +115,21 @@ class Turns:
         }
 
 
-class Answer(NamedTuple):
+class PlannedAnswer(NamedTuple):
     at: int
     rank: int
     first: int
     last: int
 
 
-class Answers:
+class PlannedAnswers:
     """What I am going to send again, and what was sent again just now."""
 
     def __init__(self, nack_us: int, budget: int) -> None:
         self._nack_us = nack_us
         self._budget = budget
-        self._waiting: list[Answer] = []
-        self._given: list[Answer] = []
+        self._waiting: list[PlannedAnswer] = []
+        self._given: list[PlannedAnswer] = []
         """`at` is when each may be asked for again."""
         self._spent = 0
         self._period_ends = 0
@@ -142,32 +142,31 @@ class Answers:
         self._given = [given for given in self._given if given.at > now]
         covered = [answer for answer in (*self._waiting, *self._given) if answer.rank == asked.rank]
         for first, last in _without(asked.first, asked.last, covered):
-            self._waiting.append(Answer(at, asked.rank, first, last))
+            self._waiting.append(PlannedAnswer(at, asked.rank, first, last))
 
     def seen(self, rank: int, first: int, last: int) -> int:
         """Somebody sent these: nobody needs them from me. How many I was going to send."""
         cancelled = 0
-        kept: list[Answer] = []
+        kept: list[PlannedAnswer] = []
         for answer in self._waiting:
             if answer.rank != rank or answer.last < first or last < answer.first:
                 kept.append(answer)
                 continue
             cancelled += min(last, answer.last) - max(first, answer.first) + 1
-            kept += (
-                Answer(answer.at, rank, *part) for part in _without(answer.first, answer.last, [Answer(0, rank, first, last)])
-            )
+            seen = [PlannedAnswer(0, rank, first, last)]
+            kept += (PlannedAnswer(answer.at, rank, *part) for part in _without(answer.first, answer.last, seen))
         self._waiting = kept
         return cancelled
 
     def due_at(self) -> int:
         return min((answer.at for answer in self._waiting), default=NEVER)
 
-    def take_due(self, now: int) -> list[Answer]:
+    def take_due(self, now: int) -> list[PlannedAnswer]:
         """What to send again now, in the order of turns, as far as the budget of this moment goes."""
         if now >= self._period_ends:
             self._spent, self._period_ends = 0, now + self._nack_us
-        due: list[Answer] = []
-        kept: list[Answer] = []
+        due: list[PlannedAnswer] = []
+        kept: list[PlannedAnswer] = []
         for answer in sorted(self._waiting):
             if answer.at > now:
                 kept.append(answer)
@@ -183,7 +182,7 @@ class Answers:
         return due
 
 
-def _without(first: int, last: int, covered: Iterable[Answer]) -> Iterator[tuple[int, int]]:
+def _without(first: int, last: int, covered: Iterable[PlannedAnswer]) -> Iterator[tuple[int, int]]:
     """What is left of first..last when ranges are taken out."""
     for hole in sorted(covered, key=lambda answer: answer.first):
         if hole.last < first or hole.first > last:

@@ -22,18 +22,18 @@ from zlib import crc32
 
 from transis.engine.core import Health, is_clock_in_reach, is_seq_in_reach
 from transis.lansis.alive import Heartbeat
-from transis.lansis.delivery import Delivery
+from transis.lansis.delivery import DagDelivery
 from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
-from transis.lansis.statements import GROWN, Change, Proposal, Verdict, propose
+from transis.lansis.statements import GROWN, MembershipSets, Opinion, Proposal, propose
 from transis.lansis.states import AGREEING, Event, State, Trap
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.outputs import Audience, Port, Send
 from transis.types.views import Cause
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 if TYPE_CHECKING:
-    from transis.lansis.engine import Parts
+    from transis.lansis.engine import LansisParts
 
 # --- barrier ----------------------------------------------------------------------------------------------------------
 
@@ -87,8 +87,8 @@ JITTER: Final = 4
 REPEATS_PER_AGREE: Final = 5
 
 
-class Agreeing:
-    def __init__(self, core: Core, delivery: Delivery, heartbeat: Heartbeat, health: Health, parts: Parts) -> None:
+class MembershipChange:
+    def __init__(self, core: LansisCore, delivery: DagDelivery, heartbeat: Heartbeat, health: Health, parts: LansisParts) -> None:
         self._core = core
         self._parts = parts
         self._delivery = delivery
@@ -96,7 +96,7 @@ class Agreeing:
         self._health = health
         self._version = 0
         self.statements_sent = 0
-        self.change = Change(core.me, core.view.members)
+        self.sets = MembershipSets(core.me, core.view.members)
         self._clear()
 
     def _clear(self) -> None:
@@ -113,7 +113,7 @@ class Agreeing:
         """A view was installed: all that only grew starts afresh."""
         if self.proposals >= 3:
             self._core.trap(Trap.MANY_ATTEMPTS)
-        self.change = Change(self._core.me, self._core.view.members, self.change.last)
+        self.sets = MembershipSets(self._core.me, self._core.view.members, self.sets.last)
         self._clear()
         self._core.timers.cancel(
             Event.ALPHA, Event.STATEMENT_SEND, Event.STATEMENT_REPEAT, Event.AGREE, Event.FLUSH_REPEAT, Event.FLUSH_LATE
@@ -122,14 +122,14 @@ class Agreeing:
     @property
     def patience_us(self) -> int:
         """How long others may take to agree, and again to flush."""
-        return self._core.config.pulse.agree_us * (1 + len(self.change.accept) // CROWD) * (1 + self._health.score)
+        return self._core.config.pulse.agree_us * (1 + len(self.sets.accept) // CROWD) * (1 + self._health.score)
 
     # --- Stage 1 ----------------------------------------------------------------------------------------------------
 
     def gather(self, cause: Cause, nodes: Iterable[NodeId]) -> None:
         """Somebody else is there: say AJ, and wait for alpha who else says it."""
         core = self._core
-        if not self.change.invite(nodes):
+        if not self.sets.invite(nodes):
             return
         self._tell_cause(cause)
         core.shift(State.STAGE_1, cause.what)
@@ -144,12 +144,12 @@ class Agreeing:
 
     def attempt_in_stage_1(self, said: Statement) -> None:
         if self.is_current(said.sender, said.view):
-            self.change.invite(said.j | {said.sender})
+            self.sets.invite(said.j | {said.sender})
 
     def statement_in_stage_1(self, said: Statement) -> None:
         """A JOIN names more of us; a fault of my own view ends the gathering."""
         verdict = self.take(said)
-        if verdict in (Verdict.KEPT, *GROWN) and (isinstance(said, Faults) or verdict is Verdict.BROKEN):
+        if verdict in (Opinion.KEPT, *GROWN) and (isinstance(said, Faults) or verdict is Opinion.BROKEN):
             self.state_now("member has faults")
 
     def alpha(self) -> None:
@@ -170,17 +170,17 @@ class Agreeing:
             self.break_with((sender,), Cause("member in another view", core.me, (sender,)))
         return False
 
-    def take(self, said: Statement) -> Verdict:
+    def take(self, said: Statement) -> Opinion:
         """Let a statement change my sets. The row of a member that made one is closed: it acknowledges nothing new."""
-        core, change = self._core, self.change
+        core, sets = self._core, self.sets
         if not self.is_current(said.sender, said.view) or not self._is_in_reach(said):
-            return Verdict.DROPPED
-        is_known = said.sender in change.j
-        verdict = change.take(said, has_flushed=self.barrier.flushed is not None)
+            return Opinion.DROPPED
+        is_known = said.sender in sets.j
+        verdict = sets.take(said, has_flushed=self.barrier.flushed is not None)
         rank = core.view.rank_of(said.sender)
-        if rank is not None and verdict is not Verdict.DROPPED:
+        if rank is not None and verdict is not Opinion.DROPPED:
             core.view.stability.close(rank)
-        if said.sender in change.j:
+        if said.sender in sets.j:
             self.heard_at[said.sender] = core.now
         self._tell(said, verdict, is_known=is_known)
         return verdict
@@ -192,16 +192,16 @@ class Agreeing:
             return False
         return is_clock_in_reach(said.clock, core.clock, is_alone=is_alone)
 
-    def _tell(self, said: Statement, verdict: Verdict, *, is_known: bool) -> None:
+    def _tell(self, said: Statement, verdict: Opinion, *, is_known: bool) -> None:
         core = self._core
-        if verdict is Verdict.BROKEN:
+        if verdict is Opinion.BROKEN:
             core.note("break", node=str(said.sender), why="it leaves" if said.leaving else "it accuses me")
             if said.leaving:
                 self.left.add(said.sender)
             else:
                 core.trap(Trap.ACCUSED_ME)
-        elif verdict is not Verdict.DROPPED:
-            if self.change.believable(said) != said.f:
+        elif verdict is not Opinion.DROPPED:
+            if self.sets.believable(said) != said.f:
                 core.trap(Trap.STRANGER_FAILS_US)
             if not is_known and core.state in AGREEING:
                 core.trap(Trap.OUTSIDER_IN_STAGE_2)
@@ -210,14 +210,14 @@ class Agreeing:
         verdict = self.take(said)
         if verdict in GROWN:
             self.state_now("statement of another")
-        elif verdict is Verdict.KEPT:
+        elif verdict is Opinion.KEPT:
             self.try_to_assent()
 
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def break_with(self, nodes: Iterable[NodeId], cause: Cause) -> None:
         """Accuse machines, in whatever state: the view goes on without them, or the change does."""
-        broken = [node for node in nodes if self.change.break_with(node)]
+        broken = [node for node in nodes if self.sets.break_with(node)]
         for node in broken:
             self._core.note("break", node=str(node), why=cause.what)
         if broken:
@@ -231,7 +231,7 @@ class Agreeing:
 
     def _tell_cause(self, cause: Cause) -> None:
         """What another gave as its reason may name more nodes than a statement has room for."""
-        known = tuple(node for node in cause.accused if node in self.change.j)
+        known = tuple(node for node in cause.accused if node in self.sets.j)
         self._core.cause = cause._replace(accused=known)
 
     def renew(self) -> None:
@@ -244,10 +244,10 @@ class Agreeing:
         core, view = self._core, self._core.view
         self._enter(why)
         self._version += 1
-        mine = self._statement(Joining if self.change.has_strangers else Faults)
-        self.change.last[core.me] = mine
+        mine = self._statement(Joining if self.sets.has_strangers else Faults)
+        self.sets.last[core.me] = mine
         self.barrier.assented = None
-        view.gone = {rank for rank, node in enumerate(view.members) if node in self.change.f}
+        view.gone = {rank for rank, node in enumerate(view.members) if node in self.sets.f}
         unsent = self._sends if core.timers.armed(Event.STATEMENT_SEND) else []
         self._sends = self._ways_out(mine, unsent)
         self._stated_at = core.now
@@ -267,13 +267,13 @@ class Agreeing:
             self._delivery.freeze()
             core.timers.cancel(Event.ALPHA, Event.WATCH, Event.SEND_DUE)
         core.timers.cancel(Event.FLUSH_REPEAT, Event.FLUSH_LATE)
-        joins = self.change.has_strangers or core.state in (State.STAGE_1, State.STAGE_2)
+        joins = self.sets.has_strangers or core.state in (State.STAGE_1, State.STAGE_2)
         target = State.STAGE_2 if joins else State.FAULTS
         if core.state is not target:
             core.shift(target, why)
 
     def _statement(self, kind: type[Statement], *, leaving: bool = False) -> Statement:
-        core, change, view = self._core, self.change, self._core.view
+        core, sets, view = self._core, self.sets, self._core.view
         frozen = core.frozen
         return kind(
             core.me,
@@ -282,10 +282,10 @@ class Agreeing:
             self._version,
             view.id,
             core.view_seq,
-            change.j,
-            change.f_before | {core.me} if leaving else change.f_before,
-            change.f_after,
-            tuple(zip(view.members, view.graph.inserted, strict=True)),
+            sets.j,
+            sets.f_before | {core.me} if leaving else sets.f_before,
+            sets.f_after,
+            tuple(zip(view.members, view.dag.inserted, strict=True)),
             view.order.frontier if frozen is None else frozen.delivered,
             core.clock,
             core.cause,
@@ -330,7 +330,7 @@ class Agreeing:
     def _arm_repeat(self) -> None:
         """Often enough to be heard in time, seldom enough for a crowd (W10)."""
         core = self._core
-        crowded_us = core.config.pulse.repeat_us * max(1, len(self.change.accept) // CROWD)
+        crowded_us = core.config.pulse.repeat_us * max(1, len(self.sets.accept) // CROWD)
         core.arm(Event.STATEMENT_REPEAT, max(1, min(crowded_us, self.patience_us // REPEATS_PER_AGREE)))
 
     # --- agreement --------------------------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class Agreeing:
     def try_to_assent(self) -> None:
         """Everybody in Accept says the same: that is a proposal. A newer statement with the same sets makes a new one of it."""
         core, barrier = self._core, self.barrier
-        statements = self.change.assent()
+        statements = self.sets.assent()
         if statements is None or (barrier.assented is not None and barrier.assented.statements == statements):
             return
         proposal = propose(statements)
@@ -351,7 +351,7 @@ class Agreeing:
         self._parts.flush.enter()
 
     def agree_expired(self) -> None:
-        late = [node for node in sorted(self.change.accept) if not self.change.agrees(node)]
+        late = [node for node in sorted(self.sets.accept) if not self.sets.agrees(node)]
         given_up = self.give_up(late, self._stated_at)
         if given_up:
             self.break_with(given_up, Cause("did not agree", self._core.me, tuple(given_up), Event.AGREE.value))

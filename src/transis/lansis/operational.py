@@ -10,41 +10,41 @@ Leaving: nothing new is taken, what was taken is sent and held by everybody, the
 
 from __future__ import annotations
 
-from transis.lansis.delivery import Delivery
+from transis.lansis.delivery import DagDelivery
 from transis.lansis.packets import Alive
-from transis.lansis.receiving import Receiving
+from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
-from transis.lansis.sending import Sending
+from transis.lansis.sending import Sender
 from transis.lansis.states import Trap
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.wire.burst import Burst
 
 
-class Operational:
-    def __init__(self, core: Core, receiving: Receiving, sending: Sending, delivery: Delivery, repair: Repair) -> None:
+class OperationalView:
+    def __init__(self, core: LansisCore, receiver: Receiver, sending: Sender, delivery: DagDelivery, repair: Repair) -> None:
         self._core = core
-        self._receiving = receiving
-        self._sending = sending
+        self._receiver = receiver
+        self._sender = sending
         self._delivery = delivery
         self._repair = repair
 
     def data_in_view(self, burst: Burst) -> None:
-        self._receiving.accept(burst)
+        self._receiver.accept(burst)
         self._repair.look()
         self._settle()
 
     def alive_in_view(self, alive: Alive) -> None:
-        self._receiving.hear(alive)
+        self._receiver.hear(alive)
         self._repair.look()
         self._settle()
 
     def data_while_frozen(self, burst: Burst) -> None:
-        if self._receiving.accept(burst):
+        if self._receiver.accept(burst):
             self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)
         self._repair.look()
 
     def alive_while_frozen(self, alive: Alive) -> None:
-        self._receiving.hear(alive)
+        self._receiver.hear(alive)
         self._repair.look()
 
     def send_due(self) -> None:
@@ -58,16 +58,16 @@ class Operational:
     def _settle(self) -> None:
         """Deliver, forget, send; what was sent may itself be delivered, alone in a view or where all have promised."""
         self._deliver()
-        if self._sending.try_to_send():
+        if self._sender.try_to_send():
             self._deliver()
 
     def _deliver(self) -> None:
         core, view = self._core, self._core.view
         self._delivery.run()
-        if core.frozen is None and view.graph.collect(view.stability.stable):
+        if core.frozen is None and view.dag.collect(view.stability.stable):
             mine = view.stability.stable[view.rank]
             view.pressure.stable(mine, core.counter)
-            view.pace.stable(mine, core.now)
+            view.rate.stable(mine, core.now)
             self._repair.forget()
 
     def is_on_its_way(self) -> bool:
@@ -75,4 +75,4 @@ class Operational:
         core, view = self._core, self._core.view
         if core.outbox.queued() or core.flowed or view.stability.stable[view.rank] < core.counter:
             return True
-        return any(node.rank == view.rank and not node.delivered for node in view.graph.nodes)
+        return any(node.rank == view.rank and not node.delivered for node in view.dag.nodes)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from transis.lansis.dag import Node
+from transis.lansis.dag import DagNode
 from transis.types.ids import DatagramClass
 from transis.types.outputs import NEVER
 
@@ -42,10 +42,10 @@ class AllAck:
         self._held = [first - 1 for first in expected]
         self._claims: list[tuple[int, int]] = [(0, 0)] * len(expected)
         """For each member the newest (sent, clock) of its ALIVEs."""
-        self._pending: list[tuple[int, Node]] = []
+        self._pending: list[tuple[int, DagNode]] = []
         """A heap by key."""
 
-    def inserted(self, node: Node) -> None:
+    def inserted(self, node: DagNode) -> None:
         rank = node.rank
         self._held[rank] = node.last
         self._promised(rank, node.ts)
@@ -67,19 +67,19 @@ class AllAck:
     def _promised(self, member: int, timestamp: int) -> None:
         self.promise[member] = max(self.promise[member], timestamp)
 
-    def next(self) -> Node | None:
+    def next(self) -> DagNode | None:
         if not self._pending:
             return None
         node = self._pending[0][1]
         return node if min(self.promise) >= node.ts else None
 
-    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[Node]:
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[DagNode]:
         last_key = NEVER if upto is None else upto
         return [
             node for key, node in sorted(self._pending) if key <= last_key and node.last <= pre[node.rank] and not node.delivered
         ]
 
-    def took(self, node: Node) -> None:
+    def took(self, node: DagNode) -> None:
         assert node.key > self.frontier, "delivery goes up the keys"
         self.frontier = node.key
         if self._pending[0][1] is node:
@@ -89,41 +89,41 @@ class AllAck:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-class Order(Protocol):
+class DeliveryOrder(Protocol):
     """Nodes of class ordered and safe, in the order in which they leave."""
 
     @property
     def frontier(self) -> int:
         """How far delivery got in this view; it rides as `dep` on what is sent, and compares with `dep` of others."""
 
-    def inserted(self, node: Node) -> None:
+    def inserted(self, node: DagNode) -> None:
         """Any node entered the DAG, whatever its class."""
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
         """A member sent so many datagrams, and will stamp nothing at or below `clock` any more."""
 
-    def next(self) -> Node | None:
+    def next(self) -> DagNode | None:
         """What may leave in the regular view, as far as the order goes; None while it is not certain."""
 
-    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[Node]:
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[DagNode]:
         """The view ends: what of `pre` has not left, in order; up to a frontier that somebody reached, or all."""
 
-    def took(self, node: Node) -> None:
+    def took(self, node: DagNode) -> None:
         """It left: it was delivered here."""
 
 
 # --- causal -----------------------------------------------------------------------------------------------------------
 
 
-class Waiting:
+class WaitingNodes:
     def __init__(self, members: int) -> None:
-        self._ordered: list[Node | None] = [None] * members
+        self._ordered: list[DagNode | None] = [None] * members
         """Each member's last ordered node."""
-        self._behind: dict[int, list[Node]] = {}
+        self._behind: dict[int, list[DagNode]] = {}
         """Key of an ordered node: causal ones of its sender that wait for it."""
-        self._by_dep: list[tuple[int, int, Node]] = []
+        self._by_dep: list[tuple[int, int, DagNode]] = []
 
-    def inserted(self, node: Node) -> None:
+    def inserted(self, node: DagNode) -> None:
         if node.is_ordered:
             self._ordered[node.rank] = node
         elif node.klass is DatagramClass.CAUSAL:
@@ -133,12 +133,12 @@ class Waiting:
             else:
                 self._behind.setdefault(before.key, []).append(node)
 
-    def delivered(self, ordered: Node) -> None:
+    def delivered(self, ordered: DagNode) -> None:
         """An ordered node left."""
         for node in self._behind.pop(ordered.key, ()):
             heappush(self._by_dep, (node.dep, node.key, node))
 
-    def eligible(self, frontier: int) -> list[Node]:
+    def eligible(self, frontier: int) -> list[DagNode]:
         """Those that wait no longer, by key; they are forgotten here."""
         by_dep = self._by_dep
         if not by_dep or by_dep[0][0] > frontier:
@@ -148,7 +148,7 @@ class Waiting:
             ready.append(heappop(by_dep)[2])
         return sorted(ready, key=_key)
 
-    def rest(self, pre: Sequence[int]) -> list[Node]:
+    def rest(self, pre: Sequence[int]) -> list[DagNode]:
         """The view ends: what still waits of `pre`. Only a sender that lied about its `dep` leaves something here."""
         left = [node for _, _, node in self._by_dep] + [node for nodes in self._behind.values() for node in nodes]
         return sorted((node for node in left if node.last <= pre[node.rank]), key=_key)
@@ -157,5 +157,5 @@ class Waiting:
         return len(self._by_dep) + sum(map(len, self._behind.values()))
 
 
-def _key(node: Node) -> int:
+def _key(node: DagNode) -> int:
     return node.key

@@ -6,8 +6,8 @@ Who beacons, and when, is as on the ring (engine/presence.py).
 from __future__ import annotations
 
 from transis.engine.presence import (
-    Mercy,
     Quarantine,
+    Release,
     are_all_heard,
     are_too_many,
     beacon_interval_us,
@@ -15,20 +15,20 @@ from transis.engine.presence import (
     was_superseded,
 )
 from transis.lansis.flush import FOREIGN_VIEW
-from transis.lansis.membership import Agreeing
+from transis.lansis.membership import MembershipChange
 from transis.lansis.packets import Statement
-from transis.lansis.statements import Verdict
+from transis.lansis.statements import Opinion
 from transis.lansis.states import Event, Trap
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.control import Beacon
 
 
-class Presence:
-    def __init__(self, core: Core, agreeing: Agreeing, quarantine: Quarantine) -> None:
+class ViewPresence:
+    def __init__(self, core: LansisCore, membership: MembershipChange, quarantine: Quarantine) -> None:
         self._core = core
-        self._agreeing = agreeing
+        self._membership = membership
         self._quarantine = quarantine
 
     def send_beacon(self) -> None:
@@ -43,41 +43,41 @@ class Presence:
             self.beacon_of_member(beacon)
             return
         mutual = self._ccs <= beacon.heard and self._hear_all(beacon.members)
-        self._meet_stranger(beacon.sender, beacon.members, Mercy.HEARING if mutual else None)
+        self._meet_stranger(beacon.sender, beacon.members, Release.HEARING if mutual else None)
 
     def beacon_of_member(self, beacon: Beacon) -> None:
         """One of us that is in another view is behind me, or gone."""
         if self._is_member(beacon.sender):
-            self._agreeing.is_current(beacon.sender, beacon.ring)
+            self._membership.is_current(beacon.sender, beacon.ring)
 
     def attempt_in_operational(self, said: Statement) -> None:
         if not self._is_member(said.sender):
             self._meet_stranger(said.sender, said.j, None)
-        elif self._agreeing.is_current(said.sender, said.view):
-            self._agreeing.gather(said.cause, said.j)
+        elif self._membership.is_current(said.sender, said.view):
+            self._membership.gather(said.cause, said.j)
 
-    def _meet_stranger(self, sender: NodeId, members: frozenset[NodeId], evidence: Mercy | None) -> None:
+    def _meet_stranger(self, sender: NodeId, members: frozenset[NodeId], evidence: Release | None) -> None:
         """Gather, unless it is an old life, in quarantine, or nobody more can be added."""
         core = self._core
         if self._replaces_a_member(sender) or self._was_superseded(sender) or self._is_full(members):
             return
         if not self._quarantine.holds(sender, core.now, evidence):
-            self._agreeing.gather(Cause(FOREIGN_VIEW, sender), members | {sender})
+            self._membership.gather(Cause(FOREIGN_VIEW, sender), members | {sender})
 
     # --- statements while all is well -------------------------------------------------------------------------------
 
     def statement_in_operational(self, said: Statement) -> None:
         """Somebody has stopped for a change: a member takes me with it; a stranger does if it names me and accuses none of us."""
-        core, agreeing = self._core, self._agreeing
+        core, membership = self._core, self._membership
         is_member = self._is_member(said.sender)
         if not is_member and self._is_noise(said):
             return
-        verdict = agreeing.take(said)
-        if verdict is Verdict.BROKEN:
+        verdict = membership.take(said)
+        if verdict is Opinion.BROKEN:
             what = "leave" if said.leaving else "accused"
-            agreeing.begin(Cause(what, said.sender, (said.sender,)) if said.leaving else Cause(what, core.me, (said.sender,)))
-        elif verdict is not Verdict.DROPPED:
-            agreeing.begin(said.cause if is_member else Cause("foreign join", said.sender))
+            membership.begin(Cause(what, said.sender, (said.sender,)) if said.leaving else Cause(what, core.me, (said.sender,)))
+        elif verdict is not Opinion.DROPPED:
+            membership.begin(said.cause if is_member else Cause("foreign join", said.sender))
 
     def _is_noise(self, said: Statement) -> bool:
         """Statements of strangers that must not end a healthy view: they finish their own change first and meet us by their
@@ -87,13 +87,13 @@ class Presence:
         if self._replaces_a_member(said.sender):
             return True
         mutual = self._ccs <= said.accept and self._hear_all(said.accept)
-        return self._quarantine.holds(said.sender, self._core.now, Mercy.ANSWER if mutual else None)
+        return self._quarantine.holds(said.sender, self._core.now, Release.ANSWER if mutual else None)
 
     # --- who is who -------------------------------------------------------------------------------------------------
 
     @property
     def _ccs(self) -> frozenset[NodeId]:
-        return self._agreeing.change.ccs
+        return self._membership.sets.ccs
 
     def _is_member(self, node: NodeId) -> bool:
         return self._core.view.rank_of(node) is not None
@@ -110,7 +110,7 @@ class Presence:
         if not dead:
             return False
         self._core.trap(Trap.REBORN_MEMBER)
-        self._agreeing.break_with(dead, Cause("born again", node, dead))
+        self._membership.break_with(dead, Cause("born again", node, dead))
         return True
 
     def _was_superseded(self, node: NodeId) -> bool:

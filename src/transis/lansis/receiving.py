@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from transis.lansis.alive import Heartbeat
-from transis.lansis.dag import Node
-from transis.lansis.delivery import Delivery
+from transis.lansis.dag import DagNode
+from transis.lansis.delivery import DagDelivery
 from transis.lansis.packets import Alive
 from transis.lansis.repair import Repair
 from transis.lansis.states import Trap
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.ids import DatagramClass
 from transis.wire.burst import Burst
 
 if TYPE_CHECKING:
-    from transis.lansis.engine import Parts
+    from transis.lansis.engine import LansisParts
 
 
-class Receiving:
-    def __init__(self, core: Core, delivery: Delivery, repair: Repair, heartbeat: Heartbeat, parts: Parts) -> None:
+class Receiver:
+    def __init__(self, core: LansisCore, delivery: DagDelivery, repair: Repair, heartbeat: Heartbeat, parts: LansisParts) -> None:
         self._core = core
         self._parts = parts
         self._delivery = delivery
@@ -35,9 +35,9 @@ class Receiving:
         """
         core, view = self._core, self._core.view
         rank = burst.header.sender
-        highest = view.graph.stores[rank].highest
+        highest = view.dag.stores[rank].highest
         self._repair.seen(burst)
-        fresh = view.graph.receive(burst)
+        fresh = view.dag.receive(burst)
         if burst.last_seq > highest and fresh:
             view.heard_at[rank] = core.now
         self._take(burst, fresh)
@@ -45,21 +45,21 @@ class Receiving:
 
     def accept_own(self, burst: Burst) -> None:
         """What I have just sent is in my DAG at once."""
-        self._take(burst, self._core.view.graph.receive(burst, own=True))
+        self._take(burst, self._core.view.dag.receive(burst, own=True))
 
     def _take(self, burst: Burst, fresh: list[Burst]) -> None:
-        graph = self._core.view.graph
+        dag = self._core.view.dag
         if burst.klass is DatagramClass.BASIC:
             self._delivery.on_receipt(fresh)
         if fresh:
-            for node in graph.insert_ready():
+            for node in dag.insert_ready():
                 self._inserted(node)
-        for asker, nacks in graph.take_asked():
+        for asker, nacks in dag.take_asked():
             self._repair.asked(asker, nacks)
-        for rank, why in graph.take_broken():
+        for rank, why in dag.take_broken():
             self._core.note("broken data", node=str(self._core.view.node(rank)), why=why)
 
-    def _inserted(self, node: Node) -> None:
+    def _inserted(self, node: DagNode) -> None:
         core, view = self._core, self._core.view
         self.bursts_inserted += 1
         core.observe(node.ts)
@@ -82,25 +82,25 @@ class Receiving:
     def hear(self, alive: Alive) -> None:
         """An ALIVE of another member of my view."""
         core, view = self._core, self._core.view
-        member, graph = alive.sender, view.graph
+        member, dag = alive.sender, view.dag
         if member == view.rank or len(alive.recv) != len(view):
             return
         self.alives_heard += 1
         view.heard_at[member] = core.now
-        graph.name(member, alive.sent)
+        dag.name(member, alive.sent)
         for rank, counter in enumerate(alive.recv):
-            if counter > graph.named[rank]:
-                graph.name(rank, counter)
+            if counter > dag.named[rank]:
+                dag.name(rank, counter)
         if not view.stability.is_closed(member):
             view.stability.heard(member, alive.recv, core.now)
             view.order.heard_alive(member, alive.sent, alive.clock)
         self._repair.asked(member, alive.nacks)
 
     def statistics(self) -> dict[str, int]:
-        graph = self._core.view.graph
+        dag = self._core.view.dag
         return {
             "bursts_inserted": self.bursts_inserted,
             "alives_heard": self.alives_heard,
-            "leaves": len(graph.leaves),
-            "parked": graph.parked,
+            "leaves": len(dag.leaves),
+            "parked": dag.parked,
         }

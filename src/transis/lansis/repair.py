@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from transis.engine.core import multicast
 from transis.lansis.packets import Nack
 from transis.lansis.states import Event, Trap
-from transis.lansis.view import Core
+from transis.lansis.view import LansisCore
 from transis.types.outputs import NEVER
 from transis.wire.burst import Burst
 
 
 class Repair:
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: LansisCore) -> None:
         self._core = core
         self.nacks_sent = 0
         self.requested = 0
@@ -27,8 +27,8 @@ class Repair:
     def look(self) -> None:
         """After anything that may open or close a gap."""
         core, view = self._core, self._core.view
-        if view.graph.lacking or view.requests:
-            view.requests.look(view.graph, core.now)
+        if view.dag.lacking or view.requests:
+            view.requests.look(view.dag, core.now)
             self._arm(Event.NACK_DUE, view.requests.due_at())
 
     def take_nacks(self) -> tuple[Nack, ...]:
@@ -41,7 +41,7 @@ class Repair:
         for rank, first, last in nacks:
             self.nacks_sent += 1
             self.requested += last - first + 1
-            if last == view.graph.named[rank] > view.graph.stores[rank].highest:
+            if last == view.dag.named[rank] > view.dag.stores[rank].highest:
                 core.trap(Trap.TAIL_LOST)
         return nacks
 
@@ -68,7 +68,7 @@ class Repair:
         view = self._core.view
         if nack.rank >= len(view):
             return None
-        store = view.graph.stores[nack.rank]
+        store = view.dag.stores[nack.rank]
         first, last = max(nack.first, store.discarded + 1), min(nack.last, store.highest)
         return Nack(nack.rank, first, last) if first <= last else None
 
@@ -81,7 +81,7 @@ class Repair:
         """After anything that was discarded."""
         view = self._core.view
         if view.turns:
-            view.turns.forget([store.discarded for store in view.graph.stores], self._core.now)
+            view.turns.forget([store.discarded for store in view.dag.stores], self._core.now)
 
     def seen(self, burst: Burst) -> None:
         """Data came, new or not: who waited for its turn to send it again need not."""
@@ -95,7 +95,7 @@ class Repair:
         core, view = self._core, self._core.view
         count = 0
         for _, rank, first, last in view.answers.take_due(core.now):
-            held = list(view.graph.get(rank, first, last))
+            held = list(view.dag.get(rank, first, last))
             multicast(core, held)
             count += sum(map(len, held))
             if held and rank in view.gone:

@@ -25,17 +25,17 @@ from transis.lansis import window
 from transis.lansis.alive import Heartbeat
 from transis.lansis.dag import order_key, place_seq
 from transis.lansis.packets import encode_acks
-from transis.lansis.receiving import Receiving
+from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
 from transis.lansis.states import Event, Trap
-from transis.lansis.view import Core, Flow
+from transis.lansis.view import Flow, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.outputs import NEVER, Lane
 from transis.wire.burst import COUNTER_MAX, DataHeader, body_max
 from transis.wire.packer import Filled, FilledDatagram, VisitWriter
 
 if TYPE_CHECKING:
-    from transis.lansis.engine import Parts
+    from transis.lansis.engine import LansisParts
 
 # --- marks ------------------------------------------------------------------------------------------------------------
 
@@ -84,11 +84,11 @@ def claim_of(flow: Flow, filled: Filled) -> int:
 # --- sending ----------------------------------------------------------------------------------------------------------
 
 
-class Sending:
-    def __init__(self, core: Core, receiving: Receiving, repair: Repair, heartbeat: Heartbeat, parts: Parts) -> None:
+class Sender:
+    def __init__(self, core: LansisCore, receiver: Receiver, repair: Repair, heartbeat: Heartbeat, parts: LansisParts) -> None:
         self._core = core
         self._parts = parts
-        self._receiving = receiving
+        self._receiver = receiver
         self._repair = repair
         self._heartbeat = heartbeat
         self._next_at = 0
@@ -114,7 +114,7 @@ class Sending:
             if core.now < self._next_at:
                 core.timers.arm(Event.SEND_DUE, self._next_at)
                 break
-            load, usable = self._load(), core.view.pace.window
+            load, usable = self._load(), core.view.rate.window
             permit = window.permit(usable, load)
             if permit == 0 or window.is_crumb(usable, load, permit):
                 self._wait_for_room(permit)
@@ -137,7 +137,7 @@ class Sending:
         core, view = self._core, self._core.view
         while core.flowed:
             flow = core.flowed.popleft()
-            acks = view.graph.acks()
+            acks = view.dag.acks()
             prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
             filled = placed(flow, prefix, body_max(core.config.datagram))
             self._multicast(filled, len(acks), claim_of(flow, filled))
@@ -148,7 +148,7 @@ class Sending:
             self._is_full = True
             self._core.trap(Trap.WINDOW_FULL)
 
-    def _gathers(self, permit: int, load: window.Load) -> bool:
+    def _gathers(self, permit: int, load: window.WindowLoad) -> bool:
         """More comes together so fast that one burst will soon say it all, acknowledgements too."""
         core = self._core
         burst_bytes, passed_us = permit * body_max(core.config.datagram), core.now - self._sent_at
@@ -159,11 +159,11 @@ class Sending:
         self._heartbeat.is_spoken_for(until)
         return True
 
-    def _load(self) -> window.Load:
+    def _load(self) -> window.WindowLoad:
         view = self._core.view
-        named, stable = view.graph.named, view.stability.stable
+        named, stable = view.dag.named, view.stability.stable
         own = named[view.rank] - stable[view.rank]
-        return window.Load(len(view), sum(named) - sum(stable), own, len(view) if self._is_starting else self._speakers())
+        return window.WindowLoad(len(view), sum(named) - sum(stable), own, len(view) if self._is_starting else self._speakers())
 
     @property
     def _is_starting(self) -> bool:
@@ -179,12 +179,12 @@ class Sending:
         """Who wants a share of the window: whoever has something on its way or had a moment ago, and I. The slowest member's word
         empties the window for all at once: who counted only what is on its way would see nobody else, and take all of it."""
         view, since = self._core.view, self._core.now - self._core.view.round_us
-        own, named, stable, spoke_at = view.rank, view.graph.named, view.stability.stable, view.spoke_at
+        own, named, stable, spoke_at = view.rank, view.dag.named, view.stability.stable, view.spoke_at
         return sum(rank == own or named[rank] > stable[rank] or spoke_at[rank] > since for rank in range(len(view)))
 
-    def _send_burst(self, permit: int, load: window.Load) -> bool:
+    def _send_burst(self, permit: int, load: window.WindowLoad) -> bool:
         core, view = self._core, self._core.view
-        acks = view.graph.acks()
+        acks = view.dag.acks()
         filled = core.outbox.fill_burst(permit, encode_acks(view.order.frontier, acks, self._repair.take_nacks()))
         if filled is None:
             return False
@@ -196,8 +196,8 @@ class Sending:
         sent = len(filled.datagrams)
         after = load._replace(unstable=load.unstable + sent, own_unstable=load.own_unstable + sent)
         if not self._is_starting:
-            view.pace.sent(core.counter, core.now, after)
-        calm_us = window.delay_us(view.pace.window, after, window.unit_us(core.config.pulse))
+            view.rate.sent(core.counter, core.now, after)
+        calm_us = window.delay_us(view.rate.window, after, window.unit_us(core.config.pulse))
         self.delay_us = max(calm_us, view.pressure.extra_us)
         self._sent_at, self._next_at = core.now, core.now + self.delay_us
         return True
@@ -216,7 +216,7 @@ class Sending:
 
     def _send_acks(self) -> None:
         core, view = self._core, self._core.view
-        acks, room = view.graph.acks(), body_max(core.config.datagram)
+        acks, room = view.dag.acks(), body_max(core.config.datagram)
         prefix = encode_acks(view.order.frontier, acks, self._repair.take_nacks())
         self._multicast(VisitWriter(room, -(-len(prefix) // room), prefix).burst(DatagramClass.CAUSAL), len(acks))
 
@@ -232,16 +232,16 @@ class Sending:
         core.counter = burst.last_seq
         if not view.is_singleton:
             multicast(core, [burst.slice(burst.first_seq, burst.first_seq) if claim else burst])
-        self._receiving.accept_own(burst)
+        self._receiver.accept_own(burst)
         self._heartbeat.paid()
 
     def statistics(self) -> dict[str, int]:
-        load, usable = self._load(), self._core.view.pace.window.window
+        load, usable = self._load(), self._core.view.rate.window.window
         return {
             "bursts_sent": self.bursts_sent,
             "acks_sent": self.acks_sent,
             "unsafe_datagrams": load.unstable,
-            "unsafe_bytes": self._core.view.graph.held_bytes,
+            "unsafe_bytes": self._core.view.dag.held_bytes,
             "window": self._core.config.window.window,
             "window_usable": usable,
             "window_used_permille": 1000 * load.unstable // usable,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import lt
 
-from transis.lansis.dag import Node
+from transis.lansis.dag import DagNode
 
 
 class Stability:
@@ -28,7 +28,7 @@ class Stability:
         self._closed: set[int] = set()
         self._is_checked = False
 
-    def inserted(self, node: Node, now: int) -> None:
+    def inserted(self, node: DagNode, now: int) -> None:
         """I have it; and its sender has all that it follows."""
         self._raise(self._me, node.rank, node.last)
         if node.rank != self._me:
@@ -67,10 +67,10 @@ class Stability:
         """Is there something in my DAG that this member is not known to have?"""
         return any(map(lt, self.ack[member], self.ack[self._me]))
 
-    def is_stable(self, node: Node) -> bool:
+    def is_stable(self, node: DagNode) -> bool:
         return self.stable[node.rank] >= node.last
 
-    def holders(self, node: Node) -> int:
+    def holders(self, node: DagNode) -> int:
         """How many members are known to have it: the paper's index of synchrony."""
         return sum(row[node.rank] >= node.last for row in self.ack)
 

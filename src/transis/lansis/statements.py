@@ -39,7 +39,7 @@ from transis.wire.control import encode_control
 # --- statements -------------------------------------------------------------------------------------------------------
 
 
-class Verdict(Enum):
+class Opinion(Enum):
     """What a statement did to my sets."""
 
     DROPPED = "nothing: it is old, accused, of nobody I know, or beyond all limits"
@@ -48,11 +48,11 @@ class Verdict(Enum):
     GREW = "I must say more than before"
 
 
-GROWN: Final = (Verdict.BROKEN, Verdict.GREW)
+GROWN: Final = (Opinion.BROKEN, Opinion.GREW)
 """After these my own statement is not what I know any more."""
 
 
-class Change:
+class MembershipSets:
     """What one machine knows of the change that ends its view, the paper's CCS."""
 
     def __init__(self, me: NodeId, ccs: Iterable[NodeId], before: Mapping[NodeId, Statement] = MappingProxyType({})) -> None:
@@ -103,16 +103,16 @@ class Change:
             self.f_before |= {node}
         return True
 
-    def take(self, said: Statement, *, has_flushed: bool) -> Verdict:
+    def take(self, said: Statement, *, has_flushed: bool) -> Opinion:
         """A JOIN or FA of somebody else, whose view is mine or who is a stranger."""
         if not self.is_news(said) or not self._is_for_me(said, has_flushed=has_flushed):
-            return Verdict.DROPPED
+            return Opinion.DROPPED
         if said.leaving or (self._me in said.f and said.sender in self.ccs):
-            return Verdict.BROKEN if self.break_with(said.sender) else Verdict.DROPPED
+            return Opinion.BROKEN if self.break_with(said.sender) else Opinion.DROPPED
         if self._is_too_large(self.j | said.j, self.f | self.believable(said)):
-            return Verdict.DROPPED
+            return Opinion.DROPPED
         self.last[said.sender] = said
-        return Verdict.GREW if self._learn(said) else Verdict.KEPT
+        return Opinion.GREW if self._learn(said) else Opinion.KEPT
 
     def is_news(self, said: Statement) -> bool:
         """Who is accused is not heard any more; of the others the newest counts."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from transis.lansis.dag import Node
+from transis.lansis.dag import DagNode
 
 Vote = frozenset[int] | None
 """The ranks of the candidates that a member votes for; None is the paper's `*`: it has not voted."""
@@ -31,15 +31,15 @@ class ToTo:
     def __init__(self, members: int) -> None:
         self.frontier = 0
         """How many nodes left: votes do not follow keys, so the order has no other name for a position."""
-        self._pending: list[deque[Node]] = [deque() for _ in range(members)]
-        self._cast: list[deque[Node]] = [deque() for _ in range(members)]
+        self._pending: list[deque[DagNode]] = [deque() for _ in range(members)]
+        self._cast: list[deque[DagNode]] = [deque() for _ in range(members)]
         """By rank: nodes of every class from the one on that may be its vote."""
-        self._decided: deque[Node] = deque()
+        self._decided: deque[DagNode] = deque()
         """Sources whose turn has come. A safe one may keep the others waiting; what comes meanwhile changes nothing."""
         self._has_news = False
         self._is_over = False
 
-    def inserted(self, node: Node) -> None:
+    def inserted(self, node: DagNode) -> None:
         self._cast[node.rank].append(node)
         if node.is_ordered:
             self._pending[node.rank].append(node)
@@ -48,12 +48,12 @@ class ToTo:
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
         """An ALIVE is no node of the DAG, so it is no vote."""
 
-    def next(self) -> Node | None:
+    def next(self) -> DagNode | None:
         if not self._decided and self._has_news:
             self._activate()
         return self._decided[0] if self._decided else None
 
-    def took(self, node: Node) -> None:
+    def took(self, node: DagNode) -> None:
         assert self._decided[0] is node, "sources leave by rank"
         self._decided.popleft()
         self.frontier += 1
@@ -61,7 +61,7 @@ class ToTo:
 
     # --- the end of the view ----------------------------------------------------------------------------------------
 
-    def rest(self, pre: Sequence[int], upto: int | None) -> Iterator[Node]:
+    def rest(self, pre: Sequence[int], upto: int | None) -> Iterator[DagNode]:
         """Everybody who goes on has the same `pre`, and comes through here with the same nodes and no others."""
         self._forget_above(pre)
         while (upto is None or self.frontier < upto) and (node := self.next()) is not None:
@@ -89,12 +89,12 @@ class ToTo:
         sources = elect(ranks, self._votes(candidates), tails)
         self._decided.extend(self._pending[rank].popleft() for rank in sources)
 
-    def _candidates(self) -> list[Node]:
+    def _candidates(self) -> list[DagNode]:
         """By rank. Whoever follows any pending node of a member follows the first pending one of it."""
         heads = [nodes[0] for nodes in self._pending if nodes]
         return [node for node in heads if not any(node.follows(other) for other in heads if other is not node)]
 
-    def _votes(self, candidates: Sequence[Node]) -> list[Vote]:
+    def _votes(self, candidates: Sequence[DagNode]) -> list[Vote]:
         """What follows no candidate now follows none later: later ones follow one of these, or were not there to be followed."""
         silent: Vote = frozenset() if self._is_over else None
         votes: list[Vote] = []
@@ -104,7 +104,7 @@ class ToTo:
             votes.append(frozenset(node.rank for node in candidates if cast[0].follows(node)) if cast else silent)
         return votes
 
-    def _tail(self, node: Node) -> int:
+    def _tail(self, node: DagNode) -> int:
         """How many members have sent something that follows it."""
         return sum(bool(cast) and cast[-1].follows(node) for cast in self._cast)
 

@@ -27,13 +27,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from transis.engine.core import Stamp, originate
-from transis.lansis.dag import TIMESTAMP_ROOM, Node
-from transis.lansis.membership import Agreeing
+from transis.lansis.dag import TIMESTAMP_ROOM, DagNode
+from transis.lansis.membership import MembershipChange
 from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
-from transis.lansis.receiving import Receiving
+from transis.lansis.receiving import Receiver
 from transis.lansis.sending import NUMBER_MAX, Mark, flow_tag, mark_of, number_of, round_of
 from transis.lansis.states import AGREEING
-from transis.lansis.view import Core, Flow, Frozen
+from transis.lansis.view import Flow, Frozen, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Lane, Port, Send
@@ -49,19 +49,19 @@ BURSTS_OF_WINDOW: Final = 4
 """A flow is at most this part of the window, as every burst."""
 
 
-class Kept(NamedTuple):
+class KeptDatagram(NamedTuple):
     body: bytes
     is_last: bool
 
 
-class Flowing:
-    def __init__(self, core: Core, agreeing: Agreeing) -> None:
+class FlowThrough:
+    def __init__(self, core: LansisCore, membership: MembershipChange) -> None:
         self._core = core
-        self._agreeing = agreeing
+        self._membership = membership
         self._number = 0
         """Of my last datagram that flowed, ever."""
         self._begun: Frozen | None = None
-        self._kept: dict[NodeId, dict[int, Kept]] = {}
+        self._kept: dict[NodeId, dict[int, KeptDatagram]] = {}
         """Flows of others, by number."""
         self._senders: dict[RingTag, NodeId] = {}
         self._known: frozenset[NodeId] = frozenset()
@@ -97,7 +97,7 @@ class Flowing:
     def _room(self) -> int:
         """An equal share of the window for everybody who may come along."""
         window = self._core.config.window
-        share = max(1, window.window // len(self._agreeing.change.j))
+        share = max(1, window.window // len(self._membership.sets.j))
         out = sum(len(flow.filled.datagrams) for flow in self._core.flowed)
         largest = min(BURST_DATAGRAMS_MAX - HEAD_DATAGRAMS_MAX, window.visit_max, max(1, window.window // BURSTS_OF_WINDOW))
         return min(share - out, largest, NUMBER_MAX - self._number)
@@ -124,13 +124,13 @@ class Flowing:
         if sender is not None and sender != self._core.me:
             kept = self._kept.setdefault(sender, {})
             for seq, body in enumerate(burst.bodies(), burst.first_seq):
-                kept[seq] = Kept(bytes(body), burst.datagrams[seq - burst.first_seq][LAST_OFFSET] != 0)
+                kept[seq] = KeptDatagram(bytes(body), burst.datagrams[seq - burst.first_seq][LAST_OFFSET] != 0)
             for seq in sorted(kept)[: -self._core.config.window.window]:
                 del kept[seq]
         return True
 
     def _sender(self, tag: RingTag) -> NodeId | None:
-        known = self._agreeing.change.j
+        known = self._membership.sets.j
         if known is not self._known:
             self._known = known
             self._senders = {flow_tag(node): node for node in sorted(known)}
@@ -147,9 +147,9 @@ class Flowing:
         following = header._replace(seq=header.seq + 1, index=1, last=parts[0].is_last)
         return Burst(following, encode_ramp(following, [part.body for part in parts], parts[-1].is_last))
 
-    def _take(self, sender: NodeId, number: int) -> list[Kept]:
+    def _take(self, sender: NodeId, number: int) -> list[KeptDatagram]:
         """The flow of this number, if all of it is here, and none of it any more."""
-        kept, parts = self._kept.get(sender, {}), list[Kept]()
+        kept, parts = self._kept.get(sender, {}), list[KeptDatagram]()
         while len(parts) < BURST_DATAGRAMS_MAX - 1 and (part := kept.pop(number + len(parts), None)) is not None:
             parts.append(part)
             if part.is_last:
@@ -172,10 +172,10 @@ class Flowing:
 
 
 class ControlNodes:
-    def __init__(self, core: Core, agreeing: Agreeing, receiving: Receiving) -> None:
+    def __init__(self, core: LansisCore, membership: MembershipChange, receiver: Receiver) -> None:
         self._core = core
-        self._agreeing = agreeing
-        self._receiving = receiving
+        self._membership = membership
+        self._receiver = receiver
         self._heard: list[Joining | Faults] = []
 
     # --- my own -----------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class ControlNodes:
         """Put my statement into the DAG. It leaves with those before it that have not left, for it follows them."""
         view = self._core.view
         for rank in sorted(view.gone):
-            view.graph.put_in_limbo(rank)
+            view.dag.put_in_limbo(rank)
         on_control = [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
         if not self._fits(mine) or not self._has_room():
             return on_control
@@ -201,23 +201,23 @@ class ControlNodes:
     def _has_room(self) -> bool:
         """Is there a timestamp above all that a statement would follow? Who has the same has the same answer."""
         view = self._core.view
-        return view.graph.latest + 1 < view.base + TIMESTAMP_ROOM
+        return view.dag.latest + 1 < view.base + TIMESTAMP_ROOM
 
     def _insert(self, mine: Statement) -> Burst:
         """Stamped just above all that it follows, and not by the clock: that may be beyond what the view has room for."""
         core, view = self._core, self._core.view
         room = body_max(core.config.datagram)
-        stream = encode_acks(view.order.frontier, view.graph.acks(), ()) + encode_control(mine)
+        stream = encode_acks(view.order.frontier, view.dag.acks(), ()) + encode_control(mine)
         filled = VisitWriter(room, -(-len(stream) // room), stream).burst(DatagramClass.CAUSAL)
-        stamp = Stamp(view.view_id, view.tag, view.rank, round_of(Mark.STATEMENT), view.graph.latest + 1)
+        stamp = Stamp(view.view_id, view.tag, view.rank, round_of(Mark.STATEMENT), view.dag.latest + 1)
         burst = originate(core, stamp, core.counter + 1, 0, filled.datagrams)
         core.counter = burst.last_seq
-        self._receiving.accept_own(burst)
+        self._receiver.accept_own(burst)
         return burst
 
     # --- those of others --------------------------------------------------------------------------------------------
 
-    def is_control(self, node: Node) -> bool:
+    def is_control(self, node: DagNode) -> bool:
         """A node entered the DAG: is it a statement? Then it is taken as soon as the packet that brought it is done with."""
         if mark_of(node.pieces[0].header) is not Mark.STATEMENT:
             return False
@@ -238,8 +238,8 @@ class ControlNodes:
         view, rank = self._core.view, burst.sender
         if mark_of(burst.header) is not Mark.STATEMENT or burst.ring != view.tag or rank >= len(view):
             return
-        if burst.last_seq > view.graph.stores[rank].highest:
-            self._agreeing.heard_at[view.node(rank)] = self._core.now
+        if burst.last_seq > view.dag.stores[rank].highest:
+            self._membership.heard_at[view.node(rank)] = self._core.now
 
     def is_in_the_graph(self, said: Statement) -> bool:
         """Does this copy from the control socket say what its sender says to me in the DAG?"""
@@ -248,7 +248,7 @@ class ControlNodes:
         return is_ours and not said.leaving and self._fits(said) and self._has_room()
 
 
-def _read(node: Node) -> Joining | Faults | None:
+def _read(node: DagNode) -> Joining | Faults | None:
     """What a peer's bytes say, if they say anything."""
     stream = b"".join(body for piece in node.pieces for body in piece.bodies())
     head = decode_acks(stream)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from transis.engine.core import BaseCore
-from transis.lansis.dag import RENEWAL_ROOM, Graph
-from transis.lansis.losses import Answers, Requests, Turns
-from transis.lansis.orders import AllAck, Order, Waiting
+from transis.lansis.dag import RENEWAL_ROOM, Dag
+from transis.lansis.losses import AnswerTurns, MissingRequests, PlannedAnswers
+from transis.lansis.orders import AllAck, DeliveryOrder, WaitingNodes
 from transis.lansis.stability import Stability
 from transis.lansis.states import TRANSITIONS, Event, State
 from transis.lansis.toto import ToTo
-from transis.lansis.window import Pace, Pressure, unit_us
+from transis.lansis.window import Pressure, SendRate, unit_us
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.types.outputs import RunIds
@@ -36,7 +36,7 @@ ALIVES_IN_SILENCE: Final = 4
 """So many signs of life are missing before a member counts as silent, however large the view."""
 
 
-class BroadcastView:
+class ViewState:
     """`members` are sorted; the rank of a member is its index. `expected` has the first counter of each in this view."""
 
     def __init__(
@@ -62,13 +62,13 @@ class BroadcastView:
         self.view_id = ViewId(ViewKind.REGULAR, view_id.seq, view_id.rep)
         self.renewal_at = base + RENEWAL_ROOM
         """With timestamps from here on the view has to be renewed."""
-        self.graph = Graph(self.rank, expected, base, REACH_GAPS * config.window.gap_max + REACH_LEAST)
+        self.dag = Dag(self.rank, expected, base, REACH_GAPS * config.window.gap_max + REACH_LEAST)
         self.stability = Stability(self.rank, expected, now)
-        self.order: Order = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
-        self.waiting = Waiting(len(members))
-        self.requests = Requests(config.pulse.nack_us)
-        self.turns = Turns(config.pulse.nack_us)
-        self.answers = Answers(config.pulse.nack_us, config.window.window)
+        self.order: DeliveryOrder = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
+        self.waiting = WaitingNodes(len(members))
+        self.requests = MissingRequests(config.pulse.nack_us)
+        self.turns = AnswerTurns(config.pulse.nack_us)
+        self.answers = PlannedAnswers(config.pulse.nack_us, config.window.window)
         self.crowd = max(1, len(members) // CROWD)
         self.alive_us = config.pulse.alive_us * self.crowd
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
@@ -76,7 +76,7 @@ class BroadcastView:
         self.pressure = Pressure(unit_us(config.pulse))
         self.round_us = self.silence_us // 2
         """What fills the window is everywhere well within so long, or less of it is used."""
-        self.pace = Pace(config.window, len(members), self.round_us)
+        self.rate = SendRate(config.window, len(members), self.round_us)
         self.spoke_at = [now - self.round_us] * len(members)
         """When the last burst of each member entered the DAG."""
         self.heard_at = [now] * len(members)
@@ -103,9 +103,9 @@ class BroadcastView:
         return self.rank == 0
 
     def check(self) -> None:
-        self.graph.check()
+        self.dag.check()
         self.stability.check()
-        assert self.stability.ack[self.rank] == self.graph.inserted, "my row is what I have"
+        assert self.stability.ack[self.rank] == self.dag.inserted, "my row is what I have"
 
 
 # --- core -------------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Flow(NamedTuple):
     filled: Filled
 
 
-class Core(BaseCore[State, Event]):
+class LansisCore(BaseCore[State, Event]):
     stopped = State.STOPPED
     beacon_due = Event.BEACON_SEND
     leave_due = Event.LEAVE
@@ -148,7 +148,7 @@ class Core(BaseCore[State, Event]):
         """What flowed out and has no place in a view yet, in the order in which it has to get one. Mode `transis` only."""
         base = self.tick()
         first = RingId(view_seq, me)
-        self.view = BroadcastView(first, first.tag, (me,), me, base, [1], config, 0)
+        self.view = ViewState(first, first.tag, (me,), me, base, [1], config, 0)
 
     def _take_unsent(self) -> list[RunIds]:
         """What flowed has no view yet, and will have none."""

@@ -41,7 +41,7 @@ DROP_MAX: Final = 4
 """It becomes smaller by no more than this at a time: one late word says little."""
 
 
-class Load(NamedTuple):
+class WindowLoad(NamedTuple):
     """What is on its way, as a member knows it when it wants to send."""
 
     members: int
@@ -62,7 +62,7 @@ def quota(window: Window, members: int) -> int:
     return max(1, window.window // (2 * members))
 
 
-def permit(window: Window, load: Load) -> int:
+def permit(window: Window, load: WindowLoad) -> int:
     """Datagrams that the next burst may have; 0 means wait for stability."""
     if load.unstable >= window.gap_max:
         return 0 if load.own_unstable else 1
@@ -72,13 +72,13 @@ def permit(window: Window, load: Load) -> int:
     return max(0, min(largest, max(own, share) - load.own_unstable))
 
 
-def is_crumb(window: Window, load: Load, allowed: int) -> bool:
+def is_crumb(window: Window, load: WindowLoad, allowed: int) -> bool:
     """Is it better to wait for more room? Never for who has nothing on its way: nothing would come to wake it."""
     least = min(quota(window, load.members) // CRUMBS, BURST_DATAGRAMS_MAX, window.visit_max)
     return load.own_unstable > 0 and allowed < least
 
 
-def gather_us(pulse: Pulse, load: Load, queued_bytes: int, burst_bytes: int, passed_us: int) -> int:
+def gather_us(pulse: Pulse, load: WindowLoad, queued_bytes: int, burst_bytes: int, passed_us: int) -> int:
     """For how long after a burst to gather the next one. Thin bursts cost everybody as much as full ones; so who has much on its
     way waits a little, and who sees a good part of a burst come together in time waits for it. Occasional speakers never do.
     """
@@ -89,7 +89,7 @@ def gather_us(pulse: Pulse, load: Load, queued_bytes: int, burst_bytes: int, pas
     return unit_us(pulse) if load.own_unstable >= STREAM else 0
 
 
-def delay_us(window: Window, load: Load, longest_us: int) -> int:
+def delay_us(window: Window, load: WindowLoad, longest_us: int) -> int:
     """How long to wait after a burst: nothing while the window is calm, then growing with the square to the longest."""
     calm = window.window - window.window // CALM
     over = min(load.unstable, window.window) - calm
@@ -120,7 +120,7 @@ class Pressure:
             self._changed_at = sent
 
 
-class Pace:
+class SendRate:
     """How much of the window the slowest member keeps up with.
 
     While much of it is used, one burst of mine at a time is followed until it is everywhere. If that takes so long that a member
@@ -135,7 +135,7 @@ class Pace:
         """The last counter of a burst of mine, and when it was sent."""
         self.window = replace(window, window=max(self._least, window.window // BEGINNING))
 
-    def sent(self, counter: int, now: int, load: Load) -> None:
+    def sent(self, counter: int, now: int, load: WindowLoad) -> None:
         """What is on its way with it. A burst that finds nothing before it says nothing about a queue; but who begin at the same
         moment do not see each other's, and each that uses its share stands for all of them."""
         together = load.own_unstable * load.active if load.own_unstable >= FEW else 0

@@ -26,11 +26,11 @@ from typing import Final
 from transis import __version__
 from transis.engine.base import Engine, Packet
 from transis.groups.layer import CONTROL_PROCESS, SLICE_GROUPS, ControlMessage, GroupLayer, Settled
-from transis.lansis.engine import Engine as Lansis
+from transis.lansis.engine import LansisEngine
 from transis.node.identity import Identity, Stage
 from transis.node.intake import Freshness, Unpacking
 from transis.sessions.frames import Checkpoint
-from transis.totem.engine import Engine as Totem
+from transis.totem.engine import TotemEngine
 from transis.types.config import Config
 from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, Rejection, UsageError
 from transis.types.ids import NodeId, Service, ViewId
@@ -77,7 +77,7 @@ from transis.wire.reassembly import Assembler
 
 # --- engines ----------------------------------------------------------------------------------------------------------
 
-ENGINES: Final[dict[str, type[Totem] | type[Lansis]]] = {"totem": Totem, "lansis": Lansis}
+ENGINES: Final[dict[str, type[TotemEngine] | type[LansisEngine]]] = {"totem": TotemEngine, "lansis": LansisEngine}
 
 
 def engine_of(config: Config, me: NodeId, ring_seq: int) -> Engine:

@@ -52,11 +52,11 @@ class Defect(NamedTuple):
 LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "fa_echo_unconditional": Defect(
         "every statement is answered by one of one's own, whether it says anything new or not (F11)",
-        (Change("lansis.membership", "        if verdict in GROWN:\n", "        if verdict is not Verdict.DROPPED:\n"),),
+        (Change("lansis.membership", "        if verdict in GROWN:\n", "        if verdict is not Opinion.DROPPED:\n"),),
     ),
     "no_limbo": Defect(
         "who installs delivers all that it holds of the old view, instead of what the statements name",
-        (Change("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.graph.inserted)"),),
+        (Change("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.dag.inserted)"),),
     ),
     "late_fa": Defect(
         "a statement about a view that was left already counts in the view after it (F12)",
@@ -68,7 +68,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
             Change(
                 "lansis.flush",
                 "        self._ask()\n        self._try_to_flush()\n",
-                "        self._installing.install(proposal)\n",
+                "        self._installation.install(proposal)\n",
             ),
         ),
     ),
@@ -78,16 +78,16 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
             Change(
                 "lansis.operational",
                 "            self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)\n",
-                "            graph = self._core.view.graph\n"
-                "            if graph.collect(self._core.view.stability.stable):\n"
-                '                self._core.note("collected while views change")\n',
+                "            dag = self._core.view.dag\n"
+                "            if dag.collect(self._core.view.stability.stable):\n"
+                '                self._core.note("collected while views sets")\n',
             ),
             Change(
                 "lansis.operational",
                 "        self._repair.look()\n\n    def send_due",
                 "        self._repair.look()\n"
-                "        if self._core.view.graph.collect(self._core.view.stability.stable):\n"
-                '            self._core.note("collected while views change")\n\n    def send_due',
+                "        if self._core.view.dag.collect(self._core.view.stability.stable):\n"
+                '            self._core.note("collected while views sets")\n\n    def send_due',
             ),
         ),
         harmless="what is stable is in every statement of every member, was delivered here, and strangers need no old data",
@@ -97,9 +97,9 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         (
             Change(
                 "lansis.alive",
-                "        recv = tuple(view.graph.inserted) if frozen is None else frozen.recv\n"
+                "        recv = tuple(view.dag.inserted) if frozen is None else frozen.recv\n"
                 "        clock = core.clock if frozen is None else frozen.clock\n",
-                "        recv, clock = tuple(view.graph.inserted), core.clock\n",
+                "        recv, clock = tuple(view.dag.inserted), core.clock\n",
             ),
             Change("lansis.stability", "        self._closed.add(member)\n", "        pass\n"),
         ),
@@ -109,7 +109,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         (
             Change(
                 "lansis.flush",
-                "if barrier.flushed is proposal or not core.view.graph.holds_all(self._pre):",
+                "if barrier.flushed is proposal or not core.view.dag.holds_all(self._pre):",
                 "if barrier.flushed is proposal:",
             ),
         ),

@@ -11,11 +11,11 @@ Join is sent in Commit or Recovery (F5), and a Join from a member with this ring
 
 from __future__ import annotations
 
-from transis.totem.gather import MEMBER_GATHERS, Gathering
+from transis.totem.gather import MEMBER_GATHERS, Gather
 from transis.totem.packets import Commit, CommitEntry, Join
-from transis.totem.passing import Passing
-from transis.totem.recovery import Recovering
-from transis.totem.ring import Core, Ring
+from transis.totem.passing import TokenPassing
+from transis.totem.recovery import Recovery
+from transis.totem.ring import Ring, TotemCore
 from transis.totem.states import Event, State
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
@@ -26,12 +26,12 @@ RING_SEQ_STEP = 4
 """New rings go up by four: transitional configurations use the number two below, odd ones stay free for many rings."""
 
 
-class Forming:
-    def __init__(self, core: Core, passing: Passing, gathering: Gathering, recovering: Recovering) -> None:
+class CommitRotation:
+    def __init__(self, core: TotemCore, passing: TokenPassing, gather: Gather, recovery: Recovery) -> None:
         self._core = core
         self._passing = passing
-        self._gathering = gathering
-        self._recovering = recovering
+        self._gather = gather
+        self._recovery = recovery
         self._waiting: Commit | None = None
         self._my_entry: CommitEntry | None = None
 
@@ -41,7 +41,7 @@ class Forming:
         """As the representative of an agreed membership: make the commit token."""
         core = self._core
         assert core.me == min(members)
-        attempt = self._gathering.attempts.count(members)
+        attempt = self._gather.attempts.count(members)
         order = _ring_order(members, attempt)
         seq = max(core.ring_seq, core.ring_seq_seen) + RING_SEQ_STEP
         entries = tuple(self._empty_entry(node) for node in order)
@@ -59,13 +59,13 @@ class Forming:
         address = self._core.addresses.get(node, "")
         return CommitEntry(node, address, b"", False, None, b"", 0, 0, False, frozenset(), 0)
 
-    def commit_first_in_gather(self, commit: Commit) -> None:
+    def first_in_gather(self, commit: Commit) -> None:
         core = self._core
         if commit.ring.seq <= core.ring_seq or not core.is_in_reach(commit.ring.seq):
             return
         if commit.entries[commit.target].node != core.me:
             return
-        if frozenset(entry.node for entry in commit.entries) != self._gathering.proposal:
+        if frozenset(entry.node for entry in commit.entries) != self._gather.proposal:
             return
         self._enter(commit, commit.target)
 
@@ -73,16 +73,16 @@ class Forming:
         """Write my entry and go to Commit. From here on the old ring is frozen (W12)."""
         core = self._core
         core.shift(State.COMMIT, "commit token")
-        self._gathering.committed()
+        self._gather.committed()
         core.ring_seq = commit.ring.seq
         core.cause = commit.cause
         core.forming = Ring(commit.ring, tuple(entry.node for entry in commit.entries), core.me)
-        core.pace.begin_ring(len(commit.entries))
+        core.timeouts.begin_ring(len(commit.entries))
         entries = list(commit.entries)
-        entries[rank] = self._my_entry = self._recovering.my_entry()
+        entries[rank] = self._my_entry = self._recovery.my_entry()
         self._send(commit._replace(entries=tuple(entries)))
 
-    def commit_first_returned(self, commit: Commit) -> None:
+    def first_returned(self, commit: Commit) -> None:
         """At the representative: all entries are written, the second rotation starts."""
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
@@ -92,7 +92,7 @@ class Forming:
 
     # --- second rotation --------------------------------------------------------------------------------------------
 
-    def commit_second_in_commit(self, commit: Commit) -> None:
+    def second_in_commit(self, commit: Commit) -> None:
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or commit.target != ring.rank or ring.i_represent:
             return
@@ -107,16 +107,16 @@ class Forming:
         self._learn_addresses(commit)
         self._passing.arrived()
         self._core.shift(State.RECOVERY, "all entries known")
-        self._recovering.enter(commit)
+        self._recovery.enter(commit)
         self._send(commit)
 
-    def commit_second_returned(self, commit: Commit) -> None:
+    def second_returned(self, commit: Commit) -> None:
         """At the representative: everybody is in Recovery, the commit token becomes the regular token, once."""
         ring = self._core.forming
         if ring is None or commit.ring != ring.id or not ring.i_represent or commit.sender != ring.predecessor:
             return
         if ring.token_seq == 0:
-            self._recovering.start_token()
+            self._recovery.start_token()
 
     def _learn_addresses(self, commit: Commit) -> None:
         for entry in commit.entries:
@@ -130,12 +130,12 @@ class Forming:
         if commit.ring.seq > self._core.durable_seq:
             self._core.note("commit waits for disk", seq=commit.ring.seq)
             self._waiting = commit
-            self._core.arm(Event.TOKEN_LOSS, self._core.pace.token_loss_us)
+            self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
             return
         self._waiting = None
         ring = self._core.forming
         assert ring is not None
-        self._gathering.attempts.forwarded(ring, commit.rotation)
+        self._gather.attempts.forwarded(ring, commit.rotation)
         if ring.is_singleton:
             self._send_to_myself(commit)
             return
@@ -145,9 +145,9 @@ class Forming:
     def _send_to_myself(self, commit: Commit) -> None:
         """A singleton needs no network: both rotations happen here and now."""
         if commit.rotation == 1:
-            self.commit_first_returned(commit)
+            self.first_returned(commit)
         else:
-            self.commit_second_returned(commit)
+            self.second_returned(commit)
 
     def durable(self) -> None:
         """The disk caught up: send what waited for it, if the attempt is still on."""
@@ -165,8 +165,8 @@ class Forming:
         abandoned = join.sender in ring.member_set and join.ring_seq >= ring.id.seq
         if not (reborn or abandoned or (join.leaving and join.sender in ring.member_set)):
             return
-        self._gathering.attempts.failed(ring)
-        self._gathering.shift(Cause("join while forming", join.sender, tuple(reborn)), join=join)
+        self._gather.attempts.failed(ring)
+        self._gather.shift(Cause("join while forming", join.sender, tuple(reborn)), join=join)
 
 
 def _ring_order(members: frozenset[NodeId], attempt: int) -> tuple[NodeId, ...]:

@@ -13,13 +13,13 @@ from typing import ClassVar, Final
 
 from transis.engine.base import EngineBase, Handlers, Packet, ignored
 from transis.engine.presence import Quarantine
-from transis.totem.commit import Forming
-from transis.totem.gather import Gathering
-from transis.totem.operational import Operational, Presence
+from transis.totem.commit import CommitRotation
+from transis.totem.gather import Gather
+from transis.totem.operational import OperationalRing, RingPresence
 from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
-from transis.totem.passing import Passing
-from transis.totem.recovery import Recovering
-from transis.totem.ring import Core, Delivery
+from transis.totem.passing import TokenPassing
+from transis.totem.recovery import Recovery
+from transis.totem.ring import RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit
 from transis.types.config import Config
@@ -30,83 +30,83 @@ from transis.wire.control import Beacon
 
 
 @dataclass(slots=True, init=False)
-class Parts:
+class TotemParts:
     """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
 
-    core: Core
+    core: TotemCore
     quarantine: Quarantine
-    delivery: Delivery
-    passing: Passing
+    delivery: RingDelivery
+    passing: TokenPassing
     visit: Visit
-    gather: Gathering
-    operational: Operational
-    presence: Presence
-    recovery: Recovering
-    commit: Forming
+    gather: Gather
+    operational: OperationalRing
+    presence: RingPresence
+    recovery: Recovery
+    commit: CommitRotation
 
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
-        self.core = core = Core(config, me, ring_seq)
+        self.core = core = TotemCore(config, me, ring_seq)
         self.quarantine = Quarantine(config.timing)
-        self.delivery = Delivery(core)
-        self.passing = Passing(core)
+        self.delivery = RingDelivery(core)
+        self.passing = TokenPassing(core)
         self.visit = Visit(core, self.passing, self.delivery)
-        self.gather = Gathering(core, self.passing, self.delivery, self.quarantine, self)
-        self.operational = Operational(core, self.visit, self.passing, self.delivery, self.gather)
-        self.presence = Presence(core, self.gather, self.quarantine)
-        self.recovery = Recovering(core, self.visit, self.passing, self.delivery, self.gather)
-        self.commit = Forming(core, self.passing, self.gather, self.recovery)
+        self.gather = Gather(self)
+        self.operational = OperationalRing(core, self.visit, self.passing, self.delivery, self.gather)
+        self.presence = RingPresence(core, self.gather, self.quarantine)
+        self.recovery = Recovery(core, self.visit, self.passing, self.delivery, self.gather)
+        self.commit = CommitRotation(core, self.passing, self.gather, self.recovery)
 
 
 GATHER_TIMERS: Final = (Event.JOIN_REPEAT, Event.JOIN_SEND, Event.CONSENSUS, Event.GATHER_MIN)
 
 HANDLERS: Final[Handlers[State, Event]] = {
     State.OPERATIONAL: {
-        Event.RING_DATA: Operational.ring_data,
-        Event.TOKEN: Operational.token_in_operational,
-        Event.JOIN: Presence.join_in_operational,
-        Event.BEACON: Presence.beacon_in_operational,
-        Event.WAKE: Operational.wake_token,
-        Event.TOKEN_LOSS: Gathering.token_lost,
-        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
-        Event.TOKEN_HOLD: Operational.release_token,
-        Event.WAKE_REPEAT: Operational.ask_for_token,
-        Event.BEACON_SEND: Presence.send_beacon,
-        Event.LEAVE: Gathering.leave_now,
+        Event.RING_DATA: OperationalRing.ring_data,
+        Event.TOKEN: OperationalRing.token_in_operational,
+        Event.JOIN: RingPresence.join_in_operational,
+        Event.BEACON: RingPresence.beacon_in_operational,
+        Event.WAKE: OperationalRing.wake_token,
+        Event.TOKEN_LOSS: Gather.token_lost,
+        Event.TOKEN_RETRANSMIT: TokenPassing.retransmit_token,
+        Event.TOKEN_HOLD: OperationalRing.release_token,
+        Event.WAKE_REPEAT: OperationalRing.ask_for_token,
+        Event.BEACON_SEND: RingPresence.send_beacon,
+        Event.LEAVE: Gather.leave_now,
         **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.COMMIT_FIRST, Event.COMMIT_SECOND),
         **ignored(*GATHER_TIMERS),
     },
     State.GATHER: {
-        Event.RING_DATA: Gathering.old_data_in_gather,
-        Event.COMMIT_FIRST: Forming.commit_first_in_gather,
-        Event.JOIN: Gathering.join_in_gather,
-        Event.TOKEN_LOSS: Gathering.commit_never_came,
-        Event.JOIN_REPEAT: Gathering.repeat_join,
-        Event.JOIN_SEND: Gathering.send_join,
-        Event.CONSENSUS: Gathering.consensus_expired,
-        Event.GATHER_MIN: Gathering.try_to_form,
-        Event.LEAVE: Gathering.leave_now,
+        Event.RING_DATA: Gather.old_data_in_gather,
+        Event.COMMIT_FIRST: CommitRotation.first_in_gather,
+        Event.JOIN: Gather.join,
+        Event.TOKEN_LOSS: Gather.commit_never_came,
+        Event.JOIN_REPEAT: Gather.repeat_join,
+        Event.JOIN_SEND: Gather.send_join,
+        Event.CONSENSUS: Gather.consensus_timeout,
+        Event.GATHER_MIN: Gather.try_to_form,
+        Event.LEAVE: Gather.leave_now,
         **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.TOKEN, Event.COMMIT_SECOND, Event.BEACON, Event.WAKE),
         **ignored(Event.TOKEN_RETRANSMIT, Event.TOKEN_HOLD, Event.WAKE_REPEAT, Event.BEACON_SEND),
     },
     State.COMMIT: {
-        Event.COMMIT_FIRST: Forming.commit_first_returned,
-        Event.COMMIT_SECOND: Forming.commit_second_in_commit,
-        Event.JOIN: Forming.join_while_forming,
-        Event.TOKEN_LOSS: Gathering.token_lost,
-        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
-        Event.LEAVE: Gathering.leave_now,
+        Event.COMMIT_FIRST: CommitRotation.first_returned,
+        Event.COMMIT_SECOND: CommitRotation.second_in_commit,
+        Event.JOIN: CommitRotation.join_while_forming,
+        Event.TOKEN_LOSS: Gather.token_lost,
+        Event.TOKEN_RETRANSMIT: TokenPassing.retransmit_token,
+        Event.LEAVE: Gather.leave_now,
         **ignored(Event.RING_DATA, Event.OLD_DATA, Event.FOREIGN_DATA, Event.TOKEN, Event.BEACON, Event.WAKE),
         **ignored(Event.TOKEN_HOLD, Event.WAKE_REPEAT, Event.BEACON_SEND, *GATHER_TIMERS),
     },
     State.RECOVERY: {
-        Event.RING_DATA: Recovering.data_in_recovery,
-        Event.TOKEN: Recovering.token_in_recovery,
-        Event.COMMIT_SECOND: Forming.commit_second_returned,
-        Event.JOIN: Forming.join_while_forming,
-        Event.TOKEN_LOSS: Gathering.token_lost,
-        Event.TOKEN_RETRANSMIT: Passing.retransmit_token,
-        Event.TOKEN_HOLD: Recovering.release_token_in_recovery,
-        Event.LEAVE: Gathering.leave_now,
+        Event.RING_DATA: Recovery.data_in_recovery,
+        Event.TOKEN: Recovery.token_in_recovery,
+        Event.COMMIT_SECOND: CommitRotation.second_returned,
+        Event.JOIN: CommitRotation.join_while_forming,
+        Event.TOKEN_LOSS: Gather.token_lost,
+        Event.TOKEN_RETRANSMIT: TokenPassing.retransmit_token,
+        Event.TOKEN_HOLD: Recovery.release_token_in_recovery,
+        Event.LEAVE: Gather.leave_now,
         **ignored(Event.OLD_DATA, Event.FOREIGN_DATA, Event.COMMIT_FIRST, Event.BEACON, Event.WAKE),
         **ignored(Event.WAKE_REPEAT, Event.BEACON_SEND, *GATHER_TIMERS),
     },
@@ -118,19 +118,19 @@ RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class TotemInspection:
     """What tests look at that no output tells."""
 
     received_flg: bool
     """It has everything of the exchange and has told the others so."""
 
 
-class Engine(EngineBase[Core]):
+class TotemEngine(EngineBase[TotemCore]):
     packets: ClassVar = (Token, Join, Commit, Wake)
     accuses: ClassVar = frozenset({Event.TOKEN_LOSS, Event.CONSENSUS})
 
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
-        self._parts = parts = Parts(config, me, ring_seq)
+        self._parts = parts = TotemParts(config, me, ring_seq)
         handling = (parts.operational, parts.presence, parts.gather, parts.commit, parts.recovery, parts.passing)
         super().__init__(parts.core, HANDLERS, handling)
 
@@ -154,7 +154,7 @@ class Engine(EngineBase[Core]):
 
     def _begin(self) -> None:
         core, ring = self._core, self._core.ring
-        core.pace.begin_ring(1)
+        core.timeouts.begin_ring(1)
         self._parts.passing.forward_token(ring, Token(ring.tag, 0, 0, 1, 0, 0, 0, NOBODY, 0, 0, False, core.clock, []))
 
     def _queued(self) -> None:
@@ -169,11 +169,11 @@ class Engine(EngineBase[Core]):
         self._parts.passing.hurry()
 
     def _fired_late(self, late_us: int) -> bool:
-        return self._core.pace.fired_late(late_us)
+        return self._core.timeouts.fired_late(late_us)
 
     @property
     def _retry_us(self) -> int:
-        return self._core.pace.token_retransmit_us
+        return self._core.timeouts.token_retransmit_us
 
     # --- from a packet to its handler -------------------------------------------------------------------------------
 
@@ -231,10 +231,10 @@ class Engine(EngineBase[Core]):
         figures = {f"tokens_lost_{state.value.lower()}": self._fired(state, Event.TOKEN_LOSS) for state in RUNNING}
         return figures | {
             "tokens_sent_again": sum(self._fired(state, Event.TOKEN_RETRANSMIT) for state in RUNNING),
-            "rotations": core.pace.rotations,
-            "last_rotation_us": core.pace.last_rotation_us,
-            "token_loss_us": core.pace.token_loss_us,
-            "health": core.pace.health,
+            "rotations": core.timeouts.rotations,
+            "last_rotation_us": core.timeouts.last_rotation_us,
+            "token_loss_us": core.timeouts.token_loss_us,
+            "health": core.timeouts.health,
             "retransmitted": core.retransmitted,
             "requested": core.requested,
             "ring_backlog_bytes": ring.last_backlog,
@@ -247,8 +247,8 @@ class Engine(EngineBase[Core]):
     def _fired(self, state: State, event: Event) -> int:
         return self._coverage[state, event]
 
-    def inspect(self) -> Inspection:
-        return Inspection(self._parts.recovery.received_flg)
+    def inspect(self) -> TotemInspection:
+        return TotemInspection(self._parts.recovery.received_flg)
 
     def check(self) -> None:
         super().check()

@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from transis.engine.presence import Mercy, Quarantine
+from transis.engine.presence import Release
 from transis.totem.packets import Join, Row
-from transis.totem.passing import Passing
 from transis.totem.reach import Reachability, clique_of
-from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.ring import Ring
 from transis.totem.states import Event, State, Trap
 from transis.types.ids import NodeId
 from transis.types.limits import PROC_SET_MAX
@@ -33,7 +32,7 @@ from transis.wire.burst import Burst
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 if TYPE_CHECKING:
-    from transis.totem.engine import Parts
+    from transis.totem.engine import TotemParts
 
 # --- attempts ---------------------------------------------------------------------------------------------------------
 
@@ -98,13 +97,13 @@ REPEATS_PER_BEAT = 2
 """A Join is repeated so often before its beat changes: the parts of equal repetitions add up at receivers."""
 
 
-class Gathering:
-    def __init__(self, core: Core, passing: Passing, delivery: Delivery, quarantine: Quarantine, parts: Parts) -> None:
-        self._core = core
+class Gather:
+    def __init__(self, parts: TotemParts) -> None:
         self._parts = parts
-        self._passing = passing
-        self._delivery = delivery
-        self._quarantine = quarantine
+        self._core = parts.core
+        self._passing = parts.passing
+        self._delivery = parts.delivery
+        self._quarantine = parts.quarantine
         self._reach = Reachability()
         self.attempts = Attempts()
         self._version = 0
@@ -165,7 +164,7 @@ class Gathering:
 
     # --- Joins ------------------------------------------------------------------------------------------------------
 
-    def join_in_gather(self, join: Join) -> None:
+    def join(self, join: Join) -> None:
         if self._absorb(join):
             self._propose()
             self._touch()
@@ -231,7 +230,7 @@ class Gathering:
 
     def _arm_repeat(self) -> None:
         """Often enough that several repetitions fit into the wait for consensus, however large the membership (W10)."""
-        patience_us = self._core.pace.consensus_us(len(self.proposal))
+        patience_us = self._core.timeouts.consensus_us(len(self.proposal))
         self._core.arm(Event.JOIN_REPEAT, max(self._core.config.timing.join_us, patience_us // REPEATS_PER_CONSENSUS))
 
     def _touch(self) -> None:
@@ -299,7 +298,7 @@ class Gathering:
         return node == self._core.me or (node in self.joins and self.joins[node].proposal == self.proposal)
 
     def _arm_consensus(self) -> None:
-        self._core.arm(Event.CONSENSUS, self._core.pace.consensus_us(len(self.proposal)))
+        self._core.arm(Event.CONSENSUS, self._core.timeouts.consensus_us(len(self.proposal)))
         self._core.timers.cancel(Event.TOKEN_LOSS)
 
     def _has_strangers(self) -> bool:
@@ -318,7 +317,7 @@ class Gathering:
             self._form_or_blame()
         elif not core.timers.armed(Event.TOKEN_LOSS):
             core.timers.cancel(Event.CONSENSUS)
-            core.arm(Event.TOKEN_LOSS, core.pace.consensus_us(len(self.proposal)))
+            core.arm(Event.TOKEN_LOSS, core.timeouts.consensus_us(len(self.proposal)))
 
     def _form_or_blame(self) -> None:
         blamed = self.attempts.blame(self.proposal, self._core.me, self.joins.values())
@@ -330,9 +329,9 @@ class Gathering:
         self.fail_set.add(blamed)
         self._changed()
 
-    def consensus_expired(self) -> None:
+    def consensus_timeout(self) -> None:
         """Those who did not agree in time are left out, each for what it was: silent, deaf, or stubborn."""
-        since = self._core.now - self._core.pace.consensus_us(len(self.proposal))
+        since = self._core.now - self._core.timeouts.consensus_us(len(self.proposal))
         for node in sorted(self.proposal):
             if not self._agrees(node):
                 self._give_up(node, since)
@@ -342,7 +341,7 @@ class Gathering:
         """Everybody agreed, but the representative made no ring of it."""
         representative = min(self.proposal)
         assert representative != self._core.me, "who represents a consensus forms its ring at once"
-        self._give_up(representative, self._core.now - self._core.pace.consensus_us(len(self.proposal)))
+        self._give_up(representative, self._core.now - self._core.timeouts.consensus_us(len(self.proposal)))
         self._changed()
 
     def _give_up(self, node: NodeId, since: int) -> None:
@@ -376,18 +375,18 @@ class Gathering:
         self.attempts.clear()
         self._clear()
 
-    def _left_out(self, members: tuple[NodeId, ...]) -> dict[NodeId, Mercy]:
+    def _left_out(self, members: tuple[NodeId, ...]) -> dict[NodeId, Release]:
         """Whom this Gather left out although they live, and what would bring each back early.
 
         The silent, the departed and the reborn are not among them: they may come at any time.
         """
         fell_silent = {node for node in self.fail_set if node in self._heard_at}
-        left_out = dict.fromkeys(self.proc_set - self.fail_set | fell_silent, Mercy.HEARING)
+        left_out = dict.fromkeys(self.proc_set - self.fail_set | fell_silent, Release.HEARING)
         if self._inviter in self.fail_set:
-            left_out[self._inviter] = Mercy.ANSWER
+            left_out[self._inviter] = Release.ANSWER
         if self._core.cause.what in CONDEMNING:
-            left_out |= dict.fromkeys(self._core.cause.accused, Mercy.NONE)
-        return {node: mercy for node, mercy in left_out.items() if node not in members and node not in self._left}
+            left_out |= dict.fromkeys(self._core.cause.accused, Release.NONE)
+        return {node: release for node, release in left_out.items() if node not in members and node not in self._left}
 
     def old_data_in_gather(self, burst: Burst) -> None:
         """Until my commit entry is written, data of the old ring still counts, and is delivered eagerly (W12)."""

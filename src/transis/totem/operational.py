@@ -16,18 +16,18 @@ from __future__ import annotations
 from typing import Final
 
 from transis.engine.presence import (
-    Mercy,
     Quarantine,
+    Release,
     are_all_heard,
     are_too_many,
     beacon_interval_us,
     broadcast_beacon,
     was_superseded,
 )
-from transis.totem.gather import FAILED_TO_RECEIVE, FOREIGN_RING, MEMBER_GATHERS, Gathering
+from transis.totem.gather import FAILED_TO_RECEIVE, FOREIGN_RING, MEMBER_GATHERS, Gather
 from transis.totem.packets import Join, Token, Wake
-from transis.totem.passing import Passing
-from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.passing import TokenPassing
+from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit, is_idle
 from transis.types.ids import NodeId
@@ -40,13 +40,13 @@ from transis.wire.control import Beacon
 IDLE_VISITS: Final = 3
 
 
-class Operational:
-    def __init__(self, core: Core, visit: Visit, passing: Passing, delivery: Delivery, gathering: Gathering) -> None:
+class OperationalRing:
+    def __init__(self, core: TotemCore, visit: Visit, passing: TokenPassing, delivery: RingDelivery, gather: Gather) -> None:
         self._core = core
         self._visit = visit
         self._passing = passing
         self._delivery = delivery
-        self._gathering = gathering
+        self._gather = gather
         self._woken = False
 
     def ring_data(self, burst: Burst) -> None:
@@ -89,7 +89,7 @@ class Operational:
         if ring.is_singleton:
             ring.token_seq = token.token_seq
             ring.token_at = self._core.now
-            self._core.pace.saw_rotation(0)
+            self._core.timeouts.saw_rotation(0)
         self._run_visit(token)
 
     def _run_visit(self, token: Token) -> None:
@@ -97,7 +97,7 @@ class Operational:
         if not self._visit.run(ring, token, core.outbox, encapsulated=False):
             accused = ring.members[token.aru_id]
             core.note("failed to receive", accused=str(accused), aru=token.aru, seq=token.seq)
-            self._gathering.shift(Cause(FAILED_TO_RECEIVE, core.me, (accused,)), fail=(accused,))
+            self._gather.shift(Cause(FAILED_TO_RECEIVE, core.me, (accused,)), fail=(accused,))
             return
         core.announce_room()
         self._delivery.eager(ring)
@@ -117,7 +117,7 @@ class Operational:
     def ask_for_token(self) -> None:
         ring = self._core.ring
         self._core.broadcast(Wake(ring.tag, ring.token_seq))
-        self._core.arm(Event.WAKE_REPEAT, self._core.pace.token_retransmit_us)
+        self._core.arm(Event.WAKE_REPEAT, self._core.timeouts.token_retransmit_us)
 
     def wake_token(self, wake: Wake) -> None:
         if wake.ring == self._core.ring.tag:
@@ -128,16 +128,16 @@ class Operational:
         """Is all that was taken sent and safe? A held lane counts too: a young view has not opened it yet."""
         ring = self._core.ring
         if not self._core.outbox.queued() and ring.high_delivered >= ring.own_seq and ring.safe_upto >= ring.own_seq:
-            self._gathering.leave_now()
+            self._gather.leave_now()
 
 
 # --- presence ---------------------------------------------------------------------------------------------------------
 
 
-class Presence:
-    def __init__(self, core: Core, gathering: Gathering, quarantine: Quarantine) -> None:
+class RingPresence:
+    def __init__(self, core: TotemCore, gather: Gather, quarantine: Quarantine) -> None:
         self._core = core
-        self._gathering = gathering
+        self._gather = gather
         self._quarantine = quarantine
 
     def send_beacon(self) -> None:
@@ -151,9 +151,9 @@ class Presence:
         if sender in core.ring.member_set or self._was_superseded(sender) or self._is_full(beacon.members):
             return
         mutual = core.ring.member_set <= beacon.heard and self._hear_all(beacon.members)
-        if self._quarantine.holds(sender, core.now, Mercy.HEARING if mutual else None):
+        if self._quarantine.holds(sender, core.now, Release.HEARING if mutual else None):
             return
-        self._gathering.shift(Cause(FOREIGN_RING, sender), proc=beacon.members | {sender})
+        self._gather.shift(Cause(FOREIGN_RING, sender), proc=beacon.members | {sender})
 
     def _is_full(self, others: frozenset[NodeId]) -> bool:
         return are_too_many(self._core.ring.members, others)
@@ -166,10 +166,10 @@ class Presence:
         if self._is_noise(join):
             return
         if join.leaving:
-            self._gathering.shift(Cause("leave", sender, (sender,)), fail=(sender,))
+            self._gather.shift(Cause("leave", sender, (sender,)), fail=(sender,))
             return
         stranger = sender not in core.ring.member_set
-        self._gathering.shift(Cause("foreign join" if stranger else MEMBER_GATHERS, sender), proc=(sender,), join=join)
+        self._gather.shift(Cause("foreign join" if stranger else MEMBER_GATHERS, sender), proc=(sender,), join=join)
 
     def _is_noise(self, join: Join) -> bool:
         """Joins that must not bounce a healthy ring (trap 17): stale, superseded, in quarantine, or from strangers who fail
@@ -188,7 +188,7 @@ class Presence:
     def _stays_in_quarantine(self, join: Join) -> bool:
         """A Join that proposes all of us and only nodes that I hear shows that the network allows it again."""
         mutual = self._core.ring.member_set <= join.proposal and self._hear_all(join.proposal)
-        return self._quarantine.holds(join.sender, self._core.now, Mercy.ANSWER if mutual else None)
+        return self._quarantine.holds(join.sender, self._core.now, Release.ANSWER if mutual else None)
 
     def _replaces_a_member(self, node: NodeId) -> bool:
         return any(member.name == node.name for member in self._core.ring.members)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transis.totem.packets import Token, encode_token
-from transis.totem.ring import Core, Ring
+from transis.totem.ring import Ring, TotemCore
 from transis.totem.states import Event
 from transis.types.ids import NodeId
 from transis.types.outputs import Audience, Port, Send
@@ -20,8 +20,8 @@ SELF_ROTATION_US = 100
 """A singleton's token needs so long for its rotation: it must not spin."""
 
 
-class Passing:
-    def __init__(self, core: Core) -> None:
+class TokenPassing:
+    def __init__(self, core: TotemCore) -> None:
         self._core = core
         self.held: Token | None = None
         self._to: NodeId | None = None
@@ -49,8 +49,8 @@ class Passing:
         """Send a token on. One that will be held on its way is not late before the hold is over."""
         self._to, self._datagrams, self._retries = to, datagrams, 0
         self._core.emit(Send(to, Port.TOKEN, datagrams))
-        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.pace.token_retransmit_us + hold_us)
-        self._core.arm(Event.TOKEN_LOSS, self._core.pace.token_loss_us)
+        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us + hold_us)
+        self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
 
     def hold(self, token: Token, for_us: int) -> None:
         """Keep the token for a while: it cannot be lost meanwhile."""
@@ -75,13 +75,13 @@ class Passing:
         else:
             self._core.emit(Send(self._to, Port.TOKEN, self._datagrams))
         self._core.note("token retransmitted", retry=self._retries)
-        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.pace.token_retransmit_us)
+        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us)
 
     def evidence(self, seq: int) -> None:
         """A datagram numbered above the token that I forwarded: somebody after me had it."""
         if self._to is not None and self.held is None and seq > self._forwarded_seq:
             self._core.timers.cancel(Event.TOKEN_RETRANSMIT)
-            self._core.arm(Event.TOKEN_LOSS, self._core.pace.token_loss_us)
+            self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
 
     def arrived(self) -> None:
         """A fresh token or commit token is here: what I sent before has arrived."""

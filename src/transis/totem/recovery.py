@@ -12,10 +12,10 @@ from __future__ import annotations
 from hashlib import sha256
 from itertools import islice
 
-from transis.totem.gather import FAILED_TO_RECEIVE, Gathering
+from transis.totem.gather import FAILED_TO_RECEIVE, Gather
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Token
-from transis.totem.passing import Passing
-from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.passing import TokenPassing
+from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
 from transis.totem.visit import Visit
 from transis.types.ids import DatagramClass, NodeId, ViewId, ViewKind
@@ -29,7 +29,7 @@ ROTATIONS_TO_AGREE = 2
 ROTATIONS_TO_INSTALL = 3
 
 
-class Queue:
+class RecoveryQueue:
     """The old-ring datagrams that I must send on the new ring, in order, until somebody else sends them."""
 
     def __init__(self, ring: Ring, above: int, datagram: int) -> None:
@@ -60,20 +60,20 @@ class Queue:
         return filled
 
 
-class Recovering:
-    def __init__(self, core: Core, visit: Visit, passing: Passing, delivery: Delivery, gathering: Gathering) -> None:
+class Recovery:
+    def __init__(self, core: TotemCore, visit: Visit, passing: TokenPassing, delivery: RingDelivery, gather: Gather) -> None:
         self._core = core
         self._visit = visit
         self._passing = passing
         self._delivery = delivery
-        self._gathering = gathering
+        self._gather = gather
         self.obligation: frozenset[NodeId] = frozenset((core.me,))
         self.received_flg = False
         self._entries: tuple[CommitEntry, ...] = ()
         self._trans_memb: tuple[CommitEntry, ...] = ()
         self._deliver_memb: frozenset[NodeId] = frozenset()
         self._high_ring_delivered = 0
-        self._queue = Queue(core.ring, 0, core.config.datagram)
+        self._queue = RecoveryQueue(core.ring, 0, core.config.datagram)
         self._own_flag = False
         self._calm_rotations = 0
         self._install_seq = 0
@@ -108,7 +108,7 @@ class Recovering:
         self._deliver_memb = frozenset[NodeId]().union(*(entry.obligation for entry in self._trans_memb))
         low_ring_aru = min(entry.aru for entry in self._trans_memb)
         self._high_ring_delivered = max(entry.high_delivered for entry in self._trans_memb)
-        self._queue = Queue(old, low_ring_aru, core.config.datagram)
+        self._queue = RecoveryQueue(old, low_ring_aru, core.config.datagram)
         if len(self._queue) > core.config.window.window:
             core.trap(Trap.LARGE_RECOVERY)
         self._own_flag = False
@@ -164,8 +164,8 @@ class Recovering:
         self._flag(token)
         if not self._visit.run(ring, token, self._queue, encapsulated=True):
             accused = ring.members[token.aru_id]
-            self._gathering.attempts.failed(ring)
-            self._gathering.shift(Cause(FAILED_TO_RECEIVE, self._core.me, (accused,)), fail=(accused,))
+            self._gather.attempts.failed(ring)
+            self._gather.shift(Cause(FAILED_TO_RECEIVE, self._core.me, (accused,)), fail=(accused,))
             return
         self._count_calm(ring, token)
 
@@ -200,7 +200,7 @@ class Recovering:
         core.ring, core.forming = ring, None
         self.obligation, self.received_flg = frozenset((core.me,)), False
         core.shift(State.OPERATIONAL, "installed")
-        self._gathering.installed(ring.members)
+        self._gather.installed(ring.members)
         core.forget_strangers(core.ring.members)
         self._configure(self._regular_view(ring, timestamp))
         self._delivery.eager(ring)

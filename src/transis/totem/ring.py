@@ -17,9 +17,9 @@ Basic: on receipt, or at its place, whichever is first, once.
 from __future__ import annotations
 
 from transis.engine.core import BaseCore, is_seq_in_reach
-from transis.engine.store import Store
+from transis.engine.store import DatagramStore
 from transis.totem.states import TRANSITIONS, Event, State
-from transis.totem.timeouts import Pace
+from transis.totem.timeouts import Timeouts
 from transis.types.config import Config
 from transis.types.ids import DatagramClass, NodeId, RingId, ViewId, ViewKind
 from transis.types.limits import SEQ_JUMP_MAX
@@ -38,7 +38,7 @@ class Ring:
         self.members = members
         self.member_set = frozenset(members)
         self.rank = members.index(me)
-        self.store = Store()
+        self.store = DatagramStore()
         self.token_seq = 0
         self.token_at = 0
         self.seq_seen = 0
@@ -96,14 +96,14 @@ RESERVE = 4_000
 """Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
 
 
-class Core(BaseCore[State, Event]):
+class TotemCore(BaseCore[State, Event]):
     stopped = State.STOPPED
     beacon_due = Event.BEACON_SEND
     leave_due = Event.LEAVE
 
     def __init__(self, config: Config, me: NodeId, ring_seq: int) -> None:
         super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
-        self.pace = Pace(config.timing)
+        self.timeouts = Timeouts(config.timing)
         self.ring_seq = ring_seq
         """The highest ring sequence that this node ever accepted, proposed or installed (W9)."""
         self.ring_seq_seen = ring_seq
@@ -143,8 +143,8 @@ class Core(BaseCore[State, Event]):
 # --- delivery ---------------------------------------------------------------------------------------------------------
 
 
-class Delivery:
-    def __init__(self, core: Core) -> None:
+class RingDelivery:
+    def __init__(self, core: TotemCore) -> None:
         self._core = core
 
     def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:

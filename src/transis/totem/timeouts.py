@@ -19,7 +19,7 @@ STRETCH_MAX: Final = 16
 """However slow the ring looks, T_loss stays below so many times its configured value: a dead ring must be noticed."""
 
 
-class Pace:
+class Timeouts:
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
         self._health = Health()

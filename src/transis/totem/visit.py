@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 from transis.engine.core import Stamp, multicast, originate
 from transis.totem import flow
 from transis.totem.packets import NOBODY, Token
-from transis.totem.passing import Passing
-from transis.totem.ring import Core, Delivery, Ring
+from transis.totem.passing import TokenPassing
+from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Trap
 from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
 from transis.wire.burst import Burst
@@ -35,7 +35,7 @@ class Source(Protocol):
     def fill(self, permit: int) -> list[FilledDatagram]: ...
 
 
-class Requests(NamedTuple):
+class Retransmissions(NamedTuple):
     """What happened to the requests of a token: how many datagrams were answered, which ranges stay open."""
 
     answered: int
@@ -43,7 +43,7 @@ class Requests(NamedTuple):
 
 
 class Visit:
-    def __init__(self, core: Core, passing: Passing, delivery: Delivery) -> None:
+    def __init__(self, core: TotemCore, passing: TokenPassing, delivery: RingDelivery) -> None:
         self._core = core
         self._passing = passing
         self._delivery = delivery
@@ -61,7 +61,7 @@ class Visit:
             self._core.trap(Trap.OVERTAKEN)
         self._core.observe(token.timestamp)
         if ring.token_at:
-            self._core.pace.saw_rotation(self._rotation_us(ring))
+            self._core.timeouts.saw_rotation(self._rotation_us(ring))
         ring.token_seq = token.token_seq
         ring.token_at = self._core.now
         self._passing.arrived()
@@ -91,7 +91,7 @@ class Visit:
         self._learn_safe(ring, token)
         return True
 
-    def _answer(self, ring: Ring, token: Token) -> Requests:
+    def _answer(self, ring: Ring, token: Token) -> Retransmissions:
         """Retransmissions come first. Whoever holds a requested datagram sends it, byte for byte as it was."""
         budget = self._core.config.window.window
         answered: list[Burst] = []
@@ -113,7 +113,7 @@ class Visit:
         if count:
             self._core.retransmitted += count
             self._core.note("retransmitted", count=count)
-        return Requests(count, left[:RTR_RANGES_MAX])
+        return Retransmissions(count, left[:RTR_RANGES_MAX])
 
     def _permit(self, ring: Ring, token: Token, my_backlog: int) -> int:
         missing = ring.store.highest - ring.store.aru
@@ -169,7 +169,7 @@ class Visit:
             ring.aru_still, ring.aru_still_id, ring.aru_still_since = 0, token.aru_id, core.now
             return False
         ring.aru_still += 1
-        patience_us = max(core.config.timing.fail_to_receive_us, 2 * core.pace.token_loss_us)
+        patience_us = max(core.config.timing.fail_to_receive_us, 2 * core.timeouts.token_loss_us)
         return (
             token.aru_id != ring.rank
             and ring.aru_still > core.config.window.fail_to_receive_rotations

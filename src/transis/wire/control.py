@@ -154,7 +154,7 @@ def decode_control(body: bytes) -> ControlPacket | Rejection:
 def _parse(body: bytes) -> ControlPacket | Rejection:
     try:
         return _KINDS[body[0]].parse(body)
-    except Refused as refused:
+    except BadField as refused:
         return refused.rejection
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         # ValueError covers text that is not UTF-8; nesting deeper than any layout ends in RecursionError.
@@ -175,7 +175,7 @@ _BOOT_END: Final = 1 << 64
 _EMPTY: Final[frozenset[NodeId]] = frozenset()
 
 
-class Refused(Exception):
+class BadField(Exception):
     """A field of a packet is wrong. It carries the rejection out of nested decoders and never leaves them."""
 
     def __init__(self, field: str, why: str) -> None:
@@ -185,7 +185,7 @@ class Refused(Exception):
 
 def require(holds: bool, field: str, why: str) -> None:
     if not holds:
-        raise Refused(field, why)
+        raise BadField(field, why)
 
 
 @lru_cache(maxsize=PROC_SET_MAX)
