@@ -1,18 +1,14 @@
-"""What parts of an engine share: identity, state, clock, timers, outbox; origination.
+"""What the parts of any engine share, and the way from the Outbox to the network.
 
-Named timers: an event and the absolute time at which it happens, or nothing.
+    Timers           named timers: an event, and the absolute time at which it happens
+    is_..._in_reach  which numbers of others an engine takes over
+    BaseCore         identity, state, time, outputs, timers, known addresses, the Outbox
+    Health           how well this node keeps time itself
+    originate        what the Outbox filled becomes a burst: stamped datagrams, with the ids and places of their messages
 
-How far ahead of mine a number of somebody else may be.
-
-Numbers of views and timestamps only grow and are taken over from others, so one senseless claim would carry everybody to where
-numbers end, and nobody could ever go on from there. Members of a view take none that no cluster reaches in honest work. Who is
-alone takes any that leaves room: it may come anew to a cluster that has been at work for long.
-
-What the organs of any engine share: identity, state, time, outputs, timers, acquaintances and the Outbox.
-
-How well this node keeps time itself: a sick observer suspects others more slowly (Lifeguard; W17).
-
-One way from what the Outbox filled to what leaves: stamped datagrams, their ids and places, the burst, the multicast.
+Numbers of views and timestamps only grow and are taken over from others. One senseless claim would carry everybody to where
+numbers end, and nobody could go on from there. So members of a view take no number that a cluster could not reach in honest
+work. A node that is alone takes any that leaves room: it may come anew to a cluster that has been at work for long.
 """
 
 from __future__ import annotations
@@ -173,7 +169,7 @@ class BaseCore(Generic[S, E]):
         self.timers.arm(event, self.now + after_us)
 
     def packet(self, packet: ControlPacket) -> list[bytes]:
-        """Encode a control packet, in parts if it is large. Who sends it again sends these very bytes (D25)."""
+        """Encode a control packet, in parts if it is large. To send it again is to send these very bytes (D25)."""
         return self.in_parts(encode_control(packet))
 
     def in_parts(self, encoded: bytes) -> list[bytes]:
@@ -193,7 +189,7 @@ class BaseCore(Generic[S, E]):
     def forget_strangers(self, members: Iterable[NodeId]) -> None:
         """After an installation only the members' addresses matter; others introduce themselves again.
 
-        Hearing starts afresh too: who was heard before the change may be out of reach by it.
+        Hearing starts afresh too: a node heard before the change may have gone out of reach with it.
         """
         self.heard_at.clear()
         self.addresses = {node: self.addresses.get(node, "") for node in members}
@@ -204,7 +200,7 @@ class BaseCore(Generic[S, E]):
         self.announce_room()
 
     def announce_room(self) -> None:
-        """Tell who was cut short that its lane takes messages again."""
+        """Say which lanes take messages again after a submit was cut short."""
         for lane in self.outbox.take_room():
             self.emit(Room(lane))
 
@@ -288,6 +284,6 @@ def _is_alike(run: RunIds, ids: RunIds) -> bool:
 
 
 def multicast(core: BaseCore[Any, Any], bursts: Iterable[Burst]) -> None:
-    """New bursts and old ones alike: who sends a datagram again sends it byte for byte as it was."""
+    """New bursts and old ones alike: a datagram is sent again byte for byte as it was."""
     for burst in bursts:
         core.emit(Send(Audience.RING, Port.DATA, burst.datagrams))

@@ -1,11 +1,9 @@
-"""Beacons, quarantine, who may be met.
+"""How views that share no traffic find each other, and who has to wait before that ends a healthy view.
 
-Beacons: how views that share no traffic find each other (L1, D24).
-
-Every member beacons, whether or not there is traffic: the representative every T_merge, the others at a fifth of that. A beacon
-carries whom its sender heard since its view was installed, which ends a quarantine early (W7).
-
-Back-off for peers with whom no ring could be formed (W7): without it, a network that is not transitive flaps for ever.
+1. Every member beacons, with or without traffic: the representative every T_merge, the others at a fifth of that rate (L1, D24).
+2. A beacon carries whom its sender has heard since its view was installed. Mutual hearing ends a quarantine early (W7).
+3. A peer with whom no view could be formed waits for a back-off that doubles each time (W7, D27). Without it, a network that is
+   not transitive flaps for ever.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ def was_superseded(node: NodeId, members: Sequence[NodeId]) -> bool:
 
 
 class Release(IntEnum):
-    """What ends a sentence early."""
+    """What ends a back-off early."""
 
     HEARING = 0
     """A beacon that shows that we hear each other: that was what was missing."""
@@ -91,7 +89,7 @@ class Quarantine:
     def installed(self, members: Iterable[NodeId], left_out: Mapping[NodeId, Release], now: int) -> None:
         """After an installation: members are free, those left out wait.
 
-        A sentence that ended long ago is forgotten: every life of every node would stay here otherwise.
+        A back-off that ended long ago is forgotten: every life of every node would stay here otherwise.
         """
         remembered = now - self._timing.quarantine_max_us
         self._backoffs = {node: it for node, it in self._backoffs.items() if it.until >= remembered}
@@ -103,7 +101,7 @@ class Quarantine:
             self._backoffs[node] = Backoff(now + length, length, left_out[node])
 
     def _release(self, node: NodeId, now: int) -> None:
-        """A member is free. Who breaks every ring it is in comes back each time, so its record is kept for a while."""
+        """A member is free. One that breaks every ring it is in comes back each time, so its record is kept for a while."""
         backoff = self._backoffs.pop(node, None)
         if backoff is not None and backoff.release is Release.NONE:
             self._backoffs[node] = backoff._replace(until=min(backoff.until, now))

@@ -1,4 +1,4 @@
-"""Numbered datagrams of one ring or one sender that this node holds, as intervals over bursts (protocols 1.2 "received store").
+"""The received store: numbered datagrams of one ring or one sender that this node holds, as intervals over bursts.
 
 Invariants
 1. The intervals are disjoint and sorted by sequence number.

@@ -1,13 +1,12 @@
-"""Announcements after a merge; what waits for their end.
+"""The announcement round after a merge: every daemon says who of *its own* processes is in which group, and nothing else.
 
-The announcement round after a merge: every daemon says who of *its own* processes is in which group, and nothing else.
-
-No daemon speaks for another, so no two accounts of one process can contradict each other (traps 27: what is announced is
-authoritative, and nobody's list of the departed is asked for). A round belongs to one regular configuration: an announcement
-of another one is stale and counted, however late it comes (traps 26). The round is complete when all parts of all members were
-delivered; as they come in one order, it is complete at one place, the same for everybody.
-
-What comes while an exchange is under way waits for its end, within limits that all daemons count alike (traps 40).
+1. No daemon speaks for another, so no two accounts of one process can contradict each other. What is announced is authoritative,
+   and nobody's list of the departed is asked for (trap 27).
+2. A round belongs to one regular configuration: an announcement of another one is stale and counted, however late it comes
+   (trap 26).
+3. The round is complete when all parts of all members were delivered. They come in one order, so it is complete at one place, the
+   same for everybody.
+4. What comes meanwhile waits for the end, within limits that all daemons count alike (`HeldBack`; trap 40).
 """
 
 from __future__ import annotations

@@ -1,21 +1,18 @@
-"""Process groups above one ordered stream.
+"""Process groups above one ordered stream (docs/groups.md has the contract).
 
-Process groups above one ordered stream: the doors (docs/groups.md has the contract).
+In come the configurations and runs of an engine, in its order, and what local processes ask for. Out come group views and runs
+for local processes, and control messages for the engine's control lane.
 
-In come the configurations and runs of an engine, in its order, and what local processes ask for. Out come group views and
-runs for local processes, and control messages for the engine's control lane. Rules of this file:
-1. The table changes only at places of the order. A local request changes nothing here until it comes back.
-2. Settled (no exchange under way) in a regular configuration, a request takes effect and shows at its place. In a
-   transitional one it takes effect at its place and shows in the next regular view. During an exchange it waits and is
-   replayed when the round is complete; if the round fails, each daemon replays its own processes'
-   requests and announces the outcome.
-3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane was held, and basic
-   ones wait (traps 40).
+1. The table changes only at places of the order. A local request changes nothing here until it comes back in the order; what
+   cannot be is refused at once (`LocalProcesses`).
+2. Settled (no exchange under way) in a regular configuration, a request takes effect and shows at its place. In a transitional
+   one it takes effect at its place and shows in the next regular view. During an exchange it waits and is replayed when the
+   round is complete; if the round fails, each daemon replays its own processes' requests and announces the outcome.
+3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane was held, and basic ones
+   wait (trap 40).
 4. What the order carries, this file survives: a peer's bytes are decoded or counted.
 5. What concerns all groups is done in slices, `go_on` by `go_on`: with ten thousand of them it takes longer than a token may
    be away, so in between the node attends to its ring. Nothing else may be handed in before it is done.
-
-The processes of this node, and the groups that each asked to be in, ahead of the order: what cannot be is refused at once.
 """
 
 from __future__ import annotations
@@ -52,11 +49,14 @@ from transis.types.views import (
 )
 from transis.wire.items import CONTROL_ADDRESS
 
-# --- residents --------------------------------------------------------------------------------------------------------
+# --- local processes --------------------------------------------------------------------------------------------------
 
 
 class LocalProcesses:
-    """`router` is told who is connected."""
+    """The processes of this node, and the groups that each asked to be in, ahead of the order.
+
+    `router` has to know which of them are connected.
+    """
 
     def __init__(self, router: Router, identify: Identify) -> None:
         self._router = router
@@ -68,7 +68,7 @@ class LocalProcesses:
         return process in self._router.processes
 
     def connect(self, process: int) -> None:
-        """Numbers only grow: a new process is never taken for one that is gone (traps 27)."""
+        """Numbers only grow: a new process is never taken for one that is gone (trap 27)."""
         if not self._highest_process < process < PROCESSES_MAX:
             raise UsageError(f"process {process}: numbers grow, the last was {self._highest_process}, the end is {PROCESSES_MAX}")
         self._highest_process = process
@@ -143,7 +143,7 @@ LayerOutput = GroupOutput | Configure | ControlMessage | Settled
 class _Change(NamedTuple):
     """What the requests of one datagram did to a group, at the place of the last of them.
 
-    Requests that come in one datagram are shown as one change: a thousand processes that join at once would otherwise be told of
+    Requests that come in one datagram are shown as one change: a thousand processes that join at once would otherwise see
     a thousand views, each with up to a thousand names.
     """
 
@@ -204,7 +204,7 @@ class GroupLayer:
     # --- what the order brings --------------------------------------------------------------------------------------
 
     def configure(self, view: View) -> None:
-        """The configuration itself is among the outputs, between what groups are told before it and after it."""
+        """The configuration itself is among the outputs, between the views of groups before it and after it."""
         self._router.forget()
         if view.id.is_regular:
             self._begin(self._configure_regular(view))
@@ -294,7 +294,7 @@ class GroupLayer:
                 self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
             return
         if self._transitional is not None and process.node not in self._transitional.nodes:
-            return  # A request of a node that does not come along would leave a ghost (traps 2).
+            return  # A request of a node that does not come along would leave a ghost (trap 2).
         touched = self._apply(process, request)
         if self._transitional is None:
             for group in touched:
@@ -375,7 +375,7 @@ class GroupLayer:
             self.table.forget_finished(self._apply(process, request))
 
     def _dismissed_by_name(self, one: ExchangeAbandoned, before: Table) -> None:
-        """Who had a view of the losing group is told by `_dismiss_from_old`; a newcomer is refused."""
+        """A process that had a view of the losing group hears of it by `_dismiss_from_old`; a newcomer is refused."""
         process, group, name = one
         if process.node != self.me:
             return
@@ -400,7 +400,7 @@ class GroupLayer:
     # --- views ------------------------------------------------------------------------------------------------------
 
     def _lose(self, place: Place) -> Steps:
-        """A transitional configuration: groups that lose members are told who comes along, the others see nothing.
+        """A transitional configuration: groups that lose members get a view of those who come along; the others see nothing.
 
         While an exchange is open this waits for its end. It may complete in the transitional configuration, and then the views of
         the regular one come first: they are the same for all who came from it, wherever they went, so nobody may have left the

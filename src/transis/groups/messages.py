@@ -33,7 +33,7 @@ _Numbers = Annotated[tuple[_Number, ...], msgspec.Meta(max_length=GROUP_MEMBERS_
 
 
 class ControlLayout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Fields travel by position; an array that is too short or too long is no message."""
+    """Fields travel by position; an array that is too short or too long is not a message."""
 
 
 class JoinRequest(ControlLayout, frozen=True, tag=1):

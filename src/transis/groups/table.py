@@ -1,21 +1,16 @@
-"""The replicated table: members, views due, routing.
+"""The replicated table: every group of the configuration, its members, the group view in force, and who gets a run.
 
-The replicated table: every group of the configuration, its members, and the group view in force.
+Every daemon of a configuration changes its table at the same places of one order, so the tables are equal.
 
-Every daemon of a configuration changes its table at the same places of one order, so the tables are equal. Rules of this file:
-1. `members` is who belongs to the group by the order so far; the *view in force* is what members were last told. They differ only
-   while views wait: in a transitional configuration and during an exchange.
-2. Each member carries the group view it comes from, None until it had its first. Two members with the same one delivered the same
-   messages so far; nothing else is known about them, and nothing else is needed to merge histories (EVS, Moser et al. 1994).
-3. Nothing here decides when a view is due or who hears of it; that is for views.py and layer.py.
-
-When a group view is due, and what is in it. Pure functions of a group and of what happened to it.
-
-A view compares with the view in force at this daemon. Who does not come from that view has joined, and who was in the last
-regular view and does not come from the view in force has left, whoever it is now: so a member that went away and came back
-between two views is in both, and a client that waits for the regular view misses nobody.
-
-Which local processes get a run: one step per run, as runs of one address have the same recipients until a view changes.
+1. `members` is who belongs to the group by the order so far; the *view in force* is what members were last told. They differ
+   only while views wait: in a transitional configuration and during an exchange.
+2. Each member carries the group view it comes from, None until it had its first. Two members with the same one have delivered
+   the same messages so far; nothing else is known about them, and nothing else is needed to merge histories (EVS94).
+3. A view compares with the view in force at this daemon. Whoever does not come from that view has joined. Whoever was in the
+   last regular view and does not come from the view in force has left, whoever it is now: a member that went away and came
+   back between two views is in both lists, and a client that waits for the regular view misses nobody.
+4. Nothing here decides when a view is due or who hears of it: that is layer.py's.
+5. Runs of one address have the same recipients until a view changes, so routing is one step per run (`Router`).
 """
 
 from __future__ import annotations
@@ -30,14 +25,14 @@ from transis.types.outputs import Recipient
 from transis.types.views import GROUP_MEMBERS_MAX, GROUPS_MAX, Address, GroupCause, GroupId, GroupView, GroupViewId, Origin
 from transis.wire.items import decode_address
 
-# --- state ------------------------------------------------------------------------------------------------------------
+# --- groups and table -------------------------------------------------------------------------------------------------
 
 Identify = Callable[[str], GroupId]
 
 
 class GroupState:
-    """1. A transitional view is in force only over a regular one, which is kept because the next view tells who left since then.
-    2. Who carries the id of the view in force is one of its members.
+    """1. A transitional view is in force only over a regular one, which is kept because the next view says who left since then.
+    2. A member that carries the id of the view in force is in that view.
     """
 
     __slots__ = ("id", "members", "name", "regular", "transitional")
@@ -55,7 +50,7 @@ class GroupState:
 
     @property
     def is_over(self) -> bool:
-        """Nobody belongs to it, and nobody is still to be told so."""
+        """Nobody belongs to it, and nobody still has to hear so."""
         return not self.members and (self.in_force is None or not self.in_force.members)
 
     def install(self, view: GroupView) -> None:
@@ -65,7 +60,7 @@ class GroupState:
         self.members = dict.fromkeys(view.members, view.id)
 
     def enter_transitional(self, view: GroupView) -> None:
-        """Those who come along have the transitional view behind them, so that it tells them from those who went elsewhere."""
+        """Those who come along have the transitional view behind them, which sets them apart from those who went elsewhere."""
         assert not view.id.configuration.is_regular
         assert self.in_force is not None
         before, self.transitional = self.in_force.id, view
@@ -138,7 +133,7 @@ class Table:
 
 
 def next_regular(group: GroupState, view_id: GroupViewId, cause: GroupCause, primary: bool | None) -> GroupView | None:
-    """The regular view that is due, or None if members have nothing to be told."""
+    """The regular view that is due, or None if nothing changed for its members."""
     members = tuple(sorted(group.members))
     in_force = group.in_force
     if in_force is None and not members:

@@ -1,11 +1,11 @@
-"""IAA, "I am alive" (transis-design-1995 section 3): who has nothing to send still says what it has and how far its clock is.
+"""IAA, "I am alive" (transis-design-1995 section 3): a member that has nothing to send still says what it has and its clock.
 
-An ALIVE is outside the DAG: unnumbered, never acknowledged, and idempotent, so losing one costs nothing but time. It makes
-nobody owe one: there is no echo. Its `sent` shows a lost last burst, its `recv` makes others' bursts stable, its clock is a
-promise (rules/allack.py), and it carries requests while there is no burst that could.
+An ALIVE is outside the DAG: unnumbered, never acknowledged, and idempotent, so losing one costs only time. Nobody owes an
+answer to it: there is no echo. Its `sent` shows a lost last burst, its `recv` makes others' bursts stable, its clock is a
+promise (orders.py), and it carries requests while there is no burst that could.
 
-Who owes one and has nothing to send pays as soon as it has read all that waited, for others wait for its word and for nothing
-else; so one ALIVE answers all that came together. Who sends all the time lets its next burst say it.
+A member that owes one and has nothing to send pays as soon as it has read all that waited, because others wait for its word
+alone; so one ALIVE answers all that came together. A member that sends all the time lets its next burst say it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Heartbeat:
         """When a burst of mine has to follow what is ordered here: under ToTo only nodes of the DAG are votes."""
 
     def begin_view(self) -> None:
-        """Everybody in a new view says so at once: who has flushed it and hears me installs it, too."""
+        """Everybody in a new view says so at once: a member that has flushed it and hears me installs it, too."""
         self.vote_by = NEVER
         if self._core.view.is_singleton:
             self._core.timers.cancel(Event.ALIVE_DUE, Event.NACK_DUE, Event.ANSWER_DUE)

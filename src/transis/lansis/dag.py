@@ -1,25 +1,19 @@
-"""The DAG of one view, its nodes and order keys (lansis-1992 3.1).
+"""The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
 
-Order keys and places: how a burst's timestamp and its sender's rank become one number (6.1; F9a).
-
-A key is `(timestamp - base of the view) << 7 | rank`: a burst is stamped when it is sent, so its place in the order is born with
-it and depends on nothing that anybody receives. A place also tells the datagram within the burst. Timestamps are counted
-from the base of the view because 43 bits are what a place may take in a trace: 28 of timestamp, 7 of rank, 8 of datagram.
-
-A node of the DAG: one burst, whole, with everything that it follows known (lansis-1992 3.1).
-
-The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
-
-A node enters the DAG when all of it is here and everything that it follows is in the DAG: what it acknowledges, and its
-sender's previous burst, which it follows without saying so. So the DAG is closed under causes, always.
+A node is one whole burst. It enters the DAG when all of it is here and everything that it follows is in the DAG: what it
+acknowledges, and its sender's previous burst, which it follows without saying so. So the DAG is always closed under causes.
 
 Words. `inserted` is the paper's recv: how far each member's bursts are in the DAG. `named` is the highest counter that anybody
-claims to exist. A *leaf* is a node that nothing in the DAG follows and that I have not acknowledged. `past` of a node has, for
-each member, the last counter that the node follows or is; nodes that were collected are left out of it: they are stable, so
-nobody asks, and all that they follow was collected before them.
+claims to exist. A *leaf* is a node that nothing in the DAG follows and that I have not acknowledged. The `past` of a node has,
+for each member, the last counter that the node follows or is. Collected nodes are left out of it: they are stable, so nobody
+asks, and all that they follow was collected before them.
 
-Counters of a member are dense through its life; those of this view begin with `expected`. A member whose bytes make no sense is
-`broken`: nothing more of it is taken, and nothing that it sent can raise.
+Counters of a member are dense through its life; those of this view begin with `expected`. A member whose bytes make no sense
+is `broken`: nothing more of it is taken, and nothing that it sent can raise.
+
+An order key is `(timestamp - base of the view) << 7 | rank`. A burst is stamped when it is sent, so its place in the order is
+born with it and depends on nothing that anybody receives (F9a). A place also names the datagram within the burst. Timestamps
+are counted from the base of the view because a place may take 43 bits in a trace: 28 of timestamp, 7 of rank, 8 of datagram.
 """
 
 from __future__ import annotations
@@ -94,7 +88,7 @@ class DagNode:
         return self.past[other.rank] >= other.last
 
 
-# --- graph ------------------------------------------------------------------------------------------------------------
+# --- dag --------------------------------------------------------------------------------------------------------------
 
 GAPS_MAX: Final = 32
 """Gaps of one member that are looked at in one go; the others come when these are filled."""
@@ -191,7 +185,7 @@ class Dag:
 
     def take_asked(self) -> list[tuple[int, Sequence[Nack]]]:
         """Who asked for what in data since the last call. A burst that waits for what I lost must not hide what its sender
-        lost: two who miss each other's would wait for ever."""
+        lost: two members that miss each other's would wait for ever."""
         asked, self._asked = self._asked, []
         return asked
 
@@ -268,7 +262,7 @@ class Dag:
         return tuple(pieces)
 
     def _head(self, rank: int, pieces: tuple[Burst, ...]) -> Acks | None:
-        """What a whole burst says first; None if that is no ACKS."""
+        """What a whole burst says first; None if it does not begin with ACKS."""
         first = pieces[0].first_seq
         if (rank, first) not in self._heads:
             head = decode_acks(b"".join(body for piece in pieces for body in piece.bodies()))
@@ -297,7 +291,7 @@ class Dag:
             self._ripe.append(rank)
 
     def _past(self, rank: int, head: Acks) -> list[int] | None:
-        """What a node with these acknowledgements follows; None if it names what is no burst's end."""
+        """What a node with these acknowledgements follows; None if one of them does not name the end of a burst."""
         past = list(self._pasts[rank])
         for acked, counter in head.acks:
             node = self._ends[acked].get(counter)
@@ -341,7 +335,7 @@ class Dag:
         return rank in self._broken
 
     def take_broken(self) -> list[tuple[int, str]]:
-        """Members found broken since the last call, and why: each is told once."""
+        """Members found broken since the last call, and why: each is reported once."""
         news, self._news = self._news, []
         return news
 
@@ -368,7 +362,7 @@ class Dag:
                 yield rank, first, last
 
     def get(self, rank: int, first: int, last: int) -> Iterator[Burst]:
-        """What is held of these datagrams, for who asked for them."""
+        """What is held of these datagrams, to be sent again."""
         return self.stores[rank].between(first, last)
 
     def holds_all(self, upto: Sequence[int]) -> bool:

@@ -1,18 +1,13 @@
-"""The delivery loop; basic and safe; index of synchrony.
+"""The delivery loop: what may leave leaves, causal messages first, then the next of the order (lansis-1992 3.1; W5).
 
-Basic delivery: on receipt, holes or not, once (lansis-1992 3.1).
+1. Basic: on receipt, holes or not, once. A basic burst is a node of the DAG like any other, so it is acknowledged, and sent again
+   when it was lost; but it is in no queue.
+2. Safe: agreed, and every member of the view is known to have it. A safe message that may not leave yet holds up all behind it:
+   there is one order.
+3. From my first statement about the next view on, nothing leaves but basic messages. The rest goes with the installation
+   (`finish`), when all who go on together know what they have.
 
-A basic burst is a node of the DAG like any other, so it is acknowledged and sent again when it was lost; but it is in no queue.
-
-Safe delivery: agreed, and every member of the view is known to have it (lansis-1992 3.1).
-
-The index of synchrony (lansis-1992 section 3): at how many members a message is known to be when it is delivered.
-
-The delivery loop: what may leave leaves, causal ones first, then the next of the order (lansis-1992 3.1; W5).
-
-Ordered messages leave in one order, and a safe one that may not leave yet holds up all behind it. From my first
-statement about the next view on nothing leaves but basic messages; what is left goes with the installation (`finish`), when all
-who go on together know what they have.
+`Synchrony` is the paper's index of synchrony: at how many members a message is known to be when it is delivered.
 """
 
 from __future__ import annotations
@@ -156,7 +151,7 @@ class DagDelivery:
             core.held_since = None if core.flows else core.now
 
     def thaw(self) -> None:
-        """The next view is installed: tell how long messages were held up for it."""
+        """The next view is installed: note how long messages were held up for it."""
         core = self._core
         if core.frozen is not None:
             self._held_last_us = 0 if core.held_since is None else core.now - core.held_since

@@ -1,6 +1,6 @@
-"""Failure detection: who is silent, and who hears but does not keep up (protocols L9; Lifeguard for the observer's own health).
+"""Failure detection: who is silent, and who hears but does not keep up (L9; Lifeguard for the observer's own health).
 
-1. Silence: nothing new of a member for silence_us. It is asked by unicast three times; no answer, and it is accused.
+1. Silence: nothing new of a member for silence_us. It is asked by unicast three times; if it does not answer, it is accused.
 2. Lag: a member acknowledges nothing new for ack_lag_us although there is something that it lacks. It is accused, whatever it
    answers: a member whose multicast is dead answers questions for ever.
 3. Nonsense: what a member sent cannot be read, or follows what it cannot follow. Nothing more of it is taken, so nothing behind
@@ -91,7 +91,7 @@ class Detector:
         core.emit(Send(node, Port.TOKEN, packet))
 
     def query(self, query: Query) -> None:
-        """Only members of one view ask and answer: who is in another view is not there."""
+        """Only members of one view ask and answer: a member of another view is not there."""
         core = self._core
         rank = core.view.rank_of(query.sender)
         if rank is None or query.tag != core.view.tag:

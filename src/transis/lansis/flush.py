@@ -1,14 +1,11 @@
-"""Hold all that the next view needs, then install it.
+"""Flush: hold all that the agreed view needs, say so, and install it when everybody has said so (W18; M7, M8: membership.py).
 
-Installation: one local step without communication, from the view that ends to the one that all have flushed.
+Pre, the cut vector, is what anybody who goes on with me held when it made its statement. What I lack of it, its holders send
+me: they cannot have collected it, because nothing is collected from the first statement on.
 
-1. What anybody who goes on with me had delivered is delivered in the regular view. 2. The transitional view. 3. The rest of Pre.
-4. The new regular view. What is above Pre is forgotten with the old view: nobody who goes on with me has it counted.
-
-Flush: hold all that the agreed view needs, say so, and install it when everybody has said so (W18; rules in barrier.py).
-
-Pre is what anybody who goes on with me held when it made its statement. What I lack of it, its holders send me: they cannot have
-collected it, because nothing is collected from the first statement on.
+Installation is one local step without communication. 1. What anybody who goes on with me had delivered is delivered in the
+regular view. 2. The transitional view. 3. The rest of Pre. 4. The new regular view. What is above Pre is forgotten with the
+old view: nobody who goes on with me counts it.
 """
 
 from __future__ import annotations
@@ -185,7 +182,7 @@ class Flush:
             self._try_to_flush()
 
     def alive_in_flush(self, alive: Alive) -> None:
-        """Who still asks for something is not late: it is on its way to flush."""
+        """A member that still asks for something is not late: it is on its way to flush."""
         self._operational.alive_while_frozen(alive)
         if alive.nacks:
             self._membership.heard_at[self._core.view.node(alive.sender)] = self._core.now

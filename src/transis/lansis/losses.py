@@ -1,9 +1,9 @@
-"""What is missing and what others miss: when to ask, and when to answer (lansis-1992 3.1; protocols 4.2).
+"""What is missing here and elsewhere: when to ask, and when to answer (lansis-1992 3.1). Pure: time comes as an argument.
 
-Pure: time comes as an argument. Who misses something asks everybody; whoever has it may answer. So that not all do,
-its sender answers at once and each other member waits for a turn of its own, and gives up when it sees the answer
-of another. Turns go by rank, not by chance: an engine has no randomness. When the same is asked for again, that answer
-was in vain, though all others saw it: the next one begins then.
+1. A member that misses something asks everybody (NACK), and whoever has it may answer. So that not all do, its sender answers at
+   once; each other member waits for a turn of its own, and gives up when it sees the answer of another.
+2. Turns go by rank, not by chance: an engine has no randomness.
+3. When the same is asked for again, the answer was in vain, although all others saw it: the next turn begins.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class _Turn:
 class AnswerTurns:
     """Who answers first: the sender, and when somebody asks for the same again, the next one round.
 
-    Who asked in this turn or the last has nothing to answer with, and no turn. A turn has half of nack_us at least: a copy of a
-    request comes sooner, and the next request of the same member hardly ever does, although it may travel faster.
+    A member that asked in this turn or the last has nothing to answer with, and no turn. A turn has half of nack_us at least: a
+    copy of a request comes sooner, and the next request of the same member hardly ever does, although it may travel faster.
     """
 
     def __init__(self, nack_us: int) -> None:
@@ -93,7 +93,7 @@ class AnswerTurns:
         return len(self._open)
 
     def asked(self, asker: int, nack: Nack, now: int) -> None:
-        """Others may ask for the same at about the same time; only who asks twice was answered in vain."""
+        """Others may ask for the same at about the same time; only a member that asks twice was answered in vain."""
         turn = self._open.setdefault((nack.rank, nack.first), _Turn(now))
         if turn.askers.get(asker) == turn.number and now - turn.began >= self._nack_us // 2:
             turn.number += 1

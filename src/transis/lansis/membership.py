@@ -1,17 +1,15 @@
-"""Faults, Stage 1, Stage 2: until all want the same; barrier.
+"""Membership: members state whom they want in the next view until all want the same (membership-1992).
 
-The flush barrier: who promised to install which proposal, and which one this machine may install (W18).
+1. Stage 1 only gathers names (AJ). From its first statement (JOIN, FA) on, a member neither sends nor delivers in its view,
+   and what it acknowledges stands still, because others may install the next view on the strength of that statement.
+2. A statement is repeated until a view is installed.
+3. A member that does not agree in time is accused. One that was heard, but wants something else, has two strikes.
 
-Pure. FLUSHED says: I hold all that the proposal needs, and whatever I state from now on covers it. Deviations: (M7) only the
-proposal that was flushed *last* may be installed, because who flushed a later one has left the earlier for good (without this
-W18 is not enough: a late packet of the earlier view would split the members of the later one); (M8) who has flushed a proposal
-and hears anything of its view installs it at once, because its sender had the FLUSHED of all (W1, W6).
-
-Faults, Stage 1 and Stage 2: machines tell each other whom they want in the next view until they want the same.
-
-Stage 1 only gathers names. With its first statement a machine stops to send and to deliver in its view, and what it acknowledges
-stands still (delivery.freeze), because others may install a view by that very statement. Every statement is repeated until a view
-is installed. Who does not agree in time is accused; who was heard but is of another opinion has two strikes.
+The flush barrier (W18): FLUSHED says "I hold all that the proposal needs, and whatever I state from now on covers it".
+Deviations: (M7) only the proposal that was flushed *last* may be installed, because a member that flushed a later one has left
+the earlier one for good; without this W18 is not enough: a late packet of the earlier view would split the members of the
+later one; (M8) a member that has flushed a proposal and hears anything of its view installs it at once, because the sender had
+the FLUSHED of all (W1, W6).
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ class Barrier:
         self._said[me] = self.flushed.id.seq, self.flushed.digest
 
     def heard(self, said: Flushed) -> None:
-        """It may come before my own assent. Of each machine only the last promise counts; later ones have no lower numbers."""
+        """It may come before my own assent. Of each member only the last promise counts; later ones never have lower numbers."""
         if said.next_view.seq >= self._said.get(said.sender, (0, b""))[0]:
             self._said[said.sender] = said.next_view.seq, said.proposal
 
@@ -76,10 +74,10 @@ class Barrier:
         return self.flushed if self.flushed is not None and tag == self.flushed.tag else None
 
 
-# --- agreeing ---------------------------------------------------------------------------------------------------------
+# --- membership change ------------------------------------------------------------------------------------------------
 
 STRIKES: Final = 2
-"""Timeouts that a machine may spend heard but of another opinion before I give it up."""
+"""Timeouts that a member may spend heard, but of another opinion, before I give it up."""
 CROWD: Final = 32
 """From so many members on everybody gets more time to agree."""
 JITTER: Final = 4
@@ -102,7 +100,7 @@ class MembershipChange:
     def _clear(self) -> None:
         self.barrier = Barrier()
         self.heard_at: dict[NodeId, int] = {}
-        """When each machine was last heard to speak of this change."""
+        """When each member was last heard to speak of this change."""
         self.left: set[NodeId] = set()
         self.proposals = 0
         self._strikes: dict[NodeId, int] = {}
@@ -148,8 +146,8 @@ class MembershipChange:
 
     def statement_in_stage_1(self, said: Statement) -> None:
         """A JOIN names more of us; a fault of my own view ends the gathering."""
-        verdict = self.take(said)
-        if verdict in (Opinion.KEPT, *GROWN) and (isinstance(said, Faults) or verdict is Opinion.BROKEN):
+        opinion = self.take(said)
+        if opinion in (Opinion.KEPT, *GROWN) and (isinstance(said, Faults) or opinion is Opinion.BROKEN):
             self.state_now("member has faults")
 
     def alpha(self) -> None:
@@ -176,14 +174,14 @@ class MembershipChange:
         if not self.is_current(said.sender, said.view) or not self._is_in_reach(said):
             return Opinion.DROPPED
         is_known = said.sender in sets.j
-        verdict = sets.take(said, has_flushed=self.barrier.flushed is not None)
+        opinion = sets.take(said, has_flushed=self.barrier.flushed is not None)
         rank = core.view.rank_of(said.sender)
-        if rank is not None and verdict is not Opinion.DROPPED:
+        if rank is not None and opinion is not Opinion.DROPPED:
             core.view.stability.close(rank)
         if said.sender in sets.j:
             self.heard_at[said.sender] = core.now
-        self._tell(said, verdict, is_known=is_known)
-        return verdict
+        self._tell(said, opinion, is_known=is_known)
+        return opinion
 
     def _is_in_reach(self, said: Statement) -> bool:
         """Can we go on from its numbers? They would be ours in the next view."""
@@ -192,31 +190,31 @@ class MembershipChange:
             return False
         return is_clock_in_reach(said.clock, core.clock, is_alone=is_alone)
 
-    def _tell(self, said: Statement, verdict: Opinion, *, is_known: bool) -> None:
+    def _tell(self, said: Statement, opinion: Opinion, *, is_known: bool) -> None:
         core = self._core
-        if verdict is Opinion.BROKEN:
+        if opinion is Opinion.BROKEN:
             core.note("break", node=str(said.sender), why="it leaves" if said.leaving else "it accuses me")
             if said.leaving:
                 self.left.add(said.sender)
             else:
                 core.trap(Trap.ACCUSED_ME)
-        elif verdict is not Opinion.DROPPED:
+        elif opinion is not Opinion.DROPPED:
             if self.sets.believable(said) != said.f:
                 core.trap(Trap.STRANGER_FAILS_US)
             if not is_known and core.state in AGREEING:
                 core.trap(Trap.OUTSIDER_IN_STAGE_2)
 
     def statement_while_agreeing(self, said: Statement) -> None:
-        verdict = self.take(said)
-        if verdict in GROWN:
+        opinion = self.take(said)
+        if opinion in GROWN:
             self.state_now("statement of another")
-        elif verdict is Opinion.KEPT:
+        elif opinion is Opinion.KEPT:
             self.try_to_assent()
 
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def break_with(self, nodes: Iterable[NodeId], cause: Cause) -> None:
-        """Accuse machines, in whatever state: the view goes on without them, or the change does."""
+        """Accuse members, in whatever state: the view goes on without them, or the change does."""
         broken = [node for node in nodes if self.sets.break_with(node)]
         for node in broken:
             self._core.note("break", node=str(node), why=cause.what)
@@ -224,7 +222,7 @@ class MembershipChange:
             self.begin(cause)
 
     def begin(self, cause: Cause) -> None:
-        """My view ends, or the change that ends it takes more than it did. The first cause is the one that is told."""
+        """My view ends, or the change that ends it takes more than it did. The first cause is the one that the view will name."""
         if self._core.state is State.OPERATIONAL:
             self._tell_cause(cause)
         self.state_now(cause.what)
@@ -312,7 +310,7 @@ class MembershipChange:
         self._core.stop("left")
 
     def send_statement(self) -> None:
-        """The same bytes until my sets grow, so that the parts of repetitions add up at who lost some (D25)."""
+        """The same bytes until my sets grow, so that the parts of repetitions add up at a receiver that lost some (D25)."""
         self._core.timers.cancel(Event.STATEMENT_SEND)
         self.statements_sent += 1
         for send in self._sends:

@@ -1,11 +1,7 @@
-"""The installed view at work; leaving.
+"""The installed view at work: what every packet, every submit and the send timer lead to.
 
-The installed view at work: what every packet, every submit and the send timer lead to.
-
-The same packets while views change lead to less: data enters the DAG, losses are asked for and answered, but nothing
-is delivered in order, collected, or sent anew (L7).
-
-Leaving: nothing new is taken, what was taken is sent and held by everybody, then the others are told (W16).
+The same packets lead to less while views change: data enters the DAG, and losses are asked for and answered, but nothing is
+delivered in order, collected, or sent anew (L7).
 """
 
 from __future__ import annotations

@@ -1,23 +1,16 @@
-"""What may leave next: causal order, agreed order by all-ack; what an order is.
+"""What may leave next: the agreed order by all-ack, and causal messages beside it.
 
-Agreed delivery by all-ack (transis-design-1995 3.2, in the born-ordered reading of F9a).
+All-ack (transis-design-1995 3.2, in the born-ordered reading of F9a). A member's *promise* is the highest timestamp T such
+that I have all its bursts up to T in the DAG and it will send none at or below T. The node with the least key leaves when
+every member's promise has reached its timestamp: nobody has sent, and nobody can send, anything that would go before it. Keys
+are born with the bursts, so all members deliver in one order without a vote, in whatever views they go on. An ALIVE promises
+its clock, but only once everything that its sender had sent before it is here.
 
-A member's *promise* is the highest timestamp T such that I have all its bursts up to T in the DAG and it will send none
-at or below T. The node with the least key leaves when every member's promise has reached its timestamp: nobody can send, and
-nobody has sent, anything that would go before it. Keys are born with the bursts, so all members deliver in one order without a
-vote, in whatever views they go on.
-
-An ALIVE promises its clock, but only once everything that its sender had sent before it is here.
-
-What delivery asks of a total order: all-ack, or another that a view may be told to use.
-
-Causal delivery: after everything that its sender had delivered when it sent it (lansis-1992 3.1; W5).
-
-To follow in the DAG is not enough: the DAG says what a sender *had*, and a causal message must come after what its sender had
-*delivered*, ordered messages included. A causal node waits until (1) delivery has reached its `dep`, which says how far in the
-order its sender had delivered, and (2) its sender's own ordered burst before it was delivered, which keeps FIFO across
-services. Causal causes need no waiting list of their own: they have lower keys, and whatever `dep` they wait for is
-no higher, so they leave first.
+Causal (lansis-1992 3.1; W5): after everything that its sender had delivered when it sent it. Following in the DAG is not
+enough: the DAG says what a sender *had*, and a causal message must come after what its sender had *delivered*, ordered
+messages included. A causal node waits until (1) delivery has reached its `dep`, which says how far in the order its sender had
+delivered, and (2) its sender's own ordered burst before it was delivered, which keeps FIFO across services. Causal causes need
+no list of their own: they have lower keys, and the `dep` that they wait for is no higher, so they leave first.
 """
 
 from __future__ import annotations

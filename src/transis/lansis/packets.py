@@ -252,7 +252,7 @@ class _Query(NamedTuple):
 
 
 class Query(_Query, ControlPacket, kind=KIND_QUERY, layout=QueryLayout, role=Role.INTRODUCES):
-    """Are you there? And the answer to it, by unicast: a member whose multicast is lost is told from one that is dead."""
+    """Are you there? And the answer to it, by unicast: a member whose multicast is lost can be told from one that is dead."""
 
     __slots__ = ()
 

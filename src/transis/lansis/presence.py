@@ -1,6 +1,6 @@
-"""Presence, the paper's Stage 0: views that cannot hear each other's data find each other, and healthy views are left in peace.
+"""Presence, the paper's Stage 0: views that do not hear each other's data find each other, and healthy views are left in peace.
 
-Who beacons, and when, is as on the ring (engine/presence.py).
+Beacons are as on the ring: engine/presence.py says who sends them, and when.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class ViewPresence:
         is_member = self._is_member(said.sender)
         if not is_member and self._is_noise(said):
             return
-        verdict = membership.take(said)
-        if verdict is Opinion.BROKEN:
+        opinion = membership.take(said)
+        if opinion is Opinion.BROKEN:
             what = "leave" if said.leaving else "accused"
             membership.begin(Cause(what, said.sender, (said.sender,)) if said.leaving else Cause(what, core.me, (said.sender,)))
-        elif verdict is not Opinion.DROPPED:
+        elif opinion is not Opinion.DROPPED:
             membership.begin(said.cause if is_member else Cause("foreign join", said.sender))
 
     def _is_noise(self, said: Statement) -> bool:

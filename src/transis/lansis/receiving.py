@@ -1,4 +1,4 @@
-"""From a packet to the DAG and to all who must know: delivery, stability, losses and the debt of an acknowledgement."""
+"""From a packet to the DAG, and to all that has to hear of it: delivery, stability, losses, the debt of an acknowledgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses at work: requests that leave with the next burst or ALIVE, and answers to those of others."""
+"""Losses at work: NACKs that leave with the next burst or ALIVE, and answers to those of others."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Repair:
         return Nack(nack.rank, first, last) if first <= last else None
 
     def _turn_us(self, wanted: Nack) -> int:
-        """Whose turn it is answers at once, then each member after it; for who is gone the next one does at once."""
+        """Whose turn it is answers at once, each later member after a pause; the turn of one that is gone takes no time."""
         view = self._core.view
         return self._core.config.pulse.nack_us * view.turns.ahead(wanted, view.rank, len(view), view.gone)
 
@@ -84,7 +84,7 @@ class Repair:
             view.turns.forget([store.discarded for store in view.dag.stores], self._core.now)
 
     def seen(self, burst: Burst) -> None:
-        """Data came, new or not: who waited for its turn to send it again need not."""
+        """Data came, new or not: nobody has to send it again in a later turn."""
         answers = self._core.view.answers
         if answers:
             self.answers_cancelled += answers.seen(burst.sender, burst.first_seq, burst.last_seq)

@@ -1,18 +1,14 @@
-"""From the Outbox to a burst.
-
-What a burst of the mode `transis` is beside data: the two highest bits of the header's `round` say it, for which Lansis has no
-other use; the rest of it is a number.
-
-A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload on its way while views change: it belongs to no view, is
-numbered by its sender through its life, and is named by a tag that is its sender's own. A *claim* is the first datagram of a
-burst in an installed view: it says that the datagrams after it are the flow of that number, so who has the flow has the burst.
-
-Sending: when the window permits, what waits in the Outbox leaves as one burst, which is one node of the DAG.
+"""From the Outbox to a burst: when the window permits, what waits leaves as one burst, which is one node of the DAG.
 
 A burst begins with all that its sender has to say about others' bursts, so acknowledgements cost no packets of their own while
-there is data (lansis-1992 3.1). It is stamped, multicast, and in its sender's own DAG in one step.
+there is data (lansis-1992 3.1). It is stamped, multicast, and put into its sender's own DAG in one step. Under ToTo an *ack
+burst*, which has nothing else to say, is the vote of a member that has nothing to send. It waits for no window (L8).
 
-Under ToTo an *ack burst*, which has nothing else to say, is the vote of who has nothing to send. It waits for no window (L8).
+Marks. In the mode `transis` the two highest bits of the header's `round`, for which Lansis has no other use, say what a burst
+is beside data; the rest of it is a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload on its way
+while views change: it belongs to no view, is numbered by its sender through its life, and is named by a tag that is its
+sender's own. A *claim* is the first datagram of a burst in an installed view: the datagrams after it are the flow of that
+number, so whoever has the flow has the burst.
 """
 
 from __future__ import annotations
@@ -176,8 +172,9 @@ class Sender:
         return self._core.now - self._sent_at > self._core.view.round_us
 
     def _speakers(self) -> int:
-        """Who wants a share of the window: whoever has something on its way or had a moment ago, and I. The slowest member's word
-        empties the window for all at once: who counted only what is on its way would see nobody else, and take all of it."""
+        """Members that want a share of the window: those with something on its way now or a moment ago, and I. The slowest
+        member's word empties the window for all at once: counting only what is on its way, each would see nobody else and take
+        all of it."""
         view, since = self._core.view, self._core.now - self._core.view.round_us
         own, named, stable, spoke_at = view.rank, view.dag.named, view.stability.stable, view.spoke_at
         return sum(rank == own or named[rank] > stable[rank] or spoke_at[rank] > since for rank in range(len(view)))

@@ -1,9 +1,9 @@
-"""Who has what: the matrix of acknowledgements, and what is stable by it (lansis-1992 3.1; protocols 4.3).
+"""The matrix of acknowledgements: who has what, and what is stable by it (lansis-1992 3.1).
 
 `ack[q][s]` is the last counter of s that q is known to have in its DAG: by a burst of q that follows it, or by an ALIVE. A
 burst is stable when every member of the view has it; nobody can ask for it then.
 
-The row of a member that has made a statement about the next view is closed: what it acknowledges later, nobody may rely on.
+The row of a member that has made a statement about the next view is closed: nobody may rely on what it acknowledges later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Stability:
         self.stable = list(starts)
         """The least of each column; it only grows."""
         self.progress_at = [now] * len(starts)
-        """When each member's acknowledgements of others last grew. Its own data are none: who hears nothing may talk on."""
+        """When each member's acknowledgements of others last grew. Its own data do not count: it may talk and hear nothing."""
         self._lowest = [len(starts)] * len(starts)
         """How many rows are at the least of each column: it is looked for again only when none is left."""
         self._closed: set[int] = set()

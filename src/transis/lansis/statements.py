@@ -1,25 +1,19 @@
-"""The sets of one change and their growth; the proposal; pure.
+"""The sets of one membership change, how statements make them grow, and the one view that comes of it. Pure.
 
-The sets of one membership change and the rules by which statements make them grow (membership-1992 sections 4.2 to 4.4).
+J, Fb and Fa only grow from the first statement to the installation (membership-1992 sections 4.2 to 4.4, Property 1), so every
+change ends, at worst with a member alone. Whoever holds the same statements proposes the same view under the same digest;
+nothing else that a member holds has a say (W1, W2; section 4.5). What its members still owe the view that they leave is Pre,
+the paper's cut vector.
 
-Pure: no time, no packets out. J, Fb and Fa only grow from the first statement to the installation (the paper's Property 1), so
-every change ends, at worst with a machine alone.
-
-Deviations: (M1) statements are cumulative and numbered, so LAST holds the newest of each machine, which is J_LAST and F_LAST in
-one, and no stream has to keep their order; (M2) a JOIN from outside J is taken until this machine has flushed: nothing is
+Deviations: (M1) statements are cumulative and numbered, so LAST holds the newest of each member: it is J_LAST and F_LAST in
+one, and no stream has to keep their order; (M2) a JOIN from outside J is taken until this member has flushed: nothing is
 installed without its own FLUSHED, so the paper's lemma 5.5 is not needed for safety, and a lost AJ costs no timeout; (M3) a
-member of my view that accuses me is accused (traps 17, 19), a stranger that does so speaks of an earlier change and is waited
-for, and no stranger can make me accuse a member of my view (trap 18); (M4) agreement is on J and on F = Fb | Fa: one view comes
-of them, so whether a fault was before or after the join is told but need not be agreed.
-
-The one view that comes of an assented set of statements, and what its members still owe the view that they leave.
-
-Pure functions of the statements: whoever holds the same statements proposes the same view under the same digest, and nothing
-that a machine holds beyond them has a say (W1, W2; membership-1992 section 4.5).
-
-Deviations: (M5) one view per agreed (J, F), not one per fault set: smaller sets in between are merged with the next, unless
-everybody in them has flushed exactly them, which is W1's condition with FLUSHED for FA; (M6) D, the largest key that anybody
-delivered, says what was delivered in the regular view; an idle machine has no burst in Pre from which this could be seen.
+member of my view that accuses me is accused (traps 17, 19); a stranger that does so speaks of an earlier change and is waited
+for; no stranger can make me accuse a member of my view (trap 18); (M4) agreement is on J and on F = Fb | Fa: one view comes of
+them, so whether a fault was before or after the join is said but need not be agreed; (M5) one view per agreed (J, F), not one
+per fault set: smaller sets in between are merged with the next, unless everybody in them has flushed exactly them, which is
+W1's condition with FLUSHED for FA; (M6) D, the largest key that anybody delivered, says what was delivered in the regular
+view; an idle member has no burst in Pre from which this could be seen.
 """
 
 from __future__ import annotations
@@ -53,7 +47,7 @@ GROWN: Final = (Opinion.BROKEN, Opinion.GREW)
 
 
 class MembershipSets:
-    """What one machine knows of the change that ends its view, the paper's CCS."""
+    """What one member knows of the change that ends its view, the paper's CCS."""
 
     def __init__(self, me: NodeId, ccs: Iterable[NodeId], before: Mapping[NodeId, Statement] = MappingProxyType({})) -> None:
         """`before` is LAST of the change that made this view: what its statements had replaced is over."""
@@ -64,7 +58,7 @@ class MembershipSets:
         self.f_before: frozenset[NodeId] = frozenset()
         self.f_after: frozenset[NodeId] = frozenset()
         self.last: dict[NodeId, Statement] = {}
-        """LAST: the newest statement of each machine, my own included."""
+        """LAST: the newest statement of each member, my own included."""
 
     @property
     def f(self) -> frozenset[NodeId]:
@@ -94,7 +88,7 @@ class MembershipSets:
         return True
 
     def break_with(self, node: NodeId) -> bool:
-        """Accuse a machine; True if that is news. After my JOIN it is a fault after the join, else one before it."""
+        """Accuse a member; True if that is news. After my JOIN it is a fault after the join, else one before it."""
         if node not in self.accept or node == self._me:
             return False
         if isinstance(self.mine, Joining) and (self.mine.j, self.mine.f_before) == (self.j, self.f_before):
@@ -115,7 +109,7 @@ class MembershipSets:
         return Opinion.GREW if self._learn(said) else Opinion.KEPT
 
     def is_news(self, said: Statement) -> bool:
-        """Who is accused is not heard any more; of the others the newest counts."""
+        """An accused member is not heard any more; of the others the newest statement counts."""
         known = self.last[said.sender].version if said.sender in self.last else self._before.get(said.sender, 0)
         return said.version > known and said.sender not in self.f and not self._is_outdated(said.sender)
 
@@ -186,7 +180,7 @@ class Proposal(NamedTuple):
     @property
     def tag(self) -> RingTag:
         """Named by the digest and not by the representative: a proposal that its representative never flushed may share its id
-        with a view that was installed, and who hears of that one must not take it for this one."""
+        with a view that was installed, and a member that hears of that one must not take it for this one."""
         return RingTag(self.id.seq, int.from_bytes(self.digest[:8], "big"))
 
     @property

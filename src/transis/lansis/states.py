@@ -1,16 +1,10 @@
-"""State, Event, transitions (membership-1992 figs. 3 to 7); traps.
+"""The states, events and transitions of Lansis as data (membership-1992 figures 3 to 7), and the traps that a sweep counts.
 
-The state machine of Lansis as a table (membership-1992 figures 3 to 7; the rules of the table are those of engine/base.py).
+What happens on an event in a state is in the table of lansis/engine.py.
 
-Faults and Stage 2 are one piece of code under two names: in Faults everybody comes from my view, in Stage 2 strangers join.
-Both have stopped to send and to deliver. Deviations: (M9) Flush, between agreement and installation; (M10) foreign *data* never
-starts anything, because a rank names nobody: Beacons and statements introduce; (M11) a fault that shows in Stage 1 goes to
-Stage 2, with the accused in Fb, and never back to Faults.
-
-Moments at which systems before us went wrong: counted, so that a sweep can show that it went through them.
-
-Each is a situation, not a bug: the engine must come through it unharmed. Numbers in front are those under which the defects
-of Corosync, kronosnet and Spread are known to our tests.
+Deviations: (M9) Flush, between agreement and installation; (M10) foreign *data* never starts anything, because a rank names
+nobody: Beacons and statements introduce their senders; (M11) a fault that shows in Stage 1 leads to Stage 2, with the accused
+in Fb, and never back to Faults.
 """
 
 from __future__ import annotations

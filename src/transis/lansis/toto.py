@@ -1,19 +1,19 @@
 """Agreed delivery by ToTo: early, by the votes of a majority (toto-1993 sections 4 and 5).
 
-Words of the paper. *Pending*: ordered and not delivered. A *candidate* is a pending node that follows no other pending
-one, so each member has at most one. The first node of a member that follows any candidate is that member's vote, for
-all candidates that it follows, and it never changes. *Tail* of a candidate: who has sent something that follows it. *Sources* are
-the candidates that no other can beat any more. They leave together, by rank, when every other candidate is beaten already
+Words of the paper. *Pending*: ordered and not delivered. A *candidate* is a pending node that follows no other pending node,
+so each member has at most one. The first node of a member that follows any candidate is that member's vote, for all candidates
+that it follows, and it never changes. *Tail* of a candidate: the members that have sent something that follows it. *Sources*
+are the candidates that no other can beat any more. They leave together, by rank, when every other candidate is beaten already
 (internal stability) and nothing that may still come changes it (external stability). Then others become candidates.
 
-The paper's vector VT(m)[q] is a node, infinity, or `*` for who has not voted. A finite entry is the same for all
+The paper's vector VT(m)[q] is a node, infinity, or `*` for a member that has not voted. A finite entry is the same for all
 candidates, so "VT(a)[q] < VT(b)[q]" says that q votes for a and not for b, and "VT(b)[q] <= VT(a)[q]" that q has voted and
-does not. `*` compares with nothing: who has not voted is counted by neither. The threshold is half of the members, and
-counts are doubled to be compared with it, so an odd number of members needs no rounding.
+does not. `*` compares with nothing: a member that has not voted is counted by neither. The threshold is half of the members,
+and counts are doubled to be compared with it, so an odd number of members needs no rounding.
 
 The order is not born with the bursts: two parts of a divided view may finish it differently (F9b). Those who go on together
-finish it alike, from the nodes that they have agreed on and nothing else. Deviation: to the rule, whoever has not voted
-when the view ends is a crashed machine, even if it goes on. Nobody votes in an ended view: statements are no nodes of the DAG.
+finish it alike, from the nodes that they have agreed on and nothing else. Deviation: to the rule, a member that has not voted
+when the view ends has crashed, even if it goes on. Nobody votes in an ended view: statements are not votes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ToTo:
         self._has_news = True
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
-        """An ALIVE is no node of the DAG, so it is no vote."""
+        """An ALIVE is outside the DAG, so it is not a vote."""
 
     def next(self) -> DagNode | None:
         if not self._decided and self._has_news:

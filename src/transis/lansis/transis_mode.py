@@ -1,25 +1,20 @@
-"""Mode `transis`: sends flow through a change; JOIN and FA in the DAG.
+"""The mode `transis`: messages flow while views change, and JOIN and FA are nodes of the DAG (transis-1992, membership-1992 4).
 
-The mode `transis`: application messages flow while views change, and get their place in the next view.
+Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: sending.py), and everybody
+who may come along keeps them aside, strangers too. When a view is installed and its application lane is open, each sender
+claims what it let flow: a claim is a burst of that view of which only the first datagram is sent, and whoever has the flow
+completes the burst from it. A member that lacks something of the flow lacks datagrams of the view like any other, and asks for
+them. So what flowed is ordered, acknowledged, flushed and delivered as if it had been sent in the new view, once, by all who
+install it; but its bytes travelled while the change ran. Flows of a sender that is not in the next view stay in limbo and end
+with the installation.
 
-While this node agrees with others on a view, its messages are multicast as *flows* (marks.py): everybody who may come along
-keeps them aside, strangers too. When a view is installed and its application lane is open, each sender claims what it let flow: a
-claim is a burst of that view of which only the first datagram is sent, and whoever has the flow completes the burst from it. Who
-lacks something of the flow lacks datagrams of the view like any other, and asks for them. So what flowed is ordered,
-acknowledged, flushed and delivered as if it had been sent in the new view, by all who install it, once; but its bytes went out
-while the change ran.
+Control nodes. A member takes a statement when it enters the DAG of the view that ends, so with everything that its sender had:
+what the statement says of Pre is here already. A statement is repeated by sending the same burst again, and a member that lost
+it asks for it as for any other. It is in no order and is not delivered. It closes its sender's row at once, whatever is made
+of it: what follows it acknowledges nothing that counts.
 
-What a machine let flow that is not in the next view stays in limbo, and ends with the installation.
-
-The mode `transis`: JOIN and FA are nodes of the DAG of the view that ends (membership-1992 section 4; transis-1992).
-
-A member takes a statement when it enters its DAG, so with everything that its sender had: what the statement says of Pre is
-here already. To say it again is to send the same burst again, and who lost it asks for it as for any other. A statement is in no
-order and is not delivered. It closes its sender's row at once, whatever is made of it: what follows it acknowledges nothing that
-counts.
-
-Outside the DAG, on the control socket, are: AJ and goodbyes, as ever; the copy of a JOIN for strangers, who have no DAG in common
-with its sender; and a statement of a crowd that fits no burst, or of a view that has no timestamp left for it.
+On the control socket, outside the DAG, are AJ and goodbyes; the copy of a JOIN for strangers, who have no DAG in common with
+its sender; and a statement that fits no burst because its crowd is too large, or for which the view has no timestamp left.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ from transis.wire.burst import LAST_OFFSET, Burst, DataHeader, body_max, encode_
 from transis.wire.control import decode_control, encode_control
 from transis.wire.packer import Filled, VisitWriter
 
-# --- flowing ----------------------------------------------------------------------------------------------------------
+# --- flow through -----------------------------------------------------------------------------------------------------
 
 HEAD_DATAGRAMS_MAX: Final = 8
 """Kept free in a flow: what its sender has to acknowledge when it claims it takes no more."""
@@ -157,7 +152,7 @@ class FlowThrough:
         return []
 
     def installed(self) -> None:
-        """Limbo ends: what others let flow who are not in the view is nobody's."""
+        """Limbo ends: what was let flow by nodes that are not in the view is dropped."""
         gone = [node for node in self._kept if self._core.view.rank_of(node) is None]
         lost = sum(len(self._kept.pop(node)) for node in gone)
         if lost:
@@ -199,7 +194,7 @@ class ControlNodes:
         return len(encode_control(said)) <= BURST_DATAGRAMS_MAX * body_max(self._core.config.datagram) // 2
 
     def _has_room(self) -> bool:
-        """Is there a timestamp above all that a statement would follow? Who has the same has the same answer."""
+        """Is there a timestamp above all that a statement would follow? Members that have the same come to the same answer."""
         view = self._core.view
         return view.dag.latest + 1 < view.base + TIMESTAMP_ROOM
 

@@ -1,8 +1,7 @@
-"""The CCS: one view as a member sees it; shared core.
+"""One view as a member sees it, the paper's CCS (current configuration set), and what the parts of the engine share.
 
-One view as one of its members sees it: the paper's CCS, the current configuration set, and all that lives and dies with it.
-
-What the organs of Lansis share beyond what every engine has: the view, the state, and what is frozen while views change.
+`ViewState` lives and dies with its view: the DAG, the matrix of acknowledgements, the order, the window, requests and answers.
+`LansisCore` outlives it; it also has what is frozen while views change, and what flowed meanwhile.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class ViewState:
         self.crowd = max(1, len(members) // CROWD)
         self.alive_us = config.pulse.alive_us * self.crowd
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
-        """Who was not heard for so long is asked whether it lives."""
+        """A member that was not heard for so long is asked whether it lives."""
         self.pressure = Pressure(unit_us(config.pulse))
         self.round_us = self.silence_us // 2
         """What fills the window is everywhere well within so long, or less of it is used."""

@@ -1,13 +1,13 @@
 """The network sliding window (lansis-1992 3.1): how much may be on its way, all senders together, and how fast.
 
-Pure integer arithmetic, in datagrams and microseconds. What is not stable is in somebody's way: the more of it there
-is, the slower everybody sends, and when the window is full, nobody sends but from its quota.
+Pure integer arithmetic, in datagrams and microseconds. What is not stable is in somebody's way: the more of it there is, the
+slower everybody sends; when the window is full, everybody sends from its own quota only.
 
-Deviations. A quota for each member, because two saturated ones would keep a third at zero for ever (W4), and an equal share for
-each that sends, because all see the same free room and would all take it at once. Nothing is sent while only crumbs are
-free: bursts cost by the piece. Bytes are not counted apart: no datagram is larger than the configured one, so datagrams bound
-them. Times are in units of a part of `nack_us`: on a healthy network acknowledgements come well before anybody misses anything.
-Of the configured window only so much is used as the slowest member works off well before others miss its word (P8b).
+Deviations. A quota for each member, because two saturated ones would keep a third at zero for ever (W4), and an equal share
+for each that sends, because all see the same free room and would all take it at once. Nothing is sent while only crumbs are
+free: bursts cost by the piece. Bytes are not counted apart: no datagram is larger than the configured size, so datagrams bound
+them. Times are in units of a part of `nack_us`: on a healthy network acknowledgements come well before anybody misses
+anything. Of the configured window only as much is used as the slowest member works off well before others miss its word.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from transis.types.limits import BURST_DATAGRAMS_MAX
 
 CALM: Final = 4
 """No burst is larger than a quarter of the window: others may start at the same moment. While more than a quarter is free, nobody
-waits between bursts: its share holds a sender back, and who sleeps with a part of its share unsent only sends it later."""
+waits between bursts: its share holds a sender back, and to sleep with a part of the share unsent is only to send it later."""
 PRESSURE_MAX: Final = 64
 THIN: Final = 4
 """A burst of less than a quarter of what it might have is thin."""
 STREAM: Final = 8
-"""Who has so many datagrams on their way is no occasional speaker."""
+"""With so many datagrams on their way a member is not an occasional speaker."""
 UNITS_IN_NACK: Final = 8
 CRUMBS: Final = 2
 """A burst has at least this part of the quota, or all that waits."""
@@ -73,14 +73,15 @@ def permit(window: Window, load: WindowLoad) -> int:
 
 
 def is_crumb(window: Window, load: WindowLoad, allowed: int) -> bool:
-    """Is it better to wait for more room? Never for who has nothing on its way: nothing would come to wake it."""
+    """Is it better to wait for more room? Never with nothing on its way: nothing would come to wake the sender."""
     least = min(quota(window, load.members) // CRUMBS, BURST_DATAGRAMS_MAX, window.visit_max)
     return load.own_unstable > 0 and allowed < least
 
 
 def gather_us(pulse: Pulse, load: WindowLoad, queued_bytes: int, burst_bytes: int, passed_us: int) -> int:
-    """For how long after a burst to gather the next one. Thin bursts cost everybody as much as full ones; so who has much on its
-    way waits a little, and who sees a good part of a burst come together in time waits for it. Occasional speakers never do.
+    """For how long after a burst to gather the next one. Thin bursts cost everybody as much as full ones; so a sender with
+    much on its way waits a little, and one that sees a good part of a burst come together in time waits for it. Occasional
+    speakers never do.
     """
     if queued_bytes >= burst_bytes or not load.own_unstable:
         return 0
@@ -136,8 +137,8 @@ class SendRate:
         self.window = replace(window, window=max(self._least, window.window // BEGINNING))
 
     def sent(self, counter: int, now: int, load: WindowLoad) -> None:
-        """What is on its way with it. A burst that finds nothing before it says nothing about a queue; but who begin at the same
-        moment do not see each other's, and each that uses its share stands for all of them."""
+        """What is on its way with it. A burst that finds nothing before it says nothing about a queue; but those that begin at
+        the same moment do not see each other's, and each that uses its share stands for all of them."""
         together = load.own_unstable * load.active if load.own_unstable >= FEW else 0
         if self._followed is None and 2 * max(load.unstable, together) >= self.window.window:
             self._followed = (counter, now)

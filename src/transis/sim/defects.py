@@ -52,7 +52,7 @@ class Defect(NamedTuple):
 LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "fa_echo_unconditional": Defect(
         "every statement is answered by one of one's own, whether it says anything new or not (F11)",
-        (Change("lansis.membership", "        if verdict in GROWN:\n", "        if verdict is not Opinion.DROPPED:\n"),),
+        (Change("lansis.membership", "        if opinion in GROWN:\n", "        if opinion is not Opinion.DROPPED:\n"),),
     ),
     "no_limbo": Defect(
         "who installs delivers all that it holds of the old view, instead of what the statements name",
@@ -80,14 +80,14 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
                 "            self._core.trap(Trap.LATE_DATA_WHILE_FROZEN)\n",
                 "            dag = self._core.view.dag\n"
                 "            if dag.collect(self._core.view.stability.stable):\n"
-                '                self._core.note("collected while views sets")\n',
+                '                self._core.note("collected while views change")\n',
             ),
             Change(
                 "lansis.operational",
                 "        self._repair.look()\n\n    def send_due",
                 "        self._repair.look()\n"
                 "        if self._core.view.dag.collect(self._core.view.stability.stable):\n"
-                '            self._core.note("collected while views sets")\n\n    def send_due',
+                '            self._core.note("collected while views change")\n\n    def send_due',
             ),
         ),
         harmless="what is stable is in every statement of every member, was delivered here, and strangers need no old data",

@@ -1,12 +1,12 @@
-"""Commit: the commit token goes round twice (TOCS95 section 5 and figure 6; protocols 1.7, F2, F4, W9, W14).
+"""The commit token goes round twice (TOCS95 section 5 and figure 6; F2, F4, W9, W14).
 
-First rotation: every member checks the membership and writes its entry. Second rotation: everybody reads the full list
-and enters Recovery. When it returns to the representative after that, it becomes the regular token.
+First rotation: every member checks the membership and writes its entry. Second rotation: everybody reads the full list and enters
+Recovery. When it returns to the representative after that, it becomes the regular token.
 
-Deviations: (D16) the rotation is a field of the token, so a repeated first-rotation token is never taken for a second
-(F2); (D17) a first-rotation token is accepted only above every ring sequence accepted before (W9); (D18) the entry is
-forwarded only when its ring sequence is durable, which reservation ahead of use makes the normal case (F4, W14); (D19) no
-Join is sent in Commit or Recovery (F5), and a Join from a member with this ring's sequence means that it gave up.
+Deviations: (D16) the rotation is a field of the token, so a repeated first-rotation token is never taken for a second one (F2);
+(D17) a first-rotation token is accepted only above every ring sequence accepted before (W9); (D18) the entry is forwarded only
+when its ring sequence is durable, which reservation ahead of use makes the normal case (F4, W14); (D19) no Join is sent in Commit
+or Recovery (F5), and a Join from a member with this ring's sequence means that it gave up.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class TotemInspection:
     """What tests look at that no output tells."""
 
     received_flg: bool
-    """It has everything of the exchange and has told the others so."""
+    """It has everything of the exchange, and its entries say so."""
 
 
 class TotemEngine(EngineBase[TotemCore]):

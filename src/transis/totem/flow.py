@@ -1,9 +1,9 @@
-"""Flow control of the token (TOCS95 section 8; protocols 1.4 L5, W4). Pure arithmetic, all in datagrams.
+"""Flow control of the token (TOCS95 section 8; L5, W4). Pure arithmetic, all in datagrams.
 
-Deviations: (D4) my own contribution of the last rotation is taken out of fcc, or a lone sender alternates between
-full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the fairness terms but below the hard
-caps, or a slow sender beside a saturated one starves (L5b, W4); one datagram per member of the window is kept for it, and a
-growing gap leaves it too.
+Deviations: (D4) my own contribution of the last rotation is taken out of fcc, or a lone sender would alternate between full and
+zero (L5a); (D5) the floor of one datagram applies after the minimum of the fairness terms, but below the hard caps, or a slow
+sender beside a saturated one would starve (L5b, W4). One datagram of the window is kept for each member, and a growing gap leaves
+it too.
 """
 
 from __future__ import annotations

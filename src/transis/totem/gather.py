@@ -1,17 +1,13 @@
-"""Who forms the next ring; failed attempts and blame (TOCS95 5, fig. 5).
+"""Gather: agree on who forms the next ring (TOCS95 section 5 and figure 5; W7, W8, W10).
 
-Attempts at forming a ring that failed, and whom to blame when the same membership fails twice (L2, W8).
+proc_set, fail_set and the rows of reachability only grow until a ring is installed (F3), so every Gather ends, at worst with a
+singleton. Attempts that fail are counted: when the same membership fails twice, somebody in it is to blame (L2).
 
-Gather: agree on who forms the next ring (TOCS95 section 5 and figure 5; protocols 1.6, W7, W8, W10).
-
-proc_set, fail_set and the rows of reachability only grow until a ring is installed (F3), so every Gather ends, at worst
-with a singleton.
-
-Deviations: (D11) a Join names the membership its sender proposes, and consensus is that every proposed member proposes
-the same: what must agree is the result, not each set it came from; (D12) a member that somebody still hears is *unheard*
-in my row and not failed (W7); only one that nobody hears goes to fail_set; (D13) an outsider cannot fail a member of my
-old ring (trap 18); (D14) changes within join_coalesce_us leave as one Join (W10); (D15) after two failed attempts
-with one membership, the representative fails the member after which the commit token was seen no more (W8).
+Deviations: (D11) a Join names the membership that its sender proposes, and consensus is that every proposed member proposes the
+same: what must agree is the result, not each set that it came from; (D12) a member that somebody still hears is *unheard* in my
+row and not failed (W7); only one that nobody hears goes to fail_set; (D13) an outsider cannot fail a member of my old ring
+(trap 18); (D14) changes within join_coalesce_us leave as one Join (W10); (D15) after two failed attempts with one membership, the
+representative fails the member after which the commit token was seen no more (W8).
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""The installed ring: hold, wake, presence, leave.
+"""The installed ring at work: visits, the hold of an idle token, the wake, beacons, Joins (W15, W16).
 
-Operational: the installed ring at work, the hold of an idle token and the wake (protocols 1.3, W15, W16).
+Deviations: (D10) the representative keeps the token of a ring that was idle for three rotations (two are needed for safe delivery
+at everybody, the third shows that they happened), and paces the rotation while only retransmissions are pending; whoever has work
+asks for the token by multicast; (D24) beacons: engine/presence.py says who sends them, and when.
 
-Deviation (D10): the representative keeps the token of a ring that was idle for three rotations (two are needed for
-safe delivery at everybody, the third shows that they happened), and paces the rotation while only retransmissions
-are pending; whoever has work asks for the token by multicast.
-
-Presence: rings that do not share a token find each other (L1), and healthy rings are not bounced (protocols 1.5, 1.6).
-
-Deviation (D24): who beacons, and when, is in engine/presence.py.
+Rings that do not share a token find each other by beacons and Joins (L1). Neither bounces a healthy ring without need.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Handing the token on, and what happens until there is proof that it arrived (protocols 1.4, F7, W8).
+"""Handing the token on, and what happens until there is proof that it arrived (TOCS95 section 4; F7, W8).
 
-Serves the regular and the commit token alike. Deviations: (D7) only a datagram with a number above the one that I
-forwarded proves that the token moved on (F7); it also proves that the ring lives, so it re-arms the loss timer;
-(D8) after a few unicast retries the token goes by multicast, addressed to the successor, so that a broken unicast
-path does not break the ring (W8).
+Serves the regular and the commit token alike. Deviations: (D7) only a datagram with a number above the one that I forwarded
+proves that the token moved on (F7); it also proves that the ring lives, so it re-arms the loss timer; (D8) after a few unicast
+retries the token goes by multicast, addressed to the successor, so that a broken unicast path does not break the ring (W8).
 """
 
 from __future__ import annotations

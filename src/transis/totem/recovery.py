@@ -1,10 +1,10 @@
-"""Recovery: exchange what the old ring left behind, then install the new one (TOCS95 sections 6, 7; protocols 1.8, 1.9).
+"""Recovery: exchange what the old ring left behind, then install the new one (TOCS95 sections 6 and 7).
 
-Deviations: (D20) after the transitional configuration, everything up to the first gap is delivered whoever sent it, and
-only behind the gap only what my_deliver_memb sent (F1); (D21) obligations travel in the commit token and are united at
-entry to Recovery, so that who acknowledged an exchange keeps its promise through later, smaller ones (F3, W3); (D22) the
-retransmission flag is cleared only by its owner and only with an empty queue (W11); (D23) the old ring is frozen from the
-commit entry to the installation, and recovered datagrams survive a failed attempt (W12, traps 6, 11).
+Deviations: (D20) after the transitional configuration, everything up to the first gap is delivered whoever sent it, and only
+behind the gap only what my_deliver_memb sent (F1); (D21) obligations travel in the commit token and are united at entry to
+Recovery, so that a member that acknowledged an exchange keeps its promise through later, smaller ones (F3, W3); (D22) the
+retransmission flag is cleared only by its owner, and only with an empty queue (W11); (D23) the old ring is frozen from the commit
+entry to the installation, and recovered datagrams survive a failed attempt (W12, traps 6, 11).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Recovery:
         self._count_calm(ring, token)
 
     def _flag(self, token: Token) -> None:
-        """retrans_flg says that somebody still has something to send; only who set it clears it (W11)."""
+        """retrans_flg says that somebody still has something to send; only the member that set it clears it (W11)."""
         if len(self._queue) and not token.retrans_flg:
             token.retrans_flg = self._own_flag = True
         elif token.retrans_flg and self._own_flag and not len(self._queue):
@@ -190,7 +190,8 @@ class Recovery:
     # --- installation -----------------------------------------------------------------------------------------------
 
     def _install(self, ring: Ring) -> None:
-        """One local step without communication: steps A to D of protocols 1.8."""
+        """One local step without communication (TOCS95 section 7): the rest of the old regular configuration, the
+        transitional one, what is delivered in it, the new regular one."""
         core, old = self._core, self._core.ring
         timestamp = 1 + max(entry.timestamp for entry in self._entries)
         core.observe(timestamp)
@@ -207,7 +208,7 @@ class Recovery:
         core.arm(Event.BEACON_SEND, core.config.timing.beacon_us)
 
     def _deliver_transitional(self, old: Ring) -> None:
-        """Step C: up to the first gap from anybody, behind it only from those whose messages we all have (F1)."""
+        """Up to the first gap from anybody, behind it only from those whose messages we all have (F1)."""
         expected = old.high_delivered + 1
         gap = False
         for burst in old.store.after(old.high_delivered):

@@ -1,17 +1,11 @@
-"""One ring as a member sees it; shared core; delivery on an installed ring (TOCS95 4.3).
+"""One ring as a member sees it, what the ring's parts share, and delivery on an installed ring (TOCS95 section 4).
 
-One ring as one of its members sees it: the members in token order, the store, and the token's local state.
+The names are the paper's: `token_seq` is my_token_seq *as received* (F6), `aru` of the store my_aru, `high_delivered`
+my_high_delivered; `safe_upto` is the highest number known to be everywhere.
 
-The names are those of TOCS95 section 4 (protocols 1.2): `token_seq` is my_token_seq *as received* (F6), `safe_upto` the
-highest number known to be everywhere, `high_delivered` my_high_delivered.
-
-What the organs of the ring share: the installed ring, the one being formed, and the sequence numbers on disk.
-
-Delivery on an installed ring (TOCS95 section 4.3; protocols 1.3).
-
-Agreed: in the order of sequence numbers, nothing left out. Safe: in addition, the token was forwarded with
-aru >= seq on two successive rotations. The first blocked datagram blocks everything after it: one total order.
-Basic: on receipt, or at its place, whichever is first, once.
+Delivery (section 4.3). Agreed: in the order of sequence numbers, with nothing left out. Safe: in addition, the token was
+forwarded with aru >= seq on two successive rotations. The first blocked datagram blocks everything after it: there is one
+total order. Basic: on receipt, or at its place, whichever comes first; once.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
-"""State, Event, transitions as data; traps counted.
+"""The ring's states, events and transitions as data (TOCS95 figure 2), and the traps that a sweep counts.
 
-The state machine of the single ring as a table (TOCS95 figures 2 and 4 to 6; protocols 1.5 to 1.8).
+What happens on an event in a state is in the table of totem/engine.py, after figures 4 to 6.
 
-Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot
-name its sender and delayed data of a ring we left would bounce a healthy ring; (D2) a node starts as a singleton
-ring that beacons, instead of starting in Gather: the first Gather then always has a partner; (D3) Commit and
-Recovery have no Join timer (F5).
-
-Moments at which systems before us went wrong: counted, so that a sweep can show that it went through them.
-
-Each is a situation, not a bug: the engine must come through it unharmed. The text begins with the numbers under which
-the defects of Corosync, kronosnet and Spread are known to our tests.
+Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot name its sender,
+and delayed data of a ring that we left would bounce a healthy one; (D2) a node starts as a singleton ring that beacons, and
+not in Gather: the first Gather then always has a partner; (D3) Commit and Recovery have no Join timer (F5).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Effective timeouts: the configured ones, stretched by what the ring shows and by this node's own health (W17).
+"""Effective timeouts: the configured ones, stretched by what the ring shows and by this node's own health (W17, D26).
 
-T_loss = max(configured, 8 x longest recent rotation) x (1 + health). Health rises when this node's own timers fire
-late (a pause, a garbage collection, a starved machine) and falls with every 64 rotations that go well, so that a sick
-observer suspects others more slowly (Lifeguard). Everything is integer arithmetic: no float decides a protocol step.
+T_loss = max(configured, 8 x longest recent rotation) x (1 + health). Health rises when this node's own timers fire late (a pause,
+a garbage collection, a starved machine) and falls with every 64 rotations that go well: a sick observer suspects others more
+slowly (Lifeguard). Everything is integer arithmetic: no float decides a protocol step.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A visit of the token: answer requests, send new datagrams, update aru, ask for what is missing, pass it on.
+"""A visit of the token: answer requests, send new datagrams, update aru, ask for what is missing, pass the token on.
 
-Follows TOCS95 section 4 and figure 4 (protocols 1.3, 1.4, 8.1). The same visit serves Operational, where new datagrams
-come from the Outbox, and Recovery, where they come from the retransmission queue.
+Follows TOCS95 section 4 and figure 4. The same visit serves Operational, where new datagrams come from the Outbox, and Recovery,
+where they come from the retransmission queue.
 
-Deviations: (D6) a datagram is asked for only if it was missing up to the seq of my *previous* visit: unicast tokens
-overtake multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to
-receive: others accuse aru_id, never itself, and only after both K rotations and T_frx (L4).
+Deviations: (D6) a datagram is asked for only if it was missing up to the seq of my *previous* visit: unicast tokens overtake
+multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to receive: others accuse
+aru_id, never itself, and only after both K rotations and T_frx (L4); (D28) requests for what is safe are taken off the token.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Visit:
         return True
 
     def _rotation_us(self, ring: Ring) -> int:
-        """How long the token was away; the hold of an idle ring is no part of it."""
+        """How long the token was away; the hold of an idle ring does not count."""
         held_us = self._core.config.timing.token_hold_us if ring.forwarded_idle else 0
         return max(0, self._core.now - ring.token_at - held_us)
 
@@ -203,7 +203,7 @@ class Visit:
 
 
 def _is_plausible(ring: Ring, token: Token) -> bool:
-    """Claims that no honest predecessor makes: numbers below my own or far beyond reach, a holder that is no member."""
+    """Claims that no honest predecessor makes: numbers below my own or far beyond reach, a holder outside the ring."""
     in_reach = ring.own_seq <= token.seq <= ring.store.aru + SEQ_JUMP_MAX
     return in_reach and (token.aru_id == NOBODY or token.aru_id < len(ring.members))
 

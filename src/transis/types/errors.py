@@ -1,6 +1,4 @@
-"""The tree of errors; Rejection, which is returned and never raised.
-
-The tree of errors.
+"""The tree of errors, and Rejection, which is returned and never raised.
 
     TransisError
     ├── ConfigError          a setting is wrong: names the field, the range or the relation, and what to do
@@ -24,9 +22,7 @@ The tree of errors.
     │   └── TransferInterrupted   raised inside `load`: the provider is gone, another one will be asked
     └── InternalError        our bug: a broken invariant; the process must stop
 
-Peers cannot raise: what arrives from the network becomes a packet or a counted `Rejection` (wire room).
-
-What a decoder answers when bytes are not a packet. Rejections are counted by their field, never raised.
+Peers cannot raise: what arrives from the network becomes a packet or a `Rejection`, which is counted by its field.
 """
 
 from __future__ import annotations

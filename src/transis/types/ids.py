@@ -1,12 +1,8 @@
-"""Node, process, message, view ids; Service, Place.
+"""Who and what: nodes, processes, messages, rings, views; what a sender may ask for. Every id is an immutable, ordered tuple.
 
-Who and what: nodes, processes, messages, rings, views. Every id is an immutable, ordered tuple.
-
-A node is (name, incarnation, boot): a restarted node is a *new* identity (protocols C4), and two nodes
-that run from copies of one state directory still differ in their random boot id, so the protocol never
-confuses them even before one of them is told to stop.
-
-What a sender may ask for, and how datagrams are classed on the wire (design 4).
+A node is (name, incarnation, boot). A restarted node is a *new* identity (docs/protocol.md, Identity), and two nodes that run
+from copies of one state directory still differ in their random boot id, so the protocol never confuses them even before one of
+them is stopped.
 """
 
 from __future__ import annotations

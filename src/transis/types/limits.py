@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 MESSAGE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one message. Beyond it a sender is told to split: one message must not occupy a ring for seconds."""
+"""Bytes of one message. A sender has to split larger ones: one message must not occupy a ring for seconds."""
 
 MEMBERS_MAX: Final = 128
 """Nodes of one configuration: ranks fit 16 bits easily, but a token visits every member on every rotation."""
@@ -44,7 +44,7 @@ SEQ_JUMP_MAX: Final = 1 << 22
 """How far a datagram or a token may be ahead of what a node holds. Flow control keeps honest members far below it."""
 
 RING_SEQ_MAX: Final = 1 << 61
-"""Ring sequences above it are taken from nobody, and by who is alone only half of it: there is always room for more rings."""
+"""Ring sequences above it are taken from nobody, half of it by a node that is alone: there is always room for more rings."""
 
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""

@@ -1,12 +1,8 @@
-"""Where a node keeps its state and its sockets: one rule for clients and daemons.
+"""Where a node keeps its state and its sockets: one rule for clients, daemons and their administrators.
 
-Where a node listens for local clients, unless somebody is told otherwise: one rule for clients and daemons.
-
-TRANSIS_SOCKET names the one place. Without it a daemon of this user is preferred to the machine's: first comes
-`$XDG_RUNTIME_DIR/transis/transis.sock`, then `/run/transis/transis.sock`. The environment and the
-look at the disk are arguments: this room does neither.
-
-Where a daemon keeps its state and its sockets when the settings do not say, and where its administrator looks for it.
+TRANSIS_SOCKET names the one place where a node listens for local clients. Without it a daemon of this user is preferred to the
+machine's: first comes `$XDG_RUNTIME_DIR/transis/transis.sock`, then `/run/transis/transis.sock`. The environment and the look at
+the disk are arguments: this room does neither.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 ADMIN_VARIABLE: Final = "TRANSIS_ADMIN"
-"""The environment's word for the admin socket, for who administers several daemons of one host."""
+"""The environment's word for the admin socket, for administrators of several daemons on one host."""
 
 
 def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> Path:

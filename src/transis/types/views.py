@@ -1,12 +1,8 @@
-"""View, Member, Cause; group names and GroupView (group outputs go to outputs.py, A.8).
+"""Views: who is together now, how each came here, and why it changed; process groups, as everybody above an engine sees them.
 
-Views: who is together now, how each came here, and why it changed.
-
-Process groups as everybody above an engine sees them: names, addresses, group views.
-
-A group is the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused (design 6).
-A group view is known by the configuration it stands in and the place of what caused it, so daemons that never talked about it
-give it the same id. `Place(0, 0)` is the configuration change itself: messages are placed from 1 on.
+A group is the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused. A group view is
+known by the configuration it stands in and the place of what caused it, so daemons that never talked about it give it the same
+id. `Place(0, 0)` is the configuration change itself: messages are placed from 1 on.
 """
 
 from __future__ import annotations

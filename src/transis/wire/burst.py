@@ -1,22 +1,18 @@
-"""Data header; consecutive datagrams of one sender as one object.
+"""A burst: consecutive datagrams of one sender as one object, from socket to application.
 
-The header of a data datagram: where it belongs in the order, and nothing about what is inside.
+1. A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final datagram
+   may carry. The header says where a datagram belongs in the order, and nothing about what is inside.
+2. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is byte-identical with the original;
+   as views of what they came in, if that was one piece. Cutting a burst shares them; whoever keeps a part takes it
+   `by_itself`, so that one datagram does not hold a piece of many in memory.
+3. Counters that a peer may send end at COUNTER_MAX, far below 2^64, so that adding to a received one cannot overflow what this
+   node encodes.
 
-Big-endian layout, 52 bytes. What all datagrams of one burst share comes first, what counts up comes last, so that a
-ramp of datagrams is recognised by comparing a byte string and three numbers of each (burst.py):
+The header, big-endian, 52 bytes. What all datagrams of a burst share comes first, what counts up comes last, so that a ramp of
+datagrams is recognised by comparing a byte string and three numbers of each:
 
     kind u8 | class u8 | flags u8 (bit 0 encapsulated) | sender u16 | ring sequence u64 | ring boot u64 | round u32
     | timestamp u64 | time u64   ... 41 bytes, then ...   seq u64 | index u16 | last u8
-
-Rule: counters that a peer may send end at COUNTER_MAX, far below 2^64, so that adding to a received one cannot
-overflow what this node encodes.
-
-A burst: consecutive datagrams of one sender as one object, from socket to application (design 5).
-
-A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final
-datagram may carry. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is
-byte-identical with the original; as views of what they came in, if that was one piece. Cutting a burst shares them; who keeps
-a part takes it `by_itself`, so that one datagram does not hold a piece of many in memory.
 """
 
 from __future__ import annotations
@@ -67,7 +63,7 @@ class DataHeader(NamedTuple):
 def body_max(datagram: int) -> int:
     """What a UDP payload leaves for a body. Recovery wraps a datagram in a second header: reserved always.
 
-    Otherwise a full datagram could be sent but never be recovered (traps 22).
+    Otherwise a full datagram could be sent but never be recovered (trap 22).
     """
     return datagram - ENVELOPE_SIZE - SEAL_SIZE - 2 * DATA_HEADER_SIZE - FORWARDING_RESERVE
 
@@ -210,7 +206,7 @@ class Burst:
 
 
 def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection]]:
-    """Group arrivals into bursts, in the order they arrived; what is no data datagram is rejected alone."""
+    """Group arrivals into bursts, in the order they arrived; what is not a data datagram is rejected alone."""
     bursts: list[Burst] = []
     rejections: list[Rejection] = []
     start = 0
@@ -279,7 +275,7 @@ def encapsulate(header: DataHeader, old: bytes) -> bytes:
 
 
 def decapsulate(burst: Burst) -> tuple[list[Burst], list[Rejection]]:
-    """The old-ring bursts inside. Recovery never recovers a recovery (protocols 1.7), so nesting is rejected."""
+    """The old-ring bursts inside. Recovery never recovers a recovery, so nesting is rejected."""
     assert burst.encapsulated, "only an encapsulating burst has datagrams inside"
     rejections: list[Rejection] = []
     inner: list[bytes] = []

@@ -113,7 +113,7 @@ class Introduction(Protocol):
 
 
 class SignedIntroduction(Introduction, Protocol):
-    """An introduction that says how its sender is configured: who would be together must agree on that."""
+    """An introduction that says how its sender is configured: nodes that would be together must agree on that."""
 
     @property
     def digest(self) -> bytes: ...
@@ -380,7 +380,7 @@ class PartAssembler:
         return len(self._reassemblies)
 
     def feed(self, transmitter: bytes, body: bytes) -> bytes | Rejection | None:
-        """The whole packet once it is complete; a body that is no part is whole already."""
+        """The whole packet once it is complete; a body that is not a part is whole already."""
         if not body:
             return Rejection("length", "an empty body")
         if body[0] != KIND_PART:

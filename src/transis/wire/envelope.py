@@ -1,19 +1,15 @@
-"""Outer envelope, seal, replay window; what GRO handed over in one piece.
-
-Datagrams that the system handed over in one piece (UDP GRO): all of one length but the last, which may be shorter.
-
-They stay one piece as long as nobody needs them apart: a whole burst is checked in it and read out of it without a copy.
-
-The outer envelope of every datagram, and its seal.
+"""The outer envelope of every datagram, and its seal.
 
 Big-endian layout, 36 bytes: magic "Ts" | version u8 | flags u8 | cluster u64 | transmitter 16 bytes | counter u64.
 Then the inner body, then a 16-byte AES-GCM tag if flag bit 0 says so.
 
 1. The envelope belongs to the *transmitter*, who need not be the author of the body: whoever sends, seals, also when
-   retransmitting for another (design 5). The body inside is immutable.
+   retransmitting for another. The body inside is immutable.
 2. A nonce is never reused: the key is derived for one (name, incarnation, boot) and the counter only grows.
 3. A node that has a key takes no plaintext, and a node that has none takes nothing sealed: there is no downgrade.
 4. The 36 bytes are authenticated with the body, so a sealed datagram cannot be moved to another cluster or sender.
+5. Datagrams that the system handed over in one piece (UDP GRO) stay one piece as long as nobody needs them apart (`Segments`): a
+   whole burst is checked in it and read out of it without a copy. All have one length but the last, which may be shorter.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ of 16 MiB never holds up the others. A process that is alone takes all there is.
 1. Within a process, messages leave in the order they came in.
 2. A turn that a full visit interrupts goes on in the next visit.
 3. At most PARTIALS_MAX messages are in the middle of their fragments, because receivers keep no more.
-4. A visit of one kind of messages passes over who has another kind at the head of its queue; so 1 holds across kinds.
+4. A visit of one kind of messages passes over processes with another kind at the head of their queue; so 1 holds across kinds.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class FairQueue:
     def drain(self, writer: VisitWriter, kind: DatagramClass | None = None) -> bool:
         """Write what the visit has room for, of one kind or of all. False when it is full, True when nothing more may be sent.
 
-        Who only used up the rest of an interrupted turn has not had its chance yet, so it does not count as idle.
+        A process that only used up the rest of an interrupted turn has not had its chance yet, so it does not count as idle.
         """
         idle = 0
         while idle < len(self._turns):

@@ -1,9 +1,7 @@
-"""Runs, fragments and addresses inside datagrams; lazy payloads.
+"""What is inside data datagrams: runs of messages, fragments of messages too large for the rest of a visit, addresses.
 
-What is inside data datagrams: runs of messages, and fragments of messages too large for what is left of a visit.
-
-A *visit stream* is the concatenation of the bodies of one sender's ordered datagrams in one token visit; it is cut
-into datagrams blindly, so item headers and messages straddle them. It is a sequence of items, big-endian:
+A *visit stream* is the concatenation of the bodies of one sender's ordered datagrams in one token visit; it is cut into
+datagrams blindly, so item headers and messages straddle them. It is a sequence of items, big-endian:
 
     RUN       kind u8 (1 uniform, 2 mixed) | service u8 | process u32 | first counter u64 | count u16 | address size u16
               | address | one length u32 (uniform) or one for each message (mixed) | payloads
@@ -11,20 +9,17 @@ into datagrams blindly, so item headers and messages straddle them. It is a sequ
               | bytes
     ACKS      kind u8 (4) | dep u64 | acks u8 | nacks u8 | 9 bytes for each ack | 11 for each nack
 
-ACKS stand first in the bursts of Lansis and are its engine's business (acks.py): here only their size is known.
+ACKS stand first in the bursts of Lansis, whose engine reads them (lansis/packets.py): here only their size is known.
 
-Rules. 1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs
-no second mechanism and fragments do not repeat it; `total` counts both. 2. A message *ends* in the datagram that carries
-the byte before its end in the stream; for an empty message that is the byte before it. Sender and receivers both use
-`endings` to tell where, so they cannot disagree. 3. Runs end within their visit; only fragments go on in the next.
-
-Messages of a run where they came: cut out of the stream of their visit when somebody looks at them.
-
-A run's address <-> bytes: the groups and processes that its messages go to.
-
-1. The first byte says whether it is an application's address or that of the groups' own messages; no bytes are for no group.
-2. Encoding is canonical: addresses are sorted and unique, so equal addresses are equal bytes and share a run.
-3. Any bytes become an address or a rejection, never an error.
+1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs no
+   second mechanism and fragments do not repeat it; `total` counts both.
+2. A message *ends* in the datagram that carries the byte before its end in the stream; for an empty message that is the byte
+   before it. Sender and receivers both use `endings` to tell where, so they cannot disagree.
+3. Runs end within their visit; only fragments go on in the next.
+4. Messages stay where they came: `Payloads` cuts one out of the stream of its visit when somebody looks at it.
+5. The first byte of an address says whether it is an application's or that of the groups' own messages; no bytes stand for no
+   group. Addresses are sorted and unique, so equal addresses are equal bytes and share a run. Any bytes become an address or a
+   rejection.
 """
 
 from __future__ import annotations
@@ -282,7 +277,7 @@ class Payloads(Sequence[memoryview]):
         return self._start_of(self._end) - self._start_of(self._first)
 
     def copies(self) -> list[bytes]:
-        """Each in memory of its own: for who keeps them longer than the burst they came in."""
+        """Each in memory of its own, to be kept longer than the burst they came in."""
         whole = self._stream.obj
         assert isinstance(whole, bytes), "streams are put together from bodies"
         return [whole[start:end] for start, end in pairwise(self._borders())]

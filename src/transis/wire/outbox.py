@@ -2,7 +2,7 @@
 
 1. Each lane holds at most `limit_bytes`; a submit is cut short, never refused silently: the number taken is returned and
    the lane is named by `take_room` as soon as what was cut would fit.
-2. Control goes first and is never held. Within a lane processes take turns (fairqueue.py).
+2. Control goes first and is never held. Within a lane processes take turns (fair_queue.py).
 3. Basic messages travel in datagrams of their own, each self-contained; one that does not fit such a datagram travels
    in the ordered stream, which knows how to straddle and fragment.
 4. A message leaves the Outbox when its last byte is placed. Until then it can be started again in a new view, or dropped.

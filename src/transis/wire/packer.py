@@ -1,6 +1,6 @@
-"""Writes one visit stream: items are appended while there is room, then the stream is cut into datagrams.
+"""One visit stream: items are appended while there is room, then the stream is cut into datagrams.
 
-The cut is blind, so all datagrams but the last are full: the kernel segments such a burst by itself (design 5).
+The cut is blind, so all datagrams but the last are full, and the kernel can segment such a burst by itself (GSO).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
    early or at its place, and never touches the parser of its sender's ordered stream. Datagrams before it hold ACKS only.
 3. A datagram that is not the expected next of its visit ends that visit here: the parser waits for the next one. So
    does a malformed stream. Both are counted by name in `rejections`.
-4. Partial messages die with their regular view (`reset`), never later (traps 1).
+4. Partial messages die with their regular view (`reset`), never later (trap 1).
 5. A message of a stronger service than the datagram's class promises was put there by a broken sender and is malformed.
 6. ACKS are the engine's: it has read them before the burst came here, so they are passed over.
 """
