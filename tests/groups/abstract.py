@@ -38,6 +38,7 @@ class Daemon:
 
     def __init__(self, name: str, identify: Identify = group_id, quorum: frozenset[str] = frozenset()) -> None:
         self.id = NodeId(name, 1, sum(name.encode()))
+        self.identify = identify
         self.layer = GroupLayer(self.id, quorum, identify)
         self.recorder = Recorder(self.id)
         self.outbox: list[ControlMessage] = []
@@ -139,7 +140,7 @@ class Daemon:
         """Send if the lane is open; what was sent."""
         if not self.open:
             return None
-        address = Address(tuple(map(self.layer._identify, groups))) if to is None else to
+        address = Address(tuple(map(self.identify, groups))) if to is None else to
         return self.append(process, encode_address(address), service, b"data")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from transis.sessions.frames import (
     Bye,
     Changed,
     Checkpoint,
+    ClientFrame,
     Configured,
     Credit,
     Done,
@@ -30,6 +33,7 @@ from transis.sessions.frames import (
     Joined,
     Leave,
     Left,
+    NodeFrame,
     NotJoined,
     NotSent,
     Send,
@@ -124,9 +128,13 @@ def test_golden_bytes_and_back(decoder: msgspec.msgpack.Decoder[Frame], frame: F
 
 
 def test_every_kind_of_frame_is_here() -> None:
-    seen = {type(frame) for _, frame, _ in BOTH}
-    tags = {one.__struct_config__.tag for one in seen}
-    assert len(tags) == len(seen) == 20
+    assert {type(frame) for frame, _ in FROM_CLIENT} == set(get_args(ClientFrame))
+    assert {type(frame) for frame, _ in FROM_NODE} == set(get_args(NodeFrame))
+
+
+def test_no_two_kinds_of_frames_share_a_tag() -> None:
+    kinds = {*get_args(ClientFrame), *get_args(NodeFrame)}
+    assert len({kind.__struct_config__.tag for kind in kinds}) == len(kinds)
 
 
 def test_what_comes_back_has_its_types() -> None:

@@ -1,27 +1,71 @@
-"""Limits fit together: what one allows, another must not make impossible."""
+"""Limits fit together, and into the fields that carry them: what one allows, another must not make impossible."""
 
 from __future__ import annotations
 
-from transis.totem.packets import TOKEN_SIZE_MAX
+import pytest
+
+from transis.lansis.dag import DATAGRAM_BITS, RANK_BITS
+from transis.totem.packets import NOBODY, TOKEN_SIZE_MAX
 from transis.types import limits
-from transis.wire.burst import body_max
+from transis.types.config import Config
+from transis.types.limits import (
+    ADDRESS_MAX,
+    BURST_DATAGRAMS_MAX,
+    DATAGRAM_MAX,
+    DATAGRAM_MIN,
+    INFO_MAX,
+    KNOWN_NAMES_MAX,
+    MEMBERS_MAX,
+    MESSAGE_MAX,
+    NAME_MAX,
+    NETWORK_ADDRESS_MAX,
+    PARTS_MAX,
+    PROC_SET_MAX,
+    RING_SEQ_MAX,
+    RTR_RANGES_MAX,
+    RUN_MESSAGES_MAX,
+    SEQ_JUMP_MAX,
+    VISIT_DATAGRAMS_MAX,
+)
+from transis.wire.burst import COUNTER_MAX, body_max
+from transis.wire.control import CONTROL_MAX
 from transis.wire.envelope import ENVELOPE_SIZE, SEAL_SIZE
 from transis.wire.items import RUN_HEAD_SIZE
 
+U8, U16, U24, U32 = ((1 << bits) - 1 for bits in (8, 16, 24, 32))
+DEFAULT = Config("a")
+ABOUT_A_MEMBER = ("NAME_MAX", "NETWORK_ADDRESS_MAX", "INFO_MAX")
+ABOUT_ALL = MEMBERS_MAX * (NAME_MAX + NETWORK_ADDRESS_MAX + INFO_MAX)
+IP_AND_UDP = 48
+"""Bytes of their headers, with IPv6."""
 
-def test_every_limit_is_a_positive_number() -> None:
-    numbers = {name: value for name, value in vars(limits).items() if name.isupper()}
-    assert len(numbers) >= 11
-    assert all(isinstance(value, int) and value > 0 for value in numbers.values())
+FITS = [
+    ("MESSAGE_MAX", MESSAGE_MAX + ADDRESS_MAX, U32, "fragments count a message and its address in 32 bits"),
+    ("MEMBERS_MAX", MEMBERS_MAX, 1 << RANK_BITS, "an order key has so many bits for a rank"),
+    ("MEMBERS_MAX", MEMBERS_MAX, NOBODY, "a rank on the token is never the one that means nobody"),
+    *((name, ABOUT_ALL, CONTROL_MAX, "a commit token says all about every member") for name in ABOUT_A_MEMBER),
+    ("ADDRESS_MAX", RUN_HEAD_SIZE + ADDRESS_MAX, body_max(DEFAULT.datagram) - 1, "a run begins in one datagram of default size"),
+    ("ADDRESS_MAX", ADDRESS_MAX, U16, "a run counts its address in 16 bits"),
+    ("RUN_MESSAGES_MAX", RUN_MESSAGES_MAX, U16, "a run counts its messages in 16 bits"),
+    ("DATAGRAM_MIN", TOKEN_SIZE_MAX + ENVELOPE_SIZE + SEAL_SIZE, DATAGRAM_MIN, "a full token is one datagram of any size"),
+    ("DATAGRAM_MIN", RUN_HEAD_SIZE, body_max(DATAGRAM_MIN) - 1, "the smallest datagram has room for a run"),
+    ("DATAGRAM_MAX", DATAGRAM_MAX + IP_AND_UDP, U16, "the largest datagram is a UDP datagram"),
+    ("PARTS_MAX", CONTROL_MAX, PARTS_MAX * body_max(DEFAULT.datagram), "the largest control packet travels in parts"),
+    ("RTR_RANGES_MAX", RTR_RANGES_MAX, U8, "the token counts its ranges in 8 bits"),
+    ("PROC_SET_MAX", 2 * MEMBERS_MAX, PROC_SET_MAX, "two full views that meet are named in one Join"),
+    ("SEQ_JUMP_MAX", SEQ_JUMP_MAX, U24, "a range on the token lies within 24 bits of seq"),
+    ("SEQ_JUMP_MAX", DEFAULT.window.gap_max, SEQ_JUMP_MAX, "what flow control allows is never too far ahead"),
+    ("RING_SEQ_MAX", 2 * RING_SEQ_MAX, COUNTER_MAX + 1, "beyond the last ring that is taken there are numbers for more"),
+    ("KNOWN_NAMES_MAX", PROC_SET_MAX, KNOWN_NAMES_MAX, "everybody in one Gather is remembered"),
+    ("BURST_DATAGRAMS_MAX", BURST_DATAGRAMS_MAX, 1 << DATAGRAM_BITS, "a place has so many bits for a datagram of a burst"),
+    ("VISIT_DATAGRAMS_MAX", VISIT_DATAGRAMS_MAX, U16, "a datagram's index has 16 bits"),
+]
 
 
-def test_a_full_token_fits_the_smallest_datagram() -> None:
-    assert TOKEN_SIZE_MAX + ENVELOPE_SIZE + SEAL_SIZE <= limits.DATAGRAM_MIN
+@pytest.mark.parametrize(("limit", "needed", "available", "why"), FITS, ids=lambda value: str(value).replace(" ", "_"))
+def test_limit_fits(limit: str, needed: int, available: int, why: str) -> None:
+    assert 0 < needed <= available, f"{limit}: {why}"
 
 
-def test_a_run_with_the_longest_address_fits_a_datagram_of_the_default_size() -> None:
-    assert body_max(1400) > RUN_HEAD_SIZE + limits.ADDRESS_MAX
-
-
-def test_members_have_16_bit_ranks() -> None:
-    assert limits.MEMBERS_MAX < 0xFFFF
+def test_every_limit_has_its_reason_here() -> None:
+    assert {name for name in vars(limits) if name.isupper()} == {limit for limit, *_ in FITS}

@@ -7,7 +7,7 @@ Deviations. A quota for each member, because two saturated ones would keep a thi
 for each that sends, because all see the same free room and would all take it at once. Nothing is sent while only crumbs are
 free: bursts cost by the piece. Bytes are not counted apart: no datagram is larger than the configured size, so datagrams bound
 them. Times are in units of a part of `nack_us`: on a healthy network acknowledgements come well before anybody misses
-anything. Of the configured window only as much is used as the slowest member works off well before others miss its word.
+anything. Of the configured window only as much is used as the slowest member works off well before others miss its word (P8b).
 """
 
 from __future__ import annotations
