@@ -2,7 +2,7 @@
 
 A ring's order is made of visits of the token: the node that has it sends a few datagrams, each a run of messages of one process.
 Who goes on in a component delivers everything up to the first datagram that is lost, and behind it only what its own members
-sent (protocols 1.8); a safe message that not everybody is known to have waits for the transitional configuration.
+sent (D20, docs/protocol.md); a safe message that not everybody is known to have waits for the transitional configuration.
 """
 
 from __future__ import annotations

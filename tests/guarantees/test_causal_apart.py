@@ -199,7 +199,7 @@ def test_the_checkers_agree_with_their_twin(seed: int, wounds: int) -> None:
 
 
 class WhenReceived(ApartWorld):
-    """Causal messages are delivered as soon as they are here, whatever comes before them (design 4.5 without W5)."""
+    """Causal messages are delivered as soon as they are here, whatever comes before them (without W5)."""
 
     def _eligible(self, actor: Actor) -> list[int]:
         assert actor.ring is not None

@@ -1,4 +1,4 @@
-"""What is delivered in the transitional configuration: the counter-example of F1 and its neighbours (protocols 1.8).
+"""What is delivered in the transitional configuration: the counter-example of F1 and its neighbours.
 
 The ring is {p, q, r} in this token order. In each test p is cut off at a chosen moment, and q and r must make the best
 of what they hold: everything up to the first gap whoever sent it, behind it only what q and r sent themselves.
