@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from transis.cli.options import seeds_of
 from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
+from transis.sim.options import seeds_of
 from transis.sim.plan import Scenario
 from transis.sim.runs import SimulateRequest
 from transis.sim.spark_sweep import SweepTable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transis import Service
 from transis.audit.draw.spacetime import write_diagram
-from transis.sim.cluster import Cluster
+from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan
 
@@ -14,7 +14,7 @@ PICTURE = Path(__file__).parents[1] / "docs" / "partition.svg"
 
 def draw(file: Path) -> None:
     """Three simulated nodes send, part, send apart, and meet again; the same picture every time."""
-    cluster = Cluster(Plan(5, ("ann", "bob", "cyd")))
+    cluster = SimulatedCluster(Plan(5, ("ann", "bob", "cyd")))
     cluster.settle()
     cluster.submit("ann")
     cluster.run(800)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from transis.audit.plans.spine import BLOCK, repeated, runs_of, spelled_out, stretches
+from transis.audit.plans.runs import BLOCK, repeated, runs_of, spelled_out, stretches
 
 BY = ["run", "node", "process"]
 COLUMNS = "run long, node long, process long, first long, count int, lseq long"
