@@ -24,7 +24,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from transis.bench.throughput import Throughput, machine, measure_throughput
+from transis.bench.machines import machine
+from transis.bench.throughput import Throughput, measure_throughput
 from transis.types.config import ENGINES
 
 PATIENCE_S = 120.0

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from transis.bench.bare import DATAGRAM, bare_datagrams_per_s
+from transis.bench.machines import DATAGRAM, bare_datagrams_per_s
 from transis.net.driver import Driver, Event
 from transis.net.interfaces import choose_interface
 from transis.net.state import StateDirectory

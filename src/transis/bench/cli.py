@@ -146,7 +146,7 @@ def idle(
     one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.idle import Idle, measure_idle
+        from transis.bench.throughput import Idle, measure_idle
 
         return measure_idle(Idle(nodes, seconds, engine), say)
 
@@ -180,7 +180,7 @@ def flight(
     _check("--seconds", seconds, 0.1, 3600)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.flight import FlightCost, measure_flight
+        from transis.bench.throughput import FlightCost, measure_flight
 
         return measure_flight(FlightCost(nodes, sizes, rounds, seconds, engine, path), say)
 

@@ -27,8 +27,7 @@ import msgspec
 from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
 from transis.bench.contender import NodeSpec, Round
 from transis.bench.failover import Failover, measure_kills
-from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers
-from transis.bench.throughput import machine
+from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
 
 # --- bench engines ----------------------------------------------------------------------------------------------------
 

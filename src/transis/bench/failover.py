@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from transis.bench.machines import PATIENCE_S, BenchError, Line, Site, Worker, Workers
-from transis.bench.throughput import machine
+from transis.bench.machines import PATIENCE_S, BenchError, Line, Site, Worker, Workers, machine
 from transis.bench.witness import WitnessSpec
 from transis.net.runtime import boottime_us
 from transis.settings.load import settings_of

@@ -1,18 +1,11 @@
-"""
-
-A LAN of network namespaces for a benchmark: a switch and some machines, none of them the machine we run on.
-
-Needs root and iproute2. Addresses are from the block for benchmarks (198.18.0.0/15). Everything goes with `close`;
-names hold the process's number, so that what a killed benchmark left behind can be told apart.
-
-The processes of a benchmark: started together, listened to line by line, measured from outside, and always ended.
+"""Where the nodes of a benchmark are and how their processes are run; what the machine itself reaches.
 
 1. A process is told what to do by lines of JSON on its standard input and tells what happens by lines on its standard output.
 2. Whatever ends the benchmark (a result, an error, Ctrl-C) ends all of them. One that ends early ends the benchmark.
-
-Where the nodes of a benchmark are: on loopback or in namespaces, by multicast or as a mesh, sealed or not.
-
-Ports, multicast groups and cluster names are of this run alone, so that nothing else on the machine is disturbed or measured.
+3. Ports, multicast groups and cluster names are of this run alone, so that nothing else on the machine is disturbed or measured.
+4. A LAN of network namespaces (a switch and some machines, none of them the one we run on) needs root and iproute2. Its
+   addresses are from the block for benchmarks (198.18.0.0/15), its names hold the process's number, so that what a killed
+   benchmark left behind can be told apart. Everything goes with `close`.
 """
 
 from __future__ import annotations
@@ -20,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -28,15 +22,18 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
+from transis.net.interfaces import choose_interface
+from transis.net.sockets import BUFFER_BYTES, BurstReceiver, BurstSender, open_unicast, size_buffers
 from transis.net.state import key_text
 from transis.settings.schema import REAL_WINDOW
 from transis.types.errors import TransisError, UsageError
 from transis.wire.envelope import KEY_SIZE
 
-# --- bench lan --------------------------------------------------------------------------------------------------------
+# --- namespaces -------------------------------------------------------------------------------------------------------
 
 NETWORK: Final = "198.18.0.0/15"
 MACHINES_MAX: Final = 250
@@ -114,7 +111,7 @@ class BenchLan:
             raise UsageError(f"--lan: `{' '.join(command)}` failed: {done.stderr.strip()}")
 
 
-# --- bench processes --------------------------------------------------------------------------------------------------
+# --- processes --------------------------------------------------------------------------------------------------------
 
 LINE_MAX: Final = 1 << 22
 PATIENCE_S: Final = 60.0
@@ -260,7 +257,7 @@ async def next_order(reader: asyncio.StreamReader) -> Line:
     return order
 
 
-# --- bench site -------------------------------------------------------------------------------------------------------
+# --- the site ---------------------------------------------------------------------------------------------------------
 
 LOOPBACK: Final = "127.0.0.1"
 LAN_PORT: Final = 5405
@@ -382,3 +379,37 @@ def _three_free_ports() -> int:
             continue
         return base
     raise BenchError("no three free UDP ports in a row on loopback")
+
+
+# --- the machine itself -------------------------------------------------------------------------------------------------
+
+DATAGRAM: Final = 1400
+BURST: Final = 46
+BARE_BURSTS: Final = 4000
+
+
+def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
+    """Bursts of datagrams through loopback and back in one process, with the same help of the kernel.
+
+    Speed depends on the machine; the part of this figure that a ring reaches can be compared between machines.
+    """
+    with open_unicast(choose_interface("127.0.0.1"), 0) as out, open_unicast(choose_interface("127.0.0.1"), 0) as into:
+        size_buffers(into, BUFFER_BYTES, "bare")
+        sender, receiver = BurstSender(out), BurstReceiver(into, ("192.0.2.1", 9))
+        burst = [bytes(DATAGRAM)] * BURST
+        started = perf_counter()
+        for _ in range(bursts):
+            sender.send(burst, into.getsockname())
+            receiver.receive()
+        return receiver.datagrams / (perf_counter() - started)
+
+
+def machine() -> dict[str, Any]:
+    """What a figure depends on, without anything that names this machine."""
+    loads = os.getloadavg() if hasattr(os, "getloadavg") else (0.0,)
+    return {
+        "cores": os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
+        "python": platform.python_version(),
+        "load_after": round(loads[0], 1),
+    }

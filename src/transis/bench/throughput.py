@@ -1,24 +1,46 @@
-"""`transis bench throughput`: how many messages a second each program takes, when all of them send all the time.
+"""What nodes reach and cost: messages a second, the share of the flight recorder, daemons that do nothing.
 
-Every node is a program of its own (bench_speaker.py): with an embedded node, or as a client of a daemon that is another process.
+1. `throughput`: every node is a program of its own (workers.py), with an embedded node or as a client of a daemon in another
+   process, and all of them send all the time. Measured is what each program takes.
+2. `flight`: runs with and without the flight recorder alternate, with without without with, so that a machine that becomes slower
+   or warmer harms both. Each pair gives a ratio; shown are the median of the ratios, between which values it lies with a
+   certainty of 95 %, and their range, of the messages a second and of the processor time of a message. One pair says little:
+   runs of the same nodes differ by a tenth. So in a few more runs the recorder is timed where it works, inside of nodes that
+   programs embed: the part of their processor time that it takes.
+3. `idle`: processor and memory of daemons without clients, and how soon after their start they are in one view.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
-import platform
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from transis.bench.bare import DATAGRAM, bare_datagrams_per_s
-from transis.bench.machines import PATIENCE_S, Site, Usage, Worker, Workers, usage_of
+from transis.bench.machines import (
+    DATAGRAM,
+    PATIENCE_S,
+    BenchError,
+    Site,
+    Usage,
+    Worker,
+    Workers,
+    bare_datagrams_per_s,
+    machine,
+    usage_of,
+)
 from transis.bench.speaker import Job
+from transis.cli.admin import AdminConnection
+
+# --- throughput -------------------------------------------------------------------------------------------------------
 
 WARM_UP_S: Final = 1.0
 MEASURED: Final = {
@@ -183,12 +205,147 @@ def _batches(accounts: Sequence[_Account]) -> list[int]:
     return [account.result["batches"] for account in accounts]
 
 
-def machine() -> dict[str, Any]:
-    """What a figure depends on, without anything that names this machine."""
-    loads = os.getloadavg() if hasattr(os, "getloadavg") else (0.0,)
+# --- the flight recorder ----------------------------------------------------------------------------------------------
+
+FLIGHT_MEASURED: Final = {
+    "msgs_per_s": "with the flight recorder, as a part of without it: 0.97 is 3 % less",
+    "cpu_us_per_msg": "with the flight recorder, as a multiple of without it: 1.03 is 3 % more",
+    "share": "processor time inside of the flight recorder, as a part of the program's: the median of its nodes, a figure a run",
+}
+TIMED_RUNS: Final = 5
+
+Pair = tuple[dict[str, Any], dict[str, Any]]
+"""With the flight recorder, and without."""
+
+
+class FlightCost(NamedTuple):
+    nodes: int
+    sizes: tuple[int, ...]
+    rounds: int
+    seconds: float
+    engine: str
+    path: str
+
+
+def measure_flight(wanted: FlightCost, say: Say) -> dict[str, Any]:
+    bare = bare_datagrams_per_s()
     return {
-        "cores": os.cpu_count() or 1,
-        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
-        "python": platform.python_version(),
-        "load_after": round(loads[0], 1),
+        "engine": wanted.engine,
+        "nodes": wanted.nodes,
+        "path": wanted.path,
+        "rounds": wanted.rounds,
+        "seconds": wanted.seconds,
+        "sizes": {str(size): _flight_of_size(wanted, size, bare, say) for size in wanted.sizes},
+        "measured": FLIGHT_MEASURED,
+        "machine": machine(),
+    }
+
+
+def _flight_of_size(wanted: FlightCost, size: int, bare: float, say: Say) -> dict[str, Any]:
+    def run(path: str, *, flight: bool, timed: bool = False) -> dict[str, Any]:
+        how = ("agreed", path, wanted.seconds, False, False, "multicast", wanted.engine)
+        return measure_throughput(Throughput(wanted.nodes, size, *how, flight=flight, timed=timed), lambda _: None, bare)
+
+    pairs: list[Pair] = []
+    for number in range(wanted.rounds):
+        runs: dict[bool, dict[str, Any]] = {}
+        for flight in (True, False) if number % 2 == 0 else (False, True):
+            words = f"{size} B, pair {number + 1} of {wanted.rounds}, {'with' if flight else 'without'}"
+            say(words)
+            runs[flight] = run(wanted.path, flight=flight)
+        pairs.append((runs[True], runs[False]))
+    say(f"{size} B, timing the flight recorder")
+    timed = [run("embedded", flight=True, timed=True) for _ in range(TIMED_RUNS)]
+    return {
+        "share": sorted(round(one["flight_share"], 4) for one in timed),
+        "msgs_per_s": _ratio(pairs, "msgs_per_s"),
+        "cpu_us_per_msg": _ratio(pairs, "cpu_us_per_msg"),
+        "lost": sum(run["lost"] for pair in pairs for run in pair),
+        "view_changes": sum(run["view_changes"] for pair in pairs for run in pair),
+    }
+
+
+def _ratio(pairs: Sequence[Pair], figure: str) -> dict[str, float]:
+    ratios = [with_it[figure] / max(1e-9, without[figure]) for with_it, without in pairs]
+    low, high = interval(sorted(ratios))
+    middles = [statistics.median(pair[which][figure] for pair in pairs) for which in (0, 1)]
+    return {
+        "ratio": round(statistics.median(ratios), 3),
+        "from": round(low, 3),
+        "to": round(high, 3),
+        "lowest": round(min(ratios), 3),
+        "highest": round(max(ratios), 3),
+        "with": round(middles[0], 2),
+        "without": round(middles[1], 2),
+    }
+
+
+def interval(ordered: Sequence[float]) -> tuple[float, float]:
+    """Where the true median lies in 95 of 100 such measurements: between two ranks, whatever the ratios are spread like."""
+    reach = 0.98 * math.sqrt(len(ordered))
+    first = max(0, math.floor(len(ordered) / 2 - reach))
+    last = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach) - 1)
+    return ordered[first], ordered[last]
+
+
+# --- idle daemons -------------------------------------------------------------------------------------------------------
+
+LOOK_S: Final = 0.01
+
+
+class Idle(NamedTuple):
+    nodes: int
+    seconds: float
+    engine: str
+
+
+def measure_idle(wanted: Idle, say: Say) -> dict[str, Any]:
+    with TemporaryDirectory(prefix="transis-bench-") as directory:
+        site = Site(wanted.nodes, Path(directory), engine=wanted.engine)
+        return asyncio.run(_measure_daemons(wanted, site, say))
+
+
+async def _measure_daemons(wanted: Idle, site: Site, say: Say) -> dict[str, Any]:
+    async with Workers() as workers:
+        say(f"starting {wanted.nodes} daemons")
+        began = perf_counter()
+        daemons = [await site.start_daemon(workers, name) for name in site.names]
+        for daemon in daemons:
+            await daemon.hear("ready")
+        ready_s = perf_counter() - began
+        await _until_together(site, wanted.nodes)
+        together_s = perf_counter() - began
+        say(f"watching them do nothing for {wanted.seconds:g} s")
+        before, since = [usage_of(daemon.pid) for daemon in daemons], perf_counter()
+        await asyncio.sleep(wanted.seconds)
+        after, passed_s = [usage_of(daemon.pid) for daemon in daemons], perf_counter() - since
+    return _sum_up_idle(wanted, before, after, passed_s) | {
+        "ready_s": round(ready_s, 2),
+        "first_common_view_s": round(together_s, 2),
+    }
+
+
+async def _until_together(site: Site, nodes: int) -> None:
+    """Until every daemon has all of them in its view."""
+    with ExitStack() as opened:
+        asked = [opened.enter_context(AdminConnection(None, Path(site.socket(name)))) for name in site.names]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not all(len(one.ask("members")["members"]) == nodes for one in asked):
+                    await asyncio.sleep(LOOK_S)
+        except TimeoutError:
+            raise BenchError(f"the daemons did not come to one view within {PATIENCE_S:g} s") from None
+
+
+def _sum_up_idle(wanted: Idle, before: list[Usage], after: list[Usage], passed_s: float) -> dict[str, Any]:
+    cpu = [100 * (late.cpu_s - early.cpu_s) / passed_s for early, late in zip(before, after, strict=True)]
+    return {
+        "engine": wanted.engine,
+        "nodes": wanted.nodes,
+        "seconds": round(passed_s, 2),
+        "cpu_percent": round(statistics.median(cpu), 2),
+        "cpu_percent_max": round(max(cpu), 2),
+        "rss_mb": round(statistics.median(one.rss_bytes for one in after) / 1e6, 1),
+        "rss_mb_max": round(max(one.rss_bytes for one in after) / 1e6, 1),
+        "machine": machine(),
     }
