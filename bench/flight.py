@@ -29,8 +29,8 @@ from typing import Any
 import msgspec
 
 from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, tell
-from transis.bench.speaker import GROUP_NAME, Job, Speaker
 from transis.bench.throughput import interval
+from transis.bench.workers import GROUP_NAME, Job, Speaker
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.embed.thread import ThreadedNode

@@ -14,10 +14,9 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from transis.bench.contender import Loss
 from transis.bench.engines import PANELS, Engines, draw_engines, fields_of, short
 from transis.bench.machines import BenchLan, why_no_lan
-from transis.bench.speaker import Samples
+from transis.bench.workers import Loss, Samples
 from transis.cli.main import app
 from transis.types.errors import UsageError
 from transis.wire.envelope import Arrival

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from transis.bench.speaker import Stopwatch
+from transis.bench.workers import Stopwatch
 
 
 def burn(seconds: float) -> None:

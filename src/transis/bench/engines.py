@@ -1,15 +1,12 @@
-"""
+"""`transis bench engines`: the engines side by side, under one load after the other, on one machine and with one stack.
 
-`transis bench engines`: the engines side by side, under one load after the other, on one machine and with one stack.
-
-1. A *field* is a number of nodes and a rate of loss. In each, every contender has processes of its own (bench_contender.py), one
+1. A *field* is a number of nodes and a rate of loss. In each, every contender has processes of its own (workers.py), one
    contender after the other, and plays the same rounds: who speaks, how much, which service.
 2. Fields are all numbers of nodes without loss, and the smallest number with every rate of loss. So the count is bounded, and
    the time is: rounds times seconds, and some for starting.
 3. Then members are killed and taken back, as `transis bench failover` does it, without load.
 4. A round that could not be played says why in place of its figures, and the others are played all the same.
-
-The figures of `transis bench engines` in one drawing: a panel for a question, a bar for an engine in a circumstance.
+5. The figures fit in one drawing: a panel for a question, a bar for an engine in a circumstance.
 """
 
 from __future__ import annotations
@@ -25,11 +22,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
-from transis.bench.contender import NodeSpec, Round
 from transis.bench.failover import Failover, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
+from transis.bench.workers import NodeSpec, Round
 
-# --- bench engines ----------------------------------------------------------------------------------------------------
+# --- measuring --------------------------------------------------------------------------------------------------------
 
 LOW_PER_S: Final = 200.0
 """Messages a second of all speakers together at low load."""
@@ -151,7 +148,7 @@ async def _play(wanted: Engines, field: Field, contestant: Contestant, site: Sit
 
 
 async def _start_node(workers: Workers, site: Site, name: str, field: Field, contestant: Contestant) -> Worker:
-    worker = await workers.start(f"node {name}", "transis.bench.contender")
+    worker = await workers.start(f"node {name}", "transis.bench.workers")
     spec = NodeSpec(
         name=name,
         parent=os.getpid(),
@@ -204,7 +201,7 @@ def _sum_up(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-# --- bench plot -------------------------------------------------------------------------------------------------------
+# --- the drawing ------------------------------------------------------------------------------------------------------
 
 PANEL_W: Final = 430.0
 PANEL_H: Final = 230.0

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from transis.bench.machines import PATIENCE_S, BenchError, Line, Site, Worker, Workers, machine
-from transis.bench.witness import WitnessSpec
+from transis.bench.workers import NodeSpec
 from transis.net.runtime import boottime_us
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
@@ -120,9 +120,9 @@ class Ring:
         return len(self._false)
 
     async def start(self, name: str) -> None:
-        worker = await self._workers.start(f"node {name}", "transis.bench.witness")
+        worker = await self._workers.start(f"node {name}", "transis.bench.workers")
         site = self._site
-        spec = WitnessSpec(
+        spec = NodeSpec(
             name=name,
             parent=os.getpid(),
             cluster=site.cluster,

@@ -37,7 +37,7 @@ from transis.bench.machines import (
     machine,
     usage_of,
 )
-from transis.bench.speaker import Job
+from transis.bench.workers import Job
 from transis.cli.admin import AdminConnection
 
 # --- throughput -------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) ->
     daemon = await site.start_daemon(workers, name) if wanted.path == "session" else None
     if daemon is not None:
         await daemon.hear("ready")
-    speaker = await workers.start(f"program {name}", "transis.bench.speaker", prefix=site.prefix(name))
+    speaker = await workers.start(f"program {name}", "transis.bench.workers", prefix=site.prefix(name))
     job = Job(
         name=name,
         parent=os.getpid(),

@@ -1,0 +1,507 @@
+"""The processes of a benchmark: programs that send and take all they can, and nodes without clients.
+
+    python -m transis.bench.workers      (started by the benchmark; its first line says what to be: a Job or a NodeSpec)
+
+A program joins a group, sends as fast as it may and takes everything through `batches()`.
+
+1. All programs send from `go` on until their time is over. Counted is what the application took between two points of time.
+2. Every sender's counters must come one by one: what is missing is lost. The last message of each sender says that it was the
+   last, and a program has ended when it saw the last of everybody.
+
+A node without clients reports the time of every change of state and of every view, and plays rounds.
+
+3. In a round each speaker sends for its time, and its last message says so. The round is over here when its time is over and the
+   last of this node's own messages came back: the next one starts with no queue.
+4. Loss is that of receivers: each datagram is dropped after the socket, by a generator with a seed of its own. So a multicast is
+   lost at some members and not at others, tokens and control packets too, and no privilege is needed.
+
+Latency is from the call of `send` to the application that takes the message, all queues included, whoever sent it: a message
+holds the time of its call, and all processes of a machine share one clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import struct
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import wraps
+from operator import sub
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from transis.bench.machines import PATIENCE_S, next_order, open_orders, tell
+from transis.client.connection import Connection, connect
+from transis.client.events import Batch
+from transis.client.group import Group
+from transis.embed.node import EmbeddedNode
+from transis.net.driver import Event
+from transis.net.host import NodeHost, Opening
+from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
+from transis.net.transport import Group as MulticastGroup
+from transis.net.transport import MulticastTransport, StatisticsDict
+from transis.settings.load import settings_of
+from transis.settings.resolve import resolve
+from transis.trace.flight import Flight, Tidier
+from transis.trace.tape import DeliveryTape
+from transis.types.ids import ProcessId, Service
+from transis.types.outputs import Configure, Delivered, Note, Port
+from transis.wire.envelope import Arrival, apart
+
+TICK_S: Final = 0.001
+"""With a rate: how often what is due is sent."""
+
+# --- what to be -----------------------------------------------------------------------------------------------------------
+
+
+class Job(msgspec.Struct, kw_only=True, tag=True):
+    """What one program is to do. With a `socket` it is a client there, otherwise it embeds a node."""
+
+    name: str
+    parent: int
+    nodes: int
+    size: int
+    service: str
+    seconds: float
+    warm_up: float
+    rate: float = 0.0
+    socket: str = ""
+    cluster: str = ""
+    key: str = ""
+    interface: str = "127.0.0.1"
+    transport: str = "multicast"
+    group: str = ""
+    group_port: int = 0
+    port: int = 0
+    seeds: list[str] = []
+    state: str = ""
+    engine: str = "totem"
+    flight: bool = True
+    timed: bool = False
+    """Tell how much of the processor time the flight recorder takes; for a program that embeds its node."""
+
+
+class NodeSpec(msgspec.Struct, kw_only=True, tag=True):
+    """What one node without clients is to be. `rate` is how many messages a second it sends outside of rounds."""
+
+    name: str
+    parent: int
+    cluster: str
+    group: str
+    group_port: int
+    state: str
+    engine: str
+    order: str = "all-ack"
+    profile: str = "auto"
+    rate: float = 0.0
+    loss_permille: int = 0
+    seed: int = 0
+
+
+class Round(msgspec.Struct, kw_only=True):
+    """`rate` is what this node sends a second: 0 for nothing, below 0 for as much as it may."""
+
+    number: int
+    service: str
+    size: int
+    rate: float
+    warm_up: float
+    seconds: float
+
+
+# --- a program ------------------------------------------------------------------------------------------------------------
+
+GROUP_NAME: Final = "bench"
+LAST: Final = b"last"
+PROGRAM_CALL_BYTES: Final = 64 * 1024
+"""Bytes that one call of `send_many` hands over."""
+CALL_MESSAGES: Final = 1024
+STAMP: Final = struct.Struct(">Q")
+"""Time of the call."""
+
+
+class Samples:
+    """Latencies with how many messages each stands for."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int]] = []
+
+    def add(self, latency_us: int, messages: int) -> None:
+        self._found.append((latency_us, messages))
+
+    def clear(self) -> None:
+        self._found.clear()
+
+    def milliseconds(self, *parts: float) -> list[float]:
+        """The latency that this part of all messages did not exceed, for each part asked for."""
+        found = sorted(self._found)
+        total = sum(messages for _, messages in found)
+        return [_quantile(found, part * total) / 1000 for part in parts]
+
+
+def _quantile(found: Sequence[tuple[int, int]], rank: float) -> int:
+    seen = 0
+    for latency_us, messages in found:
+        seen += messages
+        if seen >= rank:
+            return latency_us
+    return 0
+
+
+class Stopwatch:
+    """Counts the processor time of threads, so that waiting for a processor is nobody's cost."""
+
+    def __init__(self) -> None:
+        self._inside_ns = 0
+
+    def read(self) -> tuple[float, float]:
+        """Seconds of a processor so far: in what is timed, and of the whole process."""
+        return self._inside_ns / 1e9, time.process_time()
+
+    def watch(self, owner: type, name: str) -> None:
+        setattr(owner, name, self._timed(getattr(owner, name)))
+
+    def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def timed(*given: Any) -> Any:
+            began = time.thread_time_ns()
+            try:
+                return function(*given)
+            finally:
+                self._inside_ns += time.thread_time_ns() - began
+
+        return timed
+
+
+def watch_the_flight_recorder() -> Stopwatch:
+    """All that a node does because it has one. Before the node is made, for a node keeps what it calls."""
+    stopwatch = Stopwatch()
+    for owner, names in ((DeliveryTape, ("fed", "configured")), (Flight, ("turn", "look")), (Tidier, ("tidy",))):
+        for name in names:
+            stopwatch.watch(owner, name)
+    return stopwatch
+
+
+class Speaker:
+    def __init__(self, job: Job, group: Group[bytes], stopwatch: Stopwatch) -> None:
+        self._job = job
+        self._stopwatch = stopwatch
+        self._group = group
+        self._at_once = max(1, min(CALL_MESSAGES, PROGRAM_CALL_BYTES // max(1, job.size)))
+        self._padding = bytes(max(0, job.size - STAMP.size))
+        self._next: dict[ProcessId, int] = {}
+        self._is_over = False
+        self.lasts = 0
+        self.lost = 0
+        self.view_changes = 0
+        self.taken = 0
+        self.batches = 0
+        self.latency = Samples()
+
+    # --- taking -----------------------------------------------------------------------------------------------------
+
+    async def until_together(self) -> None:
+        async for event in self._group.batches():
+            if not isinstance(event, Batch) and len(event.members) == self._job.nodes:
+                return
+
+    async def take_all(self) -> None:
+        """Until everybody's last message."""
+        async for event in self._group.batches():
+            if not isinstance(event, Batch):
+                self.view_changes += 1
+                continue
+            self._take(event)
+            if self.lasts == self._job.nodes:
+                return
+
+    def _take(self, batch: Batch[bytes]) -> None:
+        payloads, first, sender = batch.payloads, batch.first, batch.sender
+        count = len(payloads)
+        self.lost += abs(first - self._next.get(sender, 1))
+        self._next[sender] = first + count
+        self.taken += count
+        self.batches += 1
+        example = payloads[count // 2]
+        if len(example) >= STAMP.size:
+            self.latency.add(boottime_us() - STAMP.unpack_from(example)[0], count)
+        if payloads[-1] == LAST:
+            self.lasts += 1
+
+    # --- sending ----------------------------------------------------------------------------------------------------
+
+    async def send_all(self) -> None:
+        service = Service[self._job.service.upper()]
+        if self._job.rate:
+            await self._send_at_a_rate(service)
+        while not self._is_over:
+            await self._group.send_many(self._messages(self._at_once), service)
+            await asyncio.sleep(0)
+        await self._group.send(LAST, service)
+
+    async def _send_at_a_rate(self, service: Service) -> None:
+        began, sent = boottime_us(), 0
+        while not self._is_over:
+            due = int((boottime_us() - began) / 1e6 * self._job.rate) - sent
+            if due:
+                await self._group.send_many(self._messages(due), service)
+                sent += due
+            await asyncio.sleep(TICK_S)
+
+    def stop(self) -> None:
+        """Send the last message, after what is on its way."""
+        self._is_over = True
+
+    def _messages(self, count: int) -> list[bytes]:
+        """All of one call have its time, and are one object; a message that is too small for a time has none."""
+        stamped = STAMP.pack(boottime_us()) + self._padding
+        return [stamped[: self._job.size]] * count
+
+    # --- measuring --------------------------------------------------------------------------------------------------
+
+    async def measure(self) -> dict[str, Any]:
+        await asyncio.sleep(self._job.warm_up)
+        self.latency.clear()
+        taken, batches, began = self.taken, self.batches, boottime_us()
+        before = self._stopwatch.read()
+        tell({"measuring": True})
+        await asyncio.sleep(self._job.seconds)
+        taken, batches, passed_us = self.taken - taken, self.batches - batches, boottime_us() - began
+        inside_s, all_s = map(sub, self._stopwatch.read(), before)
+        tell({"measured": True})
+        figures: dict[str, Any] = {"messages": taken, "batches": batches, "seconds": passed_us / 1e6}
+        figures |= {"flight_share": inside_s / all_s if self._job.timed else None}
+        figures |= {"msgs_per_s": taken / (passed_us / 1e6)}
+        figures |= {"latency_ms": self.latency.milliseconds(0.5, 0.99)}
+        self.stop()
+        return figures
+
+
+def _connection(job: Job, node: EmbeddedNode | None) -> Connection[bytes]:
+    return connect(job.socket, label=job.name) if node is None else node.connect(label=job.name)
+
+
+def _node(job: Job) -> EmbeddedNode:
+    return EmbeddedNode(
+        job.name,
+        cluster=job.cluster,
+        key=bytes.fromhex(job.key) or None,
+        plaintext=not job.key,
+        interface=job.interface,
+        transport=job.transport,
+        group=MulticastGroup(job.group, job.group_port, job.group_port + 1),
+        port=job.port,
+        seeds=job.seeds,
+        state=Path(job.state),
+        engine=job.engine,
+        flight=job.flight,
+    )
+
+
+async def _speak(job: Job, orders: asyncio.StreamReader) -> None:
+    stopwatch = watch_the_flight_recorder() if job.timed else Stopwatch()
+    async with AsyncExitStack() as opened:
+        node = None if job.socket else await opened.enter_async_context(_node(job))
+        session = await opened.enter_async_context(_connection(job, node))
+        group = await opened.enter_async_context(session.join(GROUP_NAME))
+        speaker = Speaker(job, group, stopwatch)
+        await speaker.until_together()
+        tell({"ready": True})
+        await next_order(orders)
+        taking, sending = asyncio.create_task(speaker.take_all()), asyncio.create_task(speaker.send_all())
+        figures = await speaker.measure()
+        await sending
+        await taking
+        statistics = (await session.statistics())["node"]
+        figures |= {"lost": speaker.lost, "view_changes": speaker.view_changes}
+        tell({"result": figures | {name: statistics[name] for name in ("gso", "gro", "retransmitted", "overflows", "pauses")}})
+        await next_order(orders)
+
+
+# --- a node without clients -----------------------------------------------------------------------------------------------
+
+ROUND_STAMP: Final = struct.Struct(">IBQ")
+"""Number of the round, whether it is its sender's last message, time of the call."""
+ROUND_CALL_BYTES: Final = 16 * 1024
+STEADY_PAYLOAD: Final = bytes(64)
+STEADY_TICK_S: Final = 0.005
+
+
+class Loss:
+    """Drops so many of a thousand datagrams; equal seeds drop alike."""
+
+    def __init__(self, permille: int, seed: int) -> None:
+        self._permille = permille
+        self._random = Random(seed)
+        self.lost = 0
+
+    def kept(self, arrived: Sequence[Arrival]) -> Sequence[Arrival]:
+        if not self._permille:
+            return arrived
+        datagrams = apart(arrived)
+        kept = [datagram for datagram in datagrams if self._random.randrange(1000) >= self._permille]
+        self.lost += len(datagrams) - len(kept)
+        return kept
+
+
+class LossyTransport(MulticastTransport):
+    def __init__(self, opening: Opening, loss: Loss) -> None:
+        super().__init__(opening.interface, opening.group)
+        self._loss = loss
+
+    def receive(self, port: Port) -> Sequence[Arrival]:
+        return self._loss.kept(super().receive(port))
+
+    def statistics(self) -> StatisticsDict:
+        figures: StatisticsDict = {"lost_on_purpose": self._loss.lost}
+        return super().statistics() | figures
+
+
+class BareNode:
+    """Without a flight recorder, whose ring files would be exported by other processes while something is measured."""
+
+    def __init__(self, spec: NodeSpec) -> None:
+        settings = settings_of(
+            spec.name,
+            cluster=spec.cluster,
+            plaintext=True,
+            group=MulticastGroup(spec.group, spec.group_port, spec.group_port + 1),
+            state=spec.state,
+            profile=spec.profile,
+            engine=spec.engine,
+            order=spec.order,
+            flight=False,
+        )
+        loss = Loss(spec.loss_permille, spec.seed)
+        self.host = NodeHost(
+            resolve(settings),
+            on_events=self._hear,
+            on_note=self._note,
+            transport_for=lambda opening: LossyTransport(opening, loss),
+        )
+        self._rate = spec.rate
+        self._round: int | None = None
+        self._taken = 0
+        self._views = 0
+        self._latency = Samples()
+        self._came_back = asyncio.Event()
+
+    def _note(self, note: Note) -> None:
+        if note.what == "state":
+            tell({"state": dict(note.detail)["to"], "at": boottime_us()})
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Delivered):
+                for part in event.parts():
+                    self._take(part)
+            elif isinstance(event, Configure) and event.view.id.is_regular:
+                self._views += 1
+                names = [node.name for node in event.view.nodes]
+                tell({"view": str(event.view.id), "at": boottime_us(), "members": names, "cause": str(event.view.cause)})
+
+    def _take(self, run: Delivered) -> None:
+        count = len(run.payloads)
+        number, is_last, sent_us = ROUND_STAMP.unpack_from(run.payloads[-1])
+        if number != self._round:
+            return
+        self._taken += count
+        self._latency.add(boottime_us() - sent_us, count)
+        if is_last and run.process.node == self.host.id:
+            self._came_back.set()
+
+    async def send_steadily(self) -> None:
+        """At its rate, as long as the ring takes it: a ring that is being formed takes nothing."""
+        began, sent = boottime_us(), 0
+        while self._rate:
+            due = int((boottime_us() - began) / 1e6 * self._rate) - sent
+            sent += due
+            if due and self.host.driver.view is not None:
+                self.host.driver.submit(Service.AGREED, [STEADY_PAYLOAD] * due)
+            await asyncio.sleep(STEADY_TICK_S)
+
+    # --- a round ----------------------------------------------------------------------------------------------------
+
+    async def play(self, wanted: Round) -> dict[str, Any]:
+        self._round, self._came_back = wanted.number, asyncio.Event()
+        speaking = asyncio.create_task(self._speak(wanted))
+        await asyncio.sleep(wanted.warm_up)
+        self._latency.clear()
+        before, began_us = self._figures(), boottime_us()
+        await asyncio.sleep(wanted.seconds)
+        after, seconds = self._figures(), (boottime_us() - began_us) / 1e6
+        p50, p99 = self._latency.milliseconds(0.5, 0.99)
+        async with asyncio.timeout(PATIENCE_S):
+            await speaking
+        figures = {name: after[name] - before[name] for name in before}
+        return figures | {"seconds": seconds, "p50_ms": p50, "p99_ms": p99}
+
+    def _figures(self) -> dict[str, float]:
+        statistics = self.host.driver.statistics()
+        counted = {name: float(statistics.get(name, 0)) for name in ("retransmitted", "sent_datagrams", "overflows", "pauses")}
+        return counted | {"messages": self._taken, "view_changes": self._views, "cpu_s": time.process_time()}
+
+    async def _speak(self, wanted: Round) -> None:
+        if not wanted.rate:
+            return
+        service = Service[wanted.service.upper()]
+        ends_us = boottime_us() + round(1e6 * (wanted.warm_up + wanted.seconds))
+        if wanted.rate > 0:
+            await self._at_a_rate(wanted, service, ends_us)
+        else:
+            await self._at_once(wanted, service, ends_us)
+        await self.host.driver.send(service, [self._message(wanted, is_last=True)])
+        await self._came_back.wait()
+
+    async def _at_a_rate(self, wanted: Round, service: Service, ends_us: int) -> None:
+        began_us, sent = boottime_us(), 0
+        while (now_us := boottime_us()) < ends_us:
+            due = int((now_us - began_us) / 1e6 * wanted.rate) - sent
+            if due:
+                await self.host.driver.send(service, [self._message(wanted)] * due)
+                sent += due
+            await asyncio.sleep(TICK_S)
+
+    async def _at_once(self, wanted: Round, service: Service, ends_us: int) -> None:
+        while boottime_us() < ends_us:
+            await self.host.driver.send(service, [self._message(wanted)] * max(1, ROUND_CALL_BYTES // max(1, wanted.size)))
+            await asyncio.sleep(0)
+
+    def _message(self, wanted: Round, *, is_last: bool = False) -> bytes:
+        return ROUND_STAMP.pack(wanted.number, is_last, boottime_us()).ljust(wanted.size, b".")
+
+
+async def _be_a_node(spec: NodeSpec, orders: asyncio.StreamReader) -> None:
+    calm_the_collector()
+    node = BareNode(spec)
+    node.host.start()
+    sending = asyncio.create_task(node.send_steadily())
+    while "round" in (order := await next_order(orders)):
+        tell({"result": await node.play(msgspec.convert(order["round"], Round))})
+    sending.cancel()
+    await node.host.close("the benchmark is over")
+
+
+# --- the process ----------------------------------------------------------------------------------------------------------
+
+
+async def _run() -> None:
+    orders = await open_orders()
+    work: Job | NodeSpec = msgspec.convert(await next_order(orders), Job | NodeSpec)
+    end_with_parent(work.parent)
+    await (_speak(work, orders) if isinstance(work, Job) else _be_a_node(work, orders))
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:
+        runner.run(_run())
+
+
+if __name__ == "__main__":
+    main()
