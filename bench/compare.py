@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from transis.bench.machines import machine
-from transis.bench.throughput import Throughput, measure_throughput
+from transis.bench.throughput import ThroughputRequest, measure_throughput
 from transis.types.config import ENGINES
 
 PATIENCE_S = 120.0
@@ -61,7 +61,7 @@ def middle(rounds: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _ours(arguments: argparse.Namespace, engine: str, size: int, rate: float) -> dict[str, Any]:
-    wanted = Throughput(
+    wanted = ThroughputRequest(
         arguments.nodes, size, "agreed", "embedded", arguments.seconds, arguments.lan, False, "multicast", engine, rate
     )
     figures = measure_throughput(wanted, lambda _: None)

@@ -30,7 +30,7 @@ import msgspec
 
 from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, tell
 from transis.bench.throughput import interval
-from transis.bench.workers import GROUP_NAME, Job, Speaker
+from transis.bench.workers import GROUP_NAME, ProgramSpec, Speaker
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.embed.thread import ThreadedNode
@@ -118,7 +118,7 @@ async def count_slices(speaker: Speaker, seconds: float, slice_us: int) -> list[
 async def node_of_its_own() -> None:
     orders = await open_orders()
     told = await next_order(orders)
-    job, slice_us = msgspec.convert(told["job"], Job), int(told["slice_us"])
+    job, slice_us = msgspec.convert(told["job"], ProgramSpec), int(told["slice_us"])
     end_with_parent(job.parent)
     settings = settings_of(
         job.name,
@@ -164,7 +164,7 @@ async def run_nodes(arguments: argparse.Namespace, site: Site, size: int) -> lis
 
 async def start_node(arguments: argparse.Namespace, site: Site, workers: Workers, name: str, size: int) -> Worker:
     worker = await workers.start(f"node {name}", "bench.flight", "--node")
-    job = Job(
+    job = ProgramSpec(
         name=name,
         parent=os.getpid(),
         nodes=arguments.nodes,

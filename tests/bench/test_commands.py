@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from transis.bench.engines import PANELS, Engines, draw_engines, fields_of, short
+from transis.bench.engines import PANELS, EnginesRequest, draw_engines, fields_of, short
 from transis.bench.machines import BenchLan, why_no_lan
 from transis.bench.workers import Loss, Samples
 from transis.cli.main import app
@@ -139,7 +139,7 @@ def test_figures_over_bars_are_no_wider_than_bars() -> None:
 
 
 def test_fields_are_all_sizes_without_loss_and_the_smallest_with_each() -> None:
-    wanted = Engines((4, 8, 16), (0.0, 1.0, 5.0), 64, 1.0, 0, ("totem", "lansis"))
+    wanted = EnginesRequest((4, 8, 16), (0.0, 1.0, 5.0), 64, 1.0, 0, ("totem", "lansis"))
     assert fields_of(wanted) == [(4, 0.0), (8, 0.0), (16, 0.0), (4, 1.0), (4, 5.0)]
 
 

@@ -84,9 +84,10 @@ def throughput(
     _check("--rate", rate, 0, 1e9)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import Throughput, measure_throughput
+        from transis.bench.throughput import ThroughputRequest, measure_throughput
 
-        return measure_throughput(Throughput(nodes, size, service, path, seconds, lan, sealed, transport, engine, rate), say)
+        request = ThroughputRequest(nodes, size, service, path, seconds, lan, sealed, transport, engine, rate)
+        return measure_throughput(request, say)
 
     figures = _carry_out("throughput", measure)
     _show(figures, as_json)
@@ -118,9 +119,9 @@ def failover(
     one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.failover import Failover, measure_failover
+        from transis.bench.failover import FailoverRequest, measure_failover
 
-        return measure_failover(Failover(nodes, kills, profile, engine), say)
+        return measure_failover(FailoverRequest(nodes, kills, profile, engine), say)
 
     _show(_carry_out("failover", measure), as_json)
 
@@ -146,9 +147,9 @@ def idle(
     one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import Idle, measure_idle
+        from transis.bench.throughput import IdleRequest, measure_idle
 
-        return measure_idle(Idle(nodes, seconds, engine), say)
+        return measure_idle(IdleRequest(nodes, seconds, engine), say)
 
     _show(_carry_out("idle", measure), as_json)
 
@@ -180,9 +181,9 @@ def flight(
     _check("--seconds", seconds, 0.1, 3600)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.throughput import FlightCost, measure_flight
+        from transis.bench.throughput import FlightRequest, measure_flight
 
-        return measure_flight(FlightCost(nodes, sizes, rounds, seconds, engine, path), say)
+        return measure_flight(FlightRequest(nodes, sizes, rounds, seconds, engine, path), say)
 
     figures = _carry_out("flight", measure)
     _show(figures, as_json)
@@ -219,10 +220,10 @@ def engines(
     contestants = ("totem", "lansis", "lansis toto") if toto else ("totem", "lansis")
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
-        from transis.bench.engines import Engines, measure_engines
+        from transis.bench.engines import EnginesRequest, measure_engines
 
-        wanted = Engines(counts, losses, size, seconds, kills, contestants)
-        return measure_engines(wanted, say)
+        request = EnginesRequest(counts, losses, size, seconds, kills, contestants)
+        return measure_engines(request, say)
 
     figures = _carry_out("engines", measure)
     if as_json:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from transis.audit.draw.svg import element, group, line, rect, sender_class, style, text, title
-from transis.bench.failover import Failover, measure_kills
+from transis.bench.failover import FailoverRequest, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
 from transis.bench.workers import NodeSpec, Round
 
@@ -60,7 +60,7 @@ CONTESTANTS: Final = {
 }
 
 
-class Engines(NamedTuple):
+class EnginesRequest(NamedTuple):
     nodes: tuple[int, ...]
     loss_percent: tuple[float, ...]
     size: int
@@ -74,48 +74,52 @@ class Field(NamedTuple):
     loss_percent: float
 
 
-class Load(NamedTuple):
+class LoadSpec(NamedTuple):
     senders: str
     load: str
     service: str
 
 
-LOADS: Final = [Load(senders, load, service) for senders in ("one", "all") for load in ("low", "full") for service in SERVICES]
+Played = tuple[LoadSpec, dict[str, Any]]
+
+LOADS: Final = [
+    LoadSpec(senders, load, service) for senders in ("one", "all") for load in ("low", "full") for service in SERVICES
+]
 
 
-def fields_of(wanted: Engines) -> list[Field]:
-    losses = [Field(min(wanted.nodes), loss) for loss in wanted.loss_percent if loss]
-    return [Field(nodes, 0.0) for nodes in wanted.nodes] + losses
+def fields_of(request: EnginesRequest) -> list[Field]:
+    losses = [Field(min(request.nodes), loss) for loss in request.loss_percent if loss]
+    return [Field(nodes, 0.0) for nodes in request.nodes] + losses
 
 
-def measure_engines(wanted: Engines, say: Say) -> dict[str, Any]:
-    found: dict[tuple[Field, Load], dict[str, Any]] = {(field, load): {} for field in fields_of(wanted) for load in LOADS}
-    for field in fields_of(wanted):
-        for name in wanted.contestants:
-            for load, figures in _play_field(wanted, field, name, say):
+def measure_engines(request: EnginesRequest, say: Say) -> dict[str, Any]:
+    found: dict[tuple[Field, LoadSpec], dict[str, Any]] = {(field, load): {} for field in fields_of(request) for load in LOADS}
+    for field in fields_of(request):
+        for name in request.contestants:
+            for load, figures in _play_field(request, field, name, say):
                 found[field, load][name] = figures
     rounds = [field._asdict() | load._asdict() | figures for (field, load), figures in found.items()]
     return {
-        "size": wanted.size,
-        "seconds": wanted.seconds,
+        "size": request.size,
+        "seconds": request.seconds,
         "network": "loopback",
         "sealed": False,
         "rounds": rounds,
-        "changes": _changes(wanted, say),
+        "changes": _changes(request, say),
         "measured": MEASURED,
         "machine": machine(),
     }
 
 
-def _changes(wanted: Engines, say: Say) -> dict[str, Any]:
+def _changes(request: EnginesRequest, say: Say) -> dict[str, Any]:
     """By engine: how it orders has no part in its membership."""
-    if not wanted.kills:
+    if not request.kills:
         return {}
-    engines = dict.fromkeys(CONTESTANTS[name].engine for name in wanted.contestants)
-    return {engine: measure_kills(Failover(min(wanted.nodes), wanted.kills, "auto", engine), say) for engine in engines}
+    engines = dict.fromkeys(CONTESTANTS[name].engine for name in request.contestants)
+    return {engine: measure_kills(FailoverRequest(min(request.nodes), request.kills, "auto", engine), say) for engine in engines}
 
 
-def _play_field(wanted: Engines, field: Field, name: str, say: Say) -> list[tuple[Load, dict[str, Any]]]:
+def _play_field(request: EnginesRequest, field: Field, name: str, say: Say) -> list[Played]:
     contestant = CONTESTANTS[name]
 
     def say_where(words: str) -> None:
@@ -123,11 +127,11 @@ def _play_field(wanted: Engines, field: Field, name: str, say: Say) -> list[tupl
 
     with TemporaryDirectory(prefix="transis-bench-") as directory:
         site = Site(field.nodes, Path(directory), engine=contestant.engine)
-        return asyncio.run(_play(wanted, field, contestant, site, say_where))
+        return asyncio.run(_play(request, field, contestant, site, say_where))
 
 
-async def _play(wanted: Engines, field: Field, contestant: Contestant, site: Site, say: Say) -> list[tuple[Load, dict[str, Any]]]:
-    found: list[tuple[Load, dict[str, Any]]] = []
+async def _play(request: EnginesRequest, field: Field, contestant: Contestant, site: Site, say: Say) -> list[Played]:
+    found: list[Played] = []
     async with Workers() as workers:
         say("starting")
         try:
@@ -138,7 +142,7 @@ async def _play(wanted: Engines, field: Field, contestant: Contestant, site: Sit
         for number, load in enumerate(LOADS, 1):
             say(f"{load.service}, {load.load} load of {load.senders}")
             try:
-                found.append((load, await _round(wanted, number, load, nodes)))
+                found.append((load, await _round(request, number, load, nodes)))
             except BenchError as error:  # Who hangs would spoil the rounds after it, too.
                 return found + [(other, {"failed": str(error)}) for other in LOADS[len(found) :]]
         for worker in nodes:
@@ -170,16 +174,18 @@ async def _together(worker: Worker, names: Sequence[str]) -> None:
         pass
 
 
-async def _round(wanted: Engines, number: int, load: Load, nodes: Sequence[Worker]) -> dict[str, Any]:
+async def _round(request: EnginesRequest, number: int, load: LoadSpec, nodes: Sequence[Worker]) -> dict[str, Any]:
     for rate, worker in zip(_rates(load, len(nodes)), nodes, strict=True):
-        order = Round(number=number, service=load.service, size=wanted.size, rate=rate, warm_up=WARM_UP_S, seconds=wanted.seconds)
+        order = Round(
+            number=number, service=load.service, size=request.size, rate=rate, warm_up=WARM_UP_S, seconds=request.seconds
+        )
         worker.tell({"round": msgspec.to_builtins(order)})
-    patience_s = WARM_UP_S + wanted.seconds + PATIENCE_S
+    patience_s = WARM_UP_S + request.seconds + PATIENCE_S
     results = await asyncio.gather(*(worker.hear("result", patience_s) for worker in nodes))
     return _sum_up([line["result"] for line in results])
 
 
-def _rates(load: Load, nodes: int) -> Iterator[float]:
+def _rates(load: LoadSpec, nodes: int) -> Iterator[float]:
     speakers = 1 if load.senders == "one" else nodes
     rate = SATURATED if load.load == "full" else LOW_PER_S / speakers
     return (rate if number < speakers else 0.0 for number in range(nodes))

@@ -57,7 +57,7 @@ SETTLE_S: Final = 0.25
 Say = Callable[[str], None]
 
 
-class Failover(NamedTuple):
+class FailoverRequest(NamedTuple):
     nodes: int
     kills: int
     profile: str
@@ -75,35 +75,35 @@ class Phases(NamedTuple):
     merge: float
 
 
-class Member:
-    """One node as the benchmark sees it: its process, and what it told."""
+class RingMember:
+    """One node as the benchmark sees it: its process, and what it reported."""
 
     def __init__(self, name: str, worker: Worker) -> None:
         self.name = name
         self.worker = worker
-        self.told: list[Line] = []
+        self.reported: list[Line] = []
         self.members: list[str] = []
         self.reading: asyncio.Task[None] | None = None
 
     def last(self, state: str, since_us: int, until_us: int) -> int | None:
         """When it entered the state for the last time in this while."""
-        times = [line["at"] for line in self.told if line.get("state") == state and since_us <= line["at"] <= until_us]
+        times = [line["at"] for line in self.reported if line.get("state") == state and since_us <= line["at"] <= until_us]
         return times[-1] if times else None
 
     def first(self, states: tuple[str, ...], since_us: int) -> int | None:
-        return next((line["at"] for line in self.told if line.get("state") in states and line["at"] >= since_us), None)
+        return next((line["at"] for line in self.reported if line.get("state") in states and line["at"] >= since_us), None)
 
     @property
     def view_times(self) -> list[int]:
-        return [line["at"] for line in self.told if "view" in line]
+        return [line["at"] for line in self.reported if "view" in line]
 
     def view_without(self, victim: str, since_us: int) -> int | None:
         """When it first delivered a regular view without the victim."""
-        views = (line for line in self.told if "view" in line and line["at"] >= since_us)
+        views = (line for line in self.reported if "view" in line and line["at"] >= since_us)
         return next((line["at"] for line in views if victim not in line["members"]), None)
 
 
-class Ring:
+class WatchedRing:
     """All members, and the false exclusions among their views."""
 
     def __init__(self, site: Site, workers: Workers, profile: str, rate: float) -> None:
@@ -113,7 +113,7 @@ class Ring:
         self._rate = rate / len(site.names)
         self._changed = asyncio.Event()
         self._false: set[str] = set()
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, RingMember] = {}
 
     @property
     def false_exclusions(self) -> int:
@@ -134,23 +134,23 @@ class Ring:
             rate=self._rate,
         )
         worker.tell(msgspec.to_builtins(spec))
-        member = self.members[name] = Member(name, worker)
+        member = self.members[name] = RingMember(name, worker)
         member.reading = asyncio.create_task(self._read(member))
 
-    async def _read(self, member: Member) -> None:
+    async def _read(self, member: RingMember) -> None:
         while True:
             try:
                 line = await member.worker.hear("at", 3600.0)
             except BenchError:
                 self._changed.set()
                 return
-            member.told.append(line)
+            member.reported.append(line)
             if "view" in line:
                 self._judge(member, line)
                 member.members = line["members"]
             self._changed.set()
 
-    def _judge(self, member: Member, line: Line) -> None:
+    def _judge(self, member: RingMember, line: Line) -> None:
         """Rule 2; who is alive is known here, whatever the ring believes."""
         alive = {name for name, one in self.members.items() if one.worker.process.returncode is None}
         if (set(member.members) & alive) - set(line["members"]):
@@ -182,46 +182,46 @@ class Ring:
                 member.reading.cancel()
 
 
-def measure_failover(wanted: Failover, say: Say) -> dict[str, Any]:
-    figures = {load: _measure_at(wanted, load, rate, say) for load, rate in (("idle", 0.0), ("loaded", LOADED_RATE))}
-    circumstances = {"engine": wanted.engine, "nodes": wanted.nodes, "profile": wanted.profile} | _suspicion(wanted)
+def measure_failover(request: FailoverRequest, say: Say) -> dict[str, Any]:
+    figures = {load: _measure_at(request, load, rate, say) for load, rate in (("idle", 0.0), ("loaded", LOADED_RATE))}
+    circumstances = {"engine": request.engine, "nodes": request.nodes, "profile": request.profile} | _suspicion(request)
     return circumstances | {"loaded_msgs_per_s": LOADED_RATE} | figures | {"measured": MEASURED, "machine": machine()}
 
 
-def _suspicion(wanted: Failover) -> dict[str, float]:
+def _suspicion(request: FailoverRequest) -> dict[str, float]:
     """After how long of silence this engine suspects, as it is configured."""
-    config = resolve(settings_of("any", profile=wanted.profile, engine=wanted.engine)).config
-    return {"token_loss_ms" if wanted.engine == "totem" else "silence_ms": config.detection_us / MS}
+    config = resolve(settings_of("any", profile=request.profile, engine=request.engine)).config
+    return {"token_loss_ms" if request.engine == "totem" else "silence_ms": config.detection_us / MS}
 
 
-def measure_kills(wanted: Failover, say: Say) -> dict[str, Any]:
+def measure_kills(request: FailoverRequest, say: Say) -> dict[str, Any]:
     """Without load only."""
-    return _suspicion(wanted) | _measure_at(wanted, "idle", 0.0, say)
+    return _suspicion(request) | _measure_at(request, "idle", 0.0, say)
 
 
-def _measure_at(wanted: Failover, load: str, rate: float, say: Say) -> dict[str, Any]:
+def _measure_at(request: FailoverRequest, load: str, rate: float, say: Say) -> dict[str, Any]:
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        site = Site(wanted.nodes, Path(directory), engine=wanted.engine)
-        return asyncio.run(_measure(wanted, site, rate, lambda words: say(f"{load}: {words}")))
+        site = Site(request.nodes, Path(directory), engine=request.engine)
+        return asyncio.run(_measure(request, site, rate, lambda words: say(f"{load}: {words}")))
 
 
-async def _measure(wanted: Failover, site: Site, rate: float, say: Say) -> dict[str, Any]:
+async def _measure(request: FailoverRequest, site: Site, rate: float, say: Say) -> dict[str, Any]:
     async with Workers() as workers:
-        ring = Ring(site, workers, wanted.profile, rate)
-        say(f"starting {wanted.nodes} nodes")
+        ring = WatchedRing(site, workers, request.profile, rate)
+        say(f"starting {request.nodes} nodes")
         for name in site.names:
             await ring.start(name)
         await ring.together()
         found = []
-        for number in range(wanted.kills):
+        for number in range(request.kills):
             await asyncio.sleep(SETTLE_S + number * 0.013)
-            say(f"kill {number + 1} of {wanted.kills}")
-            found.append(await _one_kill(ring, site.names[number % wanted.nodes], STAGES[wanted.engine]))
+            say(f"kill {number + 1} of {request.kills}")
+            found.append(await _one_kill(ring, site.names[number % request.nodes], STAGES[request.engine]))
         ring.stop_reading()
     return _sum_up(found) | {"kills": len(found), "false_exclusions": ring.false_exclusions}
 
 
-async def _one_kill(ring: Ring, victim: str, stages: Stages) -> Phases:
+async def _one_kill(ring: WatchedRing, victim: str, stages: Stages) -> Phases:
     killed_us = await ring.kill(victim)
     await ring.together()
     phases = _phases(list(ring.members.values()), victim, killed_us, stages)
@@ -232,7 +232,7 @@ async def _one_kill(ring: Ring, victim: str, stages: Stages) -> Phases:
     return phases._replace(merge=(together_us - alone_us) / MS)
 
 
-def _phases(survivors: list[Member], victim: str, killed_us: int, stages: Stages) -> Phases:
+def _phases(survivors: list[RingMember], victim: str, killed_us: int, stages: Stages) -> Phases:
     over = max(_known(one.view_without(victim, killed_us) for one in survivors))
     gather = min(_known(one.first(stages.suspects, killed_us) for one in survivors))
     commit = min(_known(one.last(stages.knows, killed_us, over) for one in survivors))
@@ -246,7 +246,7 @@ def _phases(survivors: list[Member], victim: str, killed_us: int, stages: Stages
 def _known(times: Iterable[int | None]) -> list[int]:
     known = [time for time in times if time is not None]
     if not known:
-        raise BenchError("the survivors did not tell how they came to their view")
+        raise BenchError("the survivors did not say how they came to their view")
     return known
 
 

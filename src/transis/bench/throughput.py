@@ -37,7 +37,7 @@ from transis.bench.machines import (
     machine,
     usage_of,
 )
-from transis.bench.workers import Job
+from transis.bench.workers import ProgramSpec
 from transis.cli.admin import AdminConnection
 
 # --- throughput -------------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ MEASURED: Final = {
 Say = Callable[[str], None]
 
 
-class Throughput(NamedTuple):
+class ThroughputRequest(NamedTuple):
     nodes: int
     size: int
     service: str
@@ -86,47 +86,47 @@ class _Account(NamedTuple):
     after: Usage
 
 
-def measure_throughput(wanted: Throughput, say: Say, bare: float = 0.0) -> dict[str, Any]:
+def measure_throughput(request: ThroughputRequest, say: Say, bare: float = 0.0) -> dict[str, Any]:
     """`bare` is what bare UDP reached here before; 0: it is measured first."""
     if not bare:
         say("measuring bare UDP")
         bare = bare_datagrams_per_s()
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        how = {"lan": wanted.lan, "sealed": wanted.sealed, "flight": wanted.flight}
-        with Site(wanted.nodes, Path(directory), engine=wanted.engine, transport=wanted.transport, **how) as site:
-            accounts = asyncio.run(_measure(wanted, site, say))
-    return _sum_up(wanted, accounts, bare)
+        how = {"lan": request.lan, "sealed": request.sealed, "flight": request.flight}
+        with Site(request.nodes, Path(directory), engine=request.engine, transport=request.transport, **how) as site:
+            accounts = asyncio.run(_measure(request, site, say))
+    return _sum_up(request, accounts, bare)
 
 
-async def _measure(wanted: Throughput, site: Site, say: Say) -> list[_Account]:
+async def _measure(request: ThroughputRequest, site: Site, say: Say) -> list[_Account]:
     async with Workers() as workers:
-        say(f"starting {wanted.nodes} nodes")
-        places = [await _start(wanted, site, workers, name) for name in site.names]
+        say(f"starting {request.nodes} nodes")
+        places = [await _start(request, site, workers, name) for name in site.names]
         await asyncio.gather(*(place.speaker.hear("ready") for place in places))
-        say(f"warming up for {WARM_UP_S:g} s, then measuring for {wanted.seconds:g} s")
+        say(f"warming up for {WARM_UP_S:g} s, then measuring for {request.seconds:g} s")
         for place in places:
             place.speaker.tell({"go": True})
-        accounts = await asyncio.gather(*(_account(place, wanted.seconds) for place in places))
+        accounts = await asyncio.gather(*(_account(place, request.seconds) for place in places))
         for place in places:
             place.speaker.tell({"end": True})
         await asyncio.gather(*(place.speaker.process.wait() for place in places))
         return list(accounts)
 
 
-async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) -> _Place:
-    daemon = await site.start_daemon(workers, name) if wanted.path == "session" else None
+async def _start(request: ThroughputRequest, site: Site, workers: Workers, name: str) -> _Place:
+    daemon = await site.start_daemon(workers, name) if request.path == "session" else None
     if daemon is not None:
         await daemon.hear("ready")
     speaker = await workers.start(f"program {name}", "transis.bench.workers", prefix=site.prefix(name))
-    job = Job(
+    job = ProgramSpec(
         name=name,
         parent=os.getpid(),
-        nodes=wanted.nodes,
-        size=wanted.size,
-        service=wanted.service,
-        seconds=wanted.seconds,
+        nodes=request.nodes,
+        size=request.size,
+        service=request.service,
+        seconds=request.seconds,
         warm_up=WARM_UP_S,
-        rate=wanted.rate,
+        rate=request.rate,
         socket=site.socket(name) if daemon is not None else "",
         cluster=site.cluster,
         key=site.key.hex() if site.key is not None else "",
@@ -138,8 +138,8 @@ async def _start(wanted: Throughput, site: Site, workers: Workers, name: str) ->
         seeds=site.seeds,
         state=site.state(name),
         engine=site.engine,
-        flight=wanted.flight,
-        timed=wanted.timed,
+        flight=request.flight,
+        timed=request.timed,
     )
     speaker.tell(msgspec.to_builtins(job))
     return _Place(speaker, daemon)
@@ -154,28 +154,28 @@ async def _account(place: _Place, seconds: float) -> _Account:
     return _Account(heard["result"], before, after)
 
 
-def _sum_up(wanted: Throughput, accounts: Sequence[_Account], bare: float) -> dict[str, Any]:
+def _sum_up(request: ThroughputRequest, accounts: Sequence[_Account], bare: float) -> dict[str, Any]:
     rates = [account.result["msgs_per_s"] for account in accounts]
     rate = statistics.median(rates)
     cpu = [1e6 * (one.after.cpu_s - one.before.cpu_s) / max(1, one.result["messages"]) for one in accounts]
     first = accounts[0].result
     return {
-        "engine": wanted.engine,
-        "nodes": wanted.nodes,
-        "size": wanted.size,
-        "service": wanted.service,
-        "path": wanted.path,
-        "network": "namespaces" if wanted.lan else "loopback",
-        "transport": wanted.transport,
-        "sealed": wanted.sealed,
+        "engine": request.engine,
+        "nodes": request.nodes,
+        "size": request.size,
+        "service": request.service,
+        "path": request.path,
+        "network": "namespaces" if request.lan else "loopback",
+        "transport": request.transport,
+        "sealed": request.sealed,
         "tracing": False,
-        "flight": wanted.flight,
-        "rate": wanted.rate or "as fast as it may",
-        "seconds": wanted.seconds,
+        "flight": request.flight,
+        "rate": request.rate or "as fast as it may",
+        "seconds": request.seconds,
         "msgs_per_s": round(rate),
         "msgs_per_s_min": round(min(rates)),
         "msgs_per_s_max": round(max(rates)),
-        "MB_per_s": round(rate * wanted.size / 1e6, 1),
+        "MB_per_s": round(rate * request.size / 1e6, 1),
         "latency_ms": _latency(accounts),
         "lost": sum(account.result["lost"] for account in accounts),
         "view_changes": sum(account.result["view_changes"] for account in accounts),
@@ -184,13 +184,13 @@ def _sum_up(wanted: Throughput, accounts: Sequence[_Account], bare: float) -> di
         "pauses": sum(account.result["pauses"] for account in accounts),
         "msgs_per_batch": round(sum(one.result["messages"] for one in accounts) / max(1, sum(_batches(accounts))), 1),
         "cpu_us_per_msg": round(statistics.median(cpu), 2),
-        "flight_share": statistics.median(one.result["flight_share"] for one in accounts) if wanted.timed else None,
+        "flight_share": statistics.median(one.result["flight_share"] for one in accounts) if request.timed else None,
         "rss_mb_start": [round(one.before.rss_bytes / 1e6, 1) for one in accounts],
         "rss_mb_end": [round(one.after.rss_bytes / 1e6, 1) for one in accounts],
         "gso": first["gso"],
         "gro": first["gro"],
         "bare_datagrams_per_s": round(bare),
-        "part_of_bare": round(rate * wanted.size / (bare * DATAGRAM), 4),
+        "part_of_bare": round(rate * request.size / (bare * DATAGRAM), 4),
         "measured": MEASURED,
         "machine": machine(),
     }
@@ -218,7 +218,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 """With the flight recorder, and without."""
 
 
-class FlightCost(NamedTuple):
+class FlightRequest(NamedTuple):
     nodes: int
     sizes: tuple[int, ...]
     rounds: int
@@ -227,32 +227,32 @@ class FlightCost(NamedTuple):
     path: str
 
 
-def measure_flight(wanted: FlightCost, say: Say) -> dict[str, Any]:
+def measure_flight(request: FlightRequest, say: Say) -> dict[str, Any]:
     bare = bare_datagrams_per_s()
     return {
-        "engine": wanted.engine,
-        "nodes": wanted.nodes,
-        "path": wanted.path,
-        "rounds": wanted.rounds,
-        "seconds": wanted.seconds,
-        "sizes": {str(size): _flight_of_size(wanted, size, bare, say) for size in wanted.sizes},
+        "engine": request.engine,
+        "nodes": request.nodes,
+        "path": request.path,
+        "rounds": request.rounds,
+        "seconds": request.seconds,
+        "sizes": {str(size): _flight_of_size(request, size, bare, say) for size in request.sizes},
         "measured": FLIGHT_MEASURED,
         "machine": machine(),
     }
 
 
-def _flight_of_size(wanted: FlightCost, size: int, bare: float, say: Say) -> dict[str, Any]:
+def _flight_of_size(request: FlightRequest, size: int, bare: float, say: Say) -> dict[str, Any]:
     def run(path: str, *, flight: bool, timed: bool = False) -> dict[str, Any]:
-        how = ("agreed", path, wanted.seconds, False, False, "multicast", wanted.engine)
-        return measure_throughput(Throughput(wanted.nodes, size, *how, flight=flight, timed=timed), lambda _: None, bare)
+        how = ("agreed", path, request.seconds, False, False, "multicast", request.engine)
+        return measure_throughput(ThroughputRequest(request.nodes, size, *how, flight=flight, timed=timed), lambda _: None, bare)
 
     pairs: list[Pair] = []
-    for number in range(wanted.rounds):
+    for number in range(request.rounds):
         runs: dict[bool, dict[str, Any]] = {}
         for flight in (True, False) if number % 2 == 0 else (False, True):
-            words = f"{size} B, pair {number + 1} of {wanted.rounds}, {'with' if flight else 'without'}"
+            words = f"{size} B, pair {number + 1} of {request.rounds}, {'with' if flight else 'without'}"
             say(words)
-            runs[flight] = run(wanted.path, flight=flight)
+            runs[flight] = run(request.path, flight=flight)
         pairs.append((runs[True], runs[False]))
     say(f"{size} B, timing the flight recorder")
     timed = [run("embedded", flight=True, timed=True) for _ in range(TIMED_RUNS)]
@@ -293,33 +293,33 @@ def interval(ordered: Sequence[float]) -> tuple[float, float]:
 LOOK_S: Final = 0.01
 
 
-class Idle(NamedTuple):
+class IdleRequest(NamedTuple):
     nodes: int
     seconds: float
     engine: str
 
 
-def measure_idle(wanted: Idle, say: Say) -> dict[str, Any]:
+def measure_idle(request: IdleRequest, say: Say) -> dict[str, Any]:
     with TemporaryDirectory(prefix="transis-bench-") as directory:
-        site = Site(wanted.nodes, Path(directory), engine=wanted.engine)
-        return asyncio.run(_measure_daemons(wanted, site, say))
+        site = Site(request.nodes, Path(directory), engine=request.engine)
+        return asyncio.run(_measure_daemons(request, site, say))
 
 
-async def _measure_daemons(wanted: Idle, site: Site, say: Say) -> dict[str, Any]:
+async def _measure_daemons(request: IdleRequest, site: Site, say: Say) -> dict[str, Any]:
     async with Workers() as workers:
-        say(f"starting {wanted.nodes} daemons")
+        say(f"starting {request.nodes} daemons")
         began = perf_counter()
         daemons = [await site.start_daemon(workers, name) for name in site.names]
         for daemon in daemons:
             await daemon.hear("ready")
         ready_s = perf_counter() - began
-        await _until_together(site, wanted.nodes)
+        await _until_together(site, request.nodes)
         together_s = perf_counter() - began
-        say(f"watching them do nothing for {wanted.seconds:g} s")
+        say(f"watching them do nothing for {request.seconds:g} s")
         before, since = [usage_of(daemon.pid) for daemon in daemons], perf_counter()
-        await asyncio.sleep(wanted.seconds)
+        await asyncio.sleep(request.seconds)
         after, passed_s = [usage_of(daemon.pid) for daemon in daemons], perf_counter() - since
-    return _sum_up_idle(wanted, before, after, passed_s) | {
+    return _sum_up_idle(request, before, after, passed_s) | {
         "ready_s": round(ready_s, 2),
         "first_common_view_s": round(together_s, 2),
     }
@@ -337,11 +337,11 @@ async def _until_together(site: Site, nodes: int) -> None:
             raise BenchError(f"the daemons did not come to one view within {PATIENCE_S:g} s") from None
 
 
-def _sum_up_idle(wanted: Idle, before: list[Usage], after: list[Usage], passed_s: float) -> dict[str, Any]:
+def _sum_up_idle(request: IdleRequest, before: list[Usage], after: list[Usage], passed_s: float) -> dict[str, Any]:
     cpu = [100 * (late.cpu_s - early.cpu_s) / passed_s for early, late in zip(before, after, strict=True)]
     return {
-        "engine": wanted.engine,
-        "nodes": wanted.nodes,
+        "engine": request.engine,
+        "nodes": request.nodes,
         "seconds": round(passed_s, 2),
         "cpu_percent": round(statistics.median(cpu), 2),
         "cpu_percent_max": round(max(cpu), 2),

@@ -1,6 +1,6 @@
 """The processes of a benchmark: programs that send and take all they can, and nodes without clients.
 
-    python -m transis.bench.workers      (started by the benchmark; its first line says what to be: a Job or a NodeSpec)
+    python -m transis.bench.workers      (started by the benchmark; its first line says what to be: a ProgramSpec or a NodeSpec)
 
 A program joins a group, sends as fast as it may and takes everything through `batches()`.
 
@@ -59,7 +59,7 @@ TICK_S: Final = 0.001
 # --- what to be -----------------------------------------------------------------------------------------------------------
 
 
-class Job(msgspec.Struct, kw_only=True, tag=True):
+class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
     """What one program is to do. With a `socket` it is a client there, otherwise it embeds a node."""
 
     name: str
@@ -188,7 +188,7 @@ def watch_the_flight_recorder() -> Stopwatch:
 
 
 class Speaker:
-    def __init__(self, job: Job, group: Group[bytes], stopwatch: Stopwatch) -> None:
+    def __init__(self, job: ProgramSpec, group: Group[bytes], stopwatch: Stopwatch) -> None:
         self._job = job
         self._stopwatch = stopwatch
         self._group = group
@@ -282,11 +282,11 @@ class Speaker:
         return figures
 
 
-def _connection(job: Job, node: EmbeddedNode | None) -> Connection[bytes]:
+def _connection(job: ProgramSpec, node: EmbeddedNode | None) -> Connection[bytes]:
     return connect(job.socket, label=job.name) if node is None else node.connect(label=job.name)
 
 
-def _node(job: Job) -> EmbeddedNode:
+def _node(job: ProgramSpec) -> EmbeddedNode:
     return EmbeddedNode(
         job.name,
         cluster=job.cluster,
@@ -303,7 +303,7 @@ def _node(job: Job) -> EmbeddedNode:
     )
 
 
-async def _speak(job: Job, orders: asyncio.StreamReader) -> None:
+async def _speak(job: ProgramSpec, orders: asyncio.StreamReader) -> None:
     stopwatch = watch_the_flight_recorder() if job.timed else Stopwatch()
     async with AsyncExitStack() as opened:
         node = None if job.socket else await opened.enter_async_context(_node(job))
@@ -492,9 +492,9 @@ async def _be_a_node(spec: NodeSpec, orders: asyncio.StreamReader) -> None:
 
 async def _run() -> None:
     orders = await open_orders()
-    work: Job | NodeSpec = msgspec.convert(await next_order(orders), Job | NodeSpec)
+    work: ProgramSpec | NodeSpec = msgspec.convert(await next_order(orders), ProgramSpec | NodeSpec)
     end_with_parent(work.parent)
-    await (_speak(work, orders) if isinstance(work, Job) else _be_a_node(work, orders))
+    await (_speak(work, orders) if isinstance(work, ProgramSpec) else _be_a_node(work, orders))
 
 
 def main() -> None:

@@ -1,9 +1,4 @@
-"""Daemon, keygen.
-
-`transis daemon`: run a node for the clients of this host.
-
-`transis keygen`: a new key for a cluster.
-"""
+"""`transis daemon`, which runs a node for the clients of this host, and `transis keygen`, which makes a key for a cluster."""
 
 from __future__ import annotations
 

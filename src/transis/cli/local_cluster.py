@@ -1,13 +1,9 @@
-"""Daemons as processes of their own on loopback.
-
-A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
+"""A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
 
 1. Files of the daemon n1: n1.toml (settings), n1/ (state), n1.log, n1.sock and n1-admin.sock. They meet on a multicast group and
    ports drawn by lot, so that two clusters on one machine do not hear each other.
-2. Daemons are in process groups of their own: Ctrl-C reaches their owner only, who then tells each of them to leave.
+2. Daemons are in process groups of their own: Ctrl-C reaches only their owner, which then asks each of them to leave.
 3. Only the owner's children are ever signalled, by their process ids, and every wait is bounded.
-
-Where a local cluster keeps its files.
 """
 
 from __future__ import annotations
@@ -31,17 +27,17 @@ from transis.settings.schema import as_toml
 from transis.types.errors import ConfigError, TransisError
 from transis.types.paths import admin_beside, socket_to_listen_at
 
-# --- localcluster -----------------------------------------------------------------------------------------------------
+# --- one daemon -------------------------------------------------------------------------------------------------------
 
 STOP_S: Final = 10.0
-"""A graceful leave is bounded by the daemon itself, well below this; who still runs then is killed."""
+"""A graceful leave is bounded by the daemon itself, well below this; a daemon that still runs then is killed."""
 TAIL_LINES: Final = 12
 TAIL_BYTES: Final = 16_384
 FIRST_PORT: Final = 20_000
 PORTS: Final = 10_000
 """Below the ports that systems give out by themselves."""
 
-Settings = Mapping[str, Mapping[str, object]]
+SectionTables = Mapping[str, Mapping[str, object]]
 """Fields by section, over those that this file decides."""
 
 
@@ -50,16 +46,16 @@ class ClusterError(TransisError):
 
 
 @dataclass(frozen=True)
-class Meeting:
+class MeetingPoint:
     """Where the daemons of one cluster meet."""
 
     group: str
     port: int
 
     @staticmethod
-    def drawn() -> Meeting:
+    def drawn() -> MeetingPoint:
         draw = random.SystemRandom()
-        return Meeting(
+        return MeetingPoint(
             f"239.{draw.randrange(192, 196)}.{draw.randrange(256)}.{draw.randrange(1, 255)}",
             draw.randrange(FIRST_PORT, FIRST_PORT + PORTS, 2),
         )
@@ -93,7 +89,7 @@ class LocalDaemon:
 
     @property
     def crashed(self) -> bool:
-        """It ended, and its owner had not told it to."""
+        """It ended, and its owner had not asked it to."""
         return self._process is not None and not self.runs and not self._told
 
     def start(self) -> None:
@@ -134,10 +130,13 @@ class LocalDaemon:
         return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
 
 
+# --- all of them ------------------------------------------------------------------------------------------------------
+
+
 class LocalCluster:
-    def __init__(self, directory: Path, names: Sequence[str], settings: Settings, first_clients: Path | None = None) -> None:
+    def __init__(self, directory: Path, names: Sequence[str], settings: SectionTables, first_clients: Path | None = None) -> None:
         """Writes the files; `settings` are for all daemons, `first_clients` is where the first listens for clients."""
-        meeting = Meeting.drawn()
+        meeting = MeetingPoint.drawn()
         self.directory = directory
         self.daemons = [LocalDaemon(directory, name, first_clients if name == names[0] else None) for name in names]
         for daemon in self.daemons:
@@ -153,7 +152,7 @@ class LocalCluster:
             daemon.start()
 
     def stop(self, patience_s: float = STOP_S) -> list[str]:
-        """Tell all to leave, wait, and kill who does not; the names of those that had to be killed."""
+        """Ask all to leave, wait, and kill those that do not; the names of those that had to be killed."""
         for daemon in self._running():
             daemon.signal(signal.SIGTERM)
         latest = monotonic() + patience_s
@@ -197,7 +196,7 @@ def _check_path(daemon: LocalDaemon) -> None:
 
 
 def _leave_signposts(directory: Path, daemon: LocalDaemon) -> None:
-    """Who looks into the directory finds the sockets of all daemons, also of one that listens elsewhere."""
+    """A reader of the directory finds the sockets of all daemons, also of one that listens elsewhere."""
     for path, name in ((daemon.clients, f"{daemon.name}.sock"), (daemon.admin, f"{daemon.name}-admin.sock")):
         post = directory / name
         if post.is_symlink():
@@ -207,7 +206,7 @@ def _leave_signposts(directory: Path, daemon: LocalDaemon) -> None:
             post.symlink_to(path)
 
 
-def _settings(directory: Path, meeting: Meeting, daemon: LocalDaemon, more: Settings) -> dict[str, dict[str, object]]:
+def _settings(directory: Path, meeting: MeetingPoint, daemon: LocalDaemon, more: SectionTables) -> dict[str, dict[str, object]]:
     own: dict[str, dict[str, object]] = {
         "node": {"name": daemon.name, "state": str(directory / daemon.name)},
         "network": {
@@ -223,12 +222,12 @@ def _settings(directory: Path, meeting: Meeting, daemon: LocalDaemon, more: Sett
     return own
 
 
-def _settings_text(settings: Settings) -> str:
+def _settings_text(settings: SectionTables) -> str:
     sections = ((name, (f"{field} = {as_toml(value)}" for field, value in fields.items())) for name, fields in settings.items())
     return "\n".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections)
 
 
-# --- workplace --------------------------------------------------------------------------------------------------------
+# --- the directory ----------------------------------------------------------------------------------------------------
 
 LOCK: Final = "transis.lock"
 

@@ -1,16 +1,11 @@
-"""Addresses as they travel; choosing the interface.
-
-Choosing the network interface by name, address or network.
-
-What exists is read from the kernel: IPv4 addresses by SIOCGIFCONF, IPv6 addresses from /proc/net/if_inet6. On systems that
-have neither (macOS), only an explicit address can be chosen; binding to it shows whether it is ours.
-
-Addresses as they travel: `192.0.2.1:5405` or `[2001:db8::1]:5405`, always numeric.
+"""Addresses as they travel, `192.0.2.1:5405` or `[2001:db8::1]:5405`, and the network interface by name, address or network.
 
 1. An address is that of a node's token socket. Peers say it in their packets, so reading one never raises and never asks
    a name server: what is not an address is None.
-2. A scope (`fe80::1%eth0`) means something on one machine only, so it is not advertised; whoever sends to a link-local
-   address adds the scope of its own interface.
+2. A scope (`fe80::1%eth0`) means something on one machine only, so it is not advertised; who sends to a link-local address adds
+   the scope of its own interface.
+3. What interfaces there are is read from the kernel: IPv4 addresses by SIOCGIFCONF, IPv6 addresses from /proc/net/if_inet6. On
+   systems that have neither (macOS), only an explicit address can be chosen; binding to it shows whether it is ours.
 """
 
 from __future__ import annotations

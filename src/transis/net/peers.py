@@ -1,10 +1,10 @@
-"""Whom a mesh knows: without multicast somebody must say where the others are.
+"""Which nodes a mesh knows: without multicast somebody must say where the others are.
 
-1. Seeds are known for ever. Who speaks in a control packet that opens under our key is known from then on by the address it
+1. Seeds are known for ever. The sender of a control packet that opens under our key is known from then on by the address it
    gives; members of the view are known. What an outsider sends teaches nothing.
-2. Nodes introduce to each other whom they know at first hand, so that two newcomers who share one seed find each other. Hearsay
-   is never passed on and is forgotten unless the introduced speaks: an address that died dies out.
-3. Everything is bounded; of strangers, who was silent longest is forgotten first.
+2. Nodes introduce to each other those they know at first hand, so that two newcomers who share one seed find each other. Hearsay
+   is never passed on and is forgotten unless the introduced node speaks: an address that died dies out.
+3. Everything is bounded; among strangers, the one silent longest is forgotten first.
 4. Introductions are sealed under a name that no life of a node has (incarnation 0, a boot id of their own), so that their send
    counter shares no nonce with the node's.
 """

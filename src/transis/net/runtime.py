@@ -1,20 +1,13 @@
-"""Clock, event loop, collector, parent: what a node's process is.
+"""What a process with a node in it needs of its system: a clock, an event loop, a quiet garbage collector, a parent.
 
-The clock of a node: microseconds that never go back and that count while the machine sleeps.
-
-CLOCK_BOOTTIME, so that every pause is seen. Where the system has no such clock (macOS), CLOCK_MONOTONIC; a sleep of the machine
-is then noticed by the others first.
-
-A node that did not run cannot know whom it would have heard. So the time of a pause (SIGSTOP, a closed lid, a machine that does
-too much) is not given to its timers: they go on from where they were, and its suspicion of others is stretched by
-its own state of health.
-
-A process that belongs to a node: its event loop, its garbage collector, and whose child it is.
-
-For processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A node in a thread leaves
-the program around it as it is.
-
-Work that is heavy and in no hurry runs in a process of its own, and ends with whoever waits for it.
+1. The clock counts while the machine sleeps (CLOCK_BOOTTIME), so every pause is seen. Where the system has no such clock (macOS)
+   it is CLOCK_MONOTONIC, and the other nodes notice a sleep of the machine first.
+2. A node that did not run cannot know whom it would have heard. So the time of a pause (SIGSTOP, a closed lid, an overloaded
+   machine) is not given to its timers: they go on from where they were, and its suspicion of others is stretched by its own
+   state of health.
+3. Collector and parent are for processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A
+   node in a thread leaves the program around it as it is.
+4. Work that is heavy and in no hurry runs in a process of its own, and ends with whoever waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +38,7 @@ def boottime_us() -> int:
 class NodeClock:
     """1. Never goes back, and never runs faster than the clock beneath.
     2. A pause counts as half of the wait that it fell into, so that pauses without end still let timers come due.
-    3. Only who attends to the node, sockets first, may let its timers come due. Who passes by in between sees the time stand
+    3. Only the turn that attends to the node, sockets first, may let its timers come due. Calls in between see the time stand
        still at the deadline: an application that sends for long in one go would otherwise walk its own node past all of them.
     """
 
@@ -61,7 +54,7 @@ class NodeClock:
         return self._latest
 
     def passing_by(self, deadline: int) -> int:
-        """The time for who has something for the node, which was not attended to."""
+        """The time for calls in between, when nobody has looked at the sockets."""
         self._latest = max(self._latest, min(self._beneath_us() - self._missed_us, deadline))
         return self._latest
 
@@ -119,7 +112,7 @@ def end_with_parent(parent: int) -> bool:
     return os.getppid() == parent
 
 
-# --- apart ------------------------------------------------------------------------------------------------------------
+# --- work apart ---------------------------------------------------------------------------------------------------------
 
 LOW_PRIORITY: Final = 10
 """Against a node that is busy it gets a tenth of a core. At the lowest, a hundredth, it would not end on a busy machine."""

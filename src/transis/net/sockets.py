@@ -1,19 +1,14 @@
-"""Sockets, GSO and GRO.
-
-Opening the sockets of a node: unicast for the token, multicast for data and control, IPv4 and IPv6.
+"""The sockets of a node: unicast for the token, multicast for data and control, IPv4 and IPv6; many datagrams in one system call.
 
 1. Every socket is non-blocking and has a receive buffer that was asked for *and looked at*: a kernel that gives less is
    named in a warning together with the setting that allows more.
 2. Multicast stays on the LAN (one hop) and loops back, so that several nodes of one machine hear each other.
 3. A multicast socket is bound to the group's address: datagrams of other groups on the same port do not reach it.
-
-Many datagrams in one system call: UDP GSO on the way out, GRO on the way in (protocols 8.5).
-
-1. One call carries datagrams to one destination, all of one length but the last, which may be shorter; at most 64 of them
-   and less than 64 KB.
-2. Where the kernel or the network card refuses (EIO, ENOPROTOOPT, EINVAL, EOPNOTSUPP), the same datagrams go one by one, GSO
+4. UDP GSO on the way out, GRO on the way in. One call carries datagrams to one destination, all of one
+   length but the last, which may be shorter; at most 64 of them and less than 64 KB.
+5. Where the kernel or the network card refuses (EIO, ENOPROTOOPT, EINVAL, EOPNOTSUPP), the same datagrams go one by one, GSO
    stays off for this socket, and the statistics say why. macOS has neither; there everything goes one by one.
-3. Nothing here raises for what the network does: a datagram that cannot be sent is lost, as on the wire, and counted.
+6. Nothing here raises for what the network does: a datagram that cannot be sent is lost, as on the wire, and counted.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from transis.net.interfaces import PORT_MAX, Endpoint, Interface, IPAddress, Soc
 from transis.types.errors import ConfigError
 from transis.wire.envelope import Arrival, Segments
 
-# --- sockets ----------------------------------------------------------------------------------------------------------
+# --- opening ----------------------------------------------------------------------------------------------------------
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 """Asked for on the data socket: several windows, with the kernel's own overhead per datagram."""
@@ -44,7 +39,7 @@ BOOKKEEPING: Final = 256
 """Bytes of one datagram in a receive buffer beside its content, on Linux; other systems need no more."""
 
 SO_RCVBUFFORCE: Final = 33
-"""Linux: beyond the system's limit, for whoever may administer the network."""
+"""Linux: beyond the system's limit, with the privilege to administer the network."""
 IP_MULTICAST_ALL: Final = 49
 """Linux: 0 keeps out groups that only other sockets of this machine joined."""
 
@@ -134,7 +129,7 @@ def datagrams_that_fit(opened: socket.socket, size: int) -> int:
 
 
 def _force(opened: socket.socket, wanted: int) -> None:
-    """Who may not do this gets the warning, which says what an administrator can do."""
+    """Without the privilege it stays as it is, and the warning says what an administrator can do."""
     with suppress(PermissionError):
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
 
@@ -193,7 +188,7 @@ _ANCILLARY: Final = socket.CMSG_SPACE(_GRO_SIZE.size) + socket.CMSG_SPACE(_OVERF
 
 
 def equal_segments(datagrams: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """Cut datagrams, in order, into groups that one call may carry (rule 1)."""
+    """Cut datagrams, in order, into groups that one call may carry (rule 4)."""
     start = 0
     while start < len(datagrams):
         length = len(datagrams[start])
@@ -251,9 +246,9 @@ class BurstSender:
 
 
 class BurstReceiver:
-    """Reads one socket until it is empty. What comes from `own` was sent by this node and is not for it.
+    """Reads one socket until it is empty.
 
-    `ignored` are the sources whose datagrams are dropped unread: this node itself, and for tests those it is cut off from.
+    Datagrams from `ignored` are dropped unread: this node itself, and in tests those that it is cut off from.
     """
 
     def __init__(self, receiving: socket.socket, own: SocketAddress, *, gro: bool = True) -> None:

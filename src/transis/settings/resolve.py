@@ -1,7 +1,7 @@
 """From settings to what a node will do on this machine: everything is looked up and checked before anything is opened.
 
 1. On anything but loopback a node without a key is refused, unless its settings allow it in so many words.
-2. A file's mistake is told in the file's words and units, an argument's in those of the arguments (Source).
+2. A file's mistake is told in the file's words and units, an argument's in those of the arguments (SettingsSource).
 3. What a node in a program leaves open (its sockets, say), a daemon has; only a daemon asks for it.
 """
 
@@ -42,7 +42,7 @@ DAY_S: Final = 86_400
 # --- how mistakes are told ----------------------------------------------------------------------------------------------
 
 
-class Source(NamedTuple):
+class SettingsSource(NamedTuple):
     """Where settings come from, and so how a mistake in them is told."""
 
     names: Mapping[str, str]
@@ -87,21 +87,21 @@ def _as_it_is(error: ConfigError) -> ConfigError:
     return error
 
 
-FILE: Final = Source(
+FILE: Final = SettingsSource(
     {},
     'set transport = "mesh"',
     "security.anybody_may_read_and_write = true",
     _in_words_of_the_file,
     _policy_in_words_of_the_file,
 )
-ARGUMENTS: Final = Source(
+ARGUMENTS: Final = SettingsSource(
     {setting: keyword for keyword, setting in KEYWORDS.items()}, 'add transport="mesh"', "plaintext=True", _as_it_is, _as_it_is
 )
 
 # --- any node -----------------------------------------------------------------------------------------------------------
 
 
-def resolve(settings: Settings, source: Source = ARGUMENTS, found: Sequence[Interface] | None = None) -> Opening:
+def resolve(settings: Settings, source: SettingsSource = ARGUMENTS, found: Sequence[Interface] | None = None) -> Opening:
     """Raises ConfigError for the first setting that would not work. `found` are this machine's interfaces, if they are known."""
     network = settings.network
     interface = _interface(settings, source, found)
@@ -125,14 +125,14 @@ def resolve(settings: Settings, source: Source = ARGUMENTS, found: Sequence[Inte
     )
 
 
-def _interface(settings: Settings, source: Source, found: Sequence[Interface] | None) -> Interface:
+def _interface(settings: Settings, source: SettingsSource, found: Sequence[Interface] | None) -> Interface:
     try:
         return choose_interface(settings.network.interface, found)
     except ConfigError as error:
         raise renamed(error, source.name("network.interface")) from error
 
 
-def _key(settings: Settings, interface: Interface, source: Source) -> bytes | None:
+def _key(settings: Settings, interface: Interface, source: SettingsSource) -> bytes | None:
     security, key = settings.security, settings.program.key
     if source is FILE and security.key_file and security.anybody_may_read_and_write:
         raise ConfigError("security.anybody_may_read_and_write", True, "there is a key_file as well: take one of them out")
@@ -158,7 +158,7 @@ def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext
         )
 
 
-def _check_seeds(settings: Settings, source: Source) -> None:
+def _check_seeds(settings: Settings, source: SettingsSource) -> None:
     network, name = settings.network, source.name("network.seeds")
     if network.seeds and network.transport != "mesh":
         raise ConfigError(name, network.seeds, f"only a mesh has seeds: {source.choose_mesh}, or take them out")
@@ -166,7 +166,7 @@ def _check_seeds(settings: Settings, source: Source) -> None:
         configured_endpoint(name, seed)
 
 
-def _policy(settings: Settings, source: Source) -> SessionPolicy:
+def _policy(settings: Settings, source: SettingsSource) -> SessionPolicy:
     try:
         return (settings.program.policy or policy_of(settings.sessions)).validated()
     except ConfigError as error:
@@ -184,7 +184,7 @@ def policy_of(sessions: SessionsSection) -> SessionPolicy:
     )
 
 
-def _config(settings: Settings, interface: Interface, source: Source, *, plaintext: bool) -> Config:
+def _config(settings: Settings, interface: Interface, source: SettingsSource, *, plaintext: bool) -> Config:
     node, info = settings.node, settings.program.info
     config = Config(
         name=node.name,
