@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from transis.daemon.logs import LOGGER, start_logging
-from transis.net.evidence import PARQUET, KeptSink, Limits, Look, Retention, list_segments, look
+from transis.net.evidence import PARQUET, KeptSink, Retention, TraceLimits, TraceLook, list_segments, look
 from transis.trace.events import Event, NoteEvent
 from transis.trace.reader import DROPPED, read_trace
 from transis.trace.recorder import Recorder
@@ -19,7 +19,7 @@ from transis.trace.segment import Header, SegmentWriter
 from transis.types.ids import NodeId
 
 ANN, ANN2 = NodeId("ann", 1, 7), NodeId("ann-2", 1, 8)
-PLENTY = Limits(1 << 40, 1 << 40, 0)
+PLENTY = TraceLimits(1 << 40, 1 << 40, 0)
 LATER_S = 4_000_000_000.0
 
 
@@ -74,7 +74,7 @@ def names(directory: Path) -> list[str]:
 def test_the_oldest_go_until_the_rest_fits(tmp_path: Path, writer_of: Making) -> None:
     writer = segments(writer_of(tmp_path, ANN), tmp_path, 4)
     sizes = [segment.bytes for segment in list_segments(tmp_path, "ann")]
-    found = look(tmp_path, "ann", writer.current, Limits(sum(sizes[2:]), 1 << 40, 0), 0.0)
+    found = look(tmp_path, "ann", writer.current, TraceLimits(sum(sizes[2:]), 1 << 40, 0), 0.0)
     assert len(found.deleted) == 2
     assert found.kept_bytes == sum(sizes[2:])
     assert names(tmp_path) == ["000003", "000004", "000005"]
@@ -82,13 +82,13 @@ def test_the_oldest_go_until_the_rest_fits(tmp_path: Path, writer_of: Making) ->
 
 def test_the_old_go_by_their_age(tmp_path: Path, writer_of: Making) -> None:
     writer = segments(writer_of(tmp_path, ANN), tmp_path, 4)
-    look(tmp_path, "ann", writer.current, Limits(1 << 40, 86_400, 0), 86_400 * 2.5)
+    look(tmp_path, "ann", writer.current, TraceLimits(1 << 40, 86_400, 0), 86_400 * 2.5)
     assert names(tmp_path) == ["000003", "000004", "000005"]
 
 
 def test_the_segment_being_written_stays_whatever_the_limits_say(tmp_path: Path, writer_of: Making) -> None:
     writer = segments(writer_of(tmp_path, ANN), tmp_path, 2)
-    look(tmp_path, "ann", writer.current, Limits(0, 0, 0), LATER_S)
+    look(tmp_path, "ann", writer.current, TraceLimits(0, 0, 0), LATER_S)
     assert names(tmp_path) == ["000003"]
     assert writer.write(notes(31, 1))
 
@@ -97,7 +97,7 @@ def test_files_of_others_stay(tmp_path: Path, writer_of: Making) -> None:
     segments(writer_of(tmp_path, ANN2), tmp_path, 2).release()
     (tmp_path / "readme.txt").write_text("not ours")
     before = sorted(path.name for path in tmp_path.iterdir())
-    assert look(tmp_path, "ann", "", Limits(0, 0, 0), LATER_S).deleted == ()
+    assert look(tmp_path, "ann", "", TraceLimits(0, 0, 0), LATER_S).deleted == ()
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
@@ -167,8 +167,8 @@ def record(recorder: Recorder, count: int) -> None:
     recorder.flush()
 
 
-def found(free_bytes: int) -> Look:
-    return Look(free_bytes, 0, (), ())
+def found(free_bytes: int) -> TraceLook:
+    return TraceLook(free_bytes, 0, (), ())
 
 
 def test_recording_stops_before_the_disk_is_full(tmp_path: Path, lines: io.StringIO, writer_of: Making) -> None:
@@ -195,7 +195,7 @@ def test_sealed_segments_are_converted_beside_the_node_and_deleted_with_their_ta
     kept = list_segments(tmp_path, "ann")
     assert [segment.is_converted for segment in kept] == [True, True, False]
     assert not list((tmp_path / PARQUET).glob(".*"))
-    look(tmp_path, "ann", sink.current, Limits(0, 0, 0), LATER_S)
+    look(tmp_path, "ann", sink.current, TraceLimits(0, 0, 0), LATER_S)
     assert list((tmp_path / PARQUET).iterdir()) == []
     assert names(tmp_path) == ["000003"]
 

@@ -1,6 +1,4 @@
-"""The admin socket and what can be asked there.
-
-The admin socket: one JSON object per line in, one per line out, so that `socat - UNIX:PATH` is a client too.
+"""The admin socket: one JSON object per line in, one per line out, so that `socat - UNIX:PATH` is a client too.
 
     {"do": "status"}            ->  {"ok": true, "node": "ann", ...}
     {"do": "log", "level": "x"} ->  {"ok": false, "why": "..."}
@@ -8,8 +6,7 @@ The admin socket: one JSON object per line in, one per line out, so that `socat 
 1. The socket belongs to the daemon's user (mode 0600); whoever can open it may administer.
 2. Lines, connections and answers are bounded. A wrong line is answered, one that is too long ends its connection.
 3. Faults (cut, heal) exist only when the settings allow them.
-
-What an administrator can ask: the state of a daemon as plain values, ready for JSON.
+4. Answers are the daemon's state as plain values, ready for JSON (Reports).
 """
 
 from __future__ import annotations
@@ -190,55 +187,70 @@ Rows = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 """An answer is made in one go, and the node waits for it: more would be felt on the ring."""
 
 
-class _Request(msgspec.Struct, frozen=True, tag_field="do", tag=str.lower, forbid_unknown_fields=True):
-    """What may be asked, by its name in small letters."""
+def _asked_as(name: str) -> str:
+    return name.removesuffix("Request").lower()
 
 
-class Help(_Request, frozen=True):
+class AdminRequest(msgspec.Struct, frozen=True, tag_field="do", tag=_asked_as, forbid_unknown_fields=True):
+    """What may be asked, by its name in small letters and without `Request`."""
+
+
+class HelpRequest(AdminRequest, frozen=True):
     pass
 
 
-class Status(_Request, frozen=True):
+class StatusRequest(AdminRequest, frozen=True):
     pass
 
 
-class Members(_Request, frozen=True):
+class MembersRequest(AdminRequest, frozen=True):
     pass
 
 
-class Groups(_Request, frozen=True):
+class GroupsRequest(AdminRequest, frozen=True):
     limit: Rows = ROWS
 
 
-class Sessions(_Request, frozen=True):
+class SessionsRequest(AdminRequest, frozen=True):
     limit: Rows = ROWS
 
 
-class Statistics(_Request, frozen=True):
+class StatisticsRequest(AdminRequest, frozen=True):
     pass
 
 
-class Log(_Request, frozen=True):
+class LogRequest(AdminRequest, frozen=True):
     level: Literal["debug", "info", "warning", "error"]
 
 
-class Leave(_Request, frozen=True):
+class LeaveRequest(AdminRequest, frozen=True):
     pass
 
 
-class Cut(_Request, frozen=True):
+class CutRequest(AdminRequest, frozen=True):
     """Peers by name, as views named them, or by address. Replaces the cut before it."""
 
     peers: Annotated[list[str], msgspec.Meta(max_length=1_024)]
 
 
-class Heal(_Request, frozen=True):
+class HealRequest(AdminRequest, frozen=True):
     pass
 
 
-Request = Help | Status | Members | Groups | Sessions | Statistics | Log | Leave | Cut | Heal
-REQUESTS: Final = tuple(one.__name__.lower() for one in get_args(Request))
-_DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(Request)
+AnyRequest = (
+    HelpRequest
+    | StatusRequest
+    | MembersRequest
+    | GroupsRequest
+    | SessionsRequest
+    | StatisticsRequest
+    | LogRequest
+    | LeaveRequest
+    | CutRequest
+    | HealRequest
+)
+REQUESTS: Final = tuple(_asked_as(one.__name__) for one in get_args(AnyRequest))
+_DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(AnyRequest)
 
 
 class Faults:
@@ -324,30 +336,30 @@ class Admin:
             LOGGER.exception("a question was not answered by a bug in transis %s, the node goes on", __version__)
             return _wrong(f"a bug in transis {__version__}, the log of the daemon has it: please report it")
 
-    def _do(self, request: Request) -> Report:
+    def _do(self, request: AnyRequest) -> Report:
         match request:
-            case Help():
+            case HelpRequest():
                 return {"requests": list(REQUESTS)}
-            case Status():
+            case StatusRequest():
                 return self._reports.status()
-            case Members():
+            case MembersRequest():
                 return self._reports.members()
-            case Groups(limit):
+            case GroupsRequest(limit):
                 return self._reports.groups(limit)
-            case Sessions(limit):
+            case SessionsRequest(limit):
                 return self._reports.sessions(limit)
-            case Statistics():
+            case StatisticsRequest():
                 return self._reports.statistics_report()
-            case Log(level):
+            case LogRequest(level):
                 LOGGER.info("the administrator sets the log level to %s", level)
                 set_level(level)
                 return {"level": level}
-            case Leave():
+            case LeaveRequest():
                 self._leave()
                 return {}
-            case Cut(peers):
+            case CutRequest(peers):
                 return {"cut_off": self._allowed_faults().cut(peers)}
-            case Heal():
+            case HealRequest():
                 return {"cut_off": self._allowed_faults().cut(())}
 
     def _allowed_faults(self) -> Faults:

@@ -94,7 +94,7 @@ class ThreadConnection:
             self.abort()
         self._server.worked()
 
-    def seat(self, process: int, label: str) -> None:
+    def accept(self, process: int, label: str) -> None:
         self.process, self._label = process, label
 
     # --- to the client ----------------------------------------------------------------------------------------------

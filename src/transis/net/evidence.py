@@ -1,13 +1,7 @@
-"""Looking after what a running node records: sealing, converting, deleting.
+"""Looking after what a running node records: segments are sealed, converted and deleted, its flight recorder is kept in bounds.
 
-Looking after a node's flight recorder (trace/flight.py) in its event loop: once a second the recorder is looked at, now and
-then its directory is tidied in a thread, and films around a change of the view are developed by a process of low priority.
-
-The node never waits for any of it, and nothing of it ends the node.
-
-The trace directory of a running node: segments are sealed, converted, and deleted when there are too many or they are too old.
-
-1. The node never waits: what is slow (looking at files, deleting) runs in a thread, and conversion in a process of its own.
+1. The node never waits: what is slow (looking at files, deleting) runs in a thread, conversion and the export of ring files in
+   processes of low priority. Nothing that goes wrong here ends the node.
 2. Recording stops before the disk is full, because the node's identity lives on a disk too. What was not recorded is a Gap in
    the trace and a line in the log; recording goes on by itself when there is room.
 3. The segment being written is never deleted, nor are files of other nodes in the same directory.
@@ -37,7 +31,7 @@ from transis.trace.segment import SEGMENT_BYTES, SUFFIX, SegmentWriter, live_hea
 from transis.types.config import Config
 from transis.types.ids import NodeId
 
-# --- flying -----------------------------------------------------------------------------------------------------------
+# --- the flight recorder ----------------------------------------------------------------------------------------------
 
 FLIGHT: Final = "flight"
 """Where a flight recorder is in its node's state directory, unless told otherwise."""
@@ -137,7 +131,7 @@ class FlightKeeper:
         return figures | {"flight_kept": self._tidied.kept, "flight_dropped": self._flight.dropped}
 
 
-# --- retention --------------------------------------------------------------------------------------------------------
+# --- the trace directory ----------------------------------------------------------------------------------------------
 
 trace_log: Final = logging.getLogger("transis.trace")
 
@@ -152,7 +146,7 @@ DAY_S: Final = 86_400
 _NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>\d+)-[0-9a-f]{16}-(?P<number>\d{6,})" + re.escape(SUFFIX))
 
 
-class Limits(NamedTuple):
+class TraceLimits(NamedTuple):
     """What is kept of a trace directory."""
 
     keep_bytes: int
@@ -167,7 +161,7 @@ class TracePlan(NamedTuple):
     directory: Path
     segment_bytes: int = SEGMENT_BYTES
     segment_age_us: int = 0
-    limits: Limits | None = None
+    limits: TraceLimits | None = None
 
 
 class KeptSegment(NamedTuple):
@@ -185,7 +179,7 @@ class KeptSegment(NamedTuple):
         return any(table.name.startswith(f"{CONVERTED}-") for table in self.tables)
 
 
-class Look(NamedTuple):
+class TraceLook(NamedTuple):
     """What a look at the directory found and did."""
 
     free_bytes: int
@@ -212,7 +206,7 @@ def list_segments(directory: Path, node: str) -> list[KeptSegment]:
     return sorted(found)
 
 
-def look(directory: Path, node: str, current: str, limits: Limits, now_s: float) -> Look:
+def look(directory: Path, node: str, current: str, limits: TraceLimits, now_s: float) -> TraceLook:
     """Delete what is too old or too much, the oldest first, never the segment that is being written."""
     segments = list_segments(directory, node)
     total = sum(segment.bytes for segment in segments)
@@ -226,7 +220,7 @@ def look(directory: Path, node: str, current: str, limits: Limits, now_s: float)
         deleted.append(segment.path.name)
     left = [segment for segment in segments if segment.path.name not in {current, *deleted}]
     to_convert = tuple(segment.path for segment in left if limits.parquet and not segment.is_converted)
-    return Look(shutil.disk_usage(directory).free, total, tuple(deleted), to_convert)
+    return TraceLook(shutil.disk_usage(directory).free, total, tuple(deleted), to_convert)
 
 
 def _delete(segment: KeptSegment) -> None:
@@ -280,7 +274,7 @@ def _say(level: int, sentence: str, **parts: object) -> None:
 class Retention:
     """Looks after one node's directory until it is stopped."""
 
-    def __init__(self, directory: Path, node: str, sink: KeptSink, limits: Limits, look_s: float = RETENTION_LOOK_S) -> None:
+    def __init__(self, directory: Path, node: str, sink: KeptSink, limits: TraceLimits, look_s: float = RETENTION_LOOK_S) -> None:
         self._directory = directory
         self._node = node
         self._sink = sink
@@ -312,7 +306,7 @@ class Retention:
             if path not in self._unreadable:
                 await self._convert(path)
 
-    def follow(self, found: Look) -> None:
+    def follow(self, found: TraceLook) -> None:
         self.kept_bytes = found.kept_bytes
         self.deleted += len(found.deleted)
         if found.deleted:

@@ -1,21 +1,16 @@
-"""Sessions on Unix sockets and sealed TCP.
+"""The sessions of a node on sockets: Unix, sealed TCP, and pairs that were made elsewhere.
 
-The sessions of a node on sockets: Unix, sealed TCP, and pairs that were made elsewhere.
-
-1. All connections are served in the loop of the driver. What the node tells goes to the host at once and to the sockets once per
+1. All connections are served in the loop of the driver. What the node says goes to the host at once and to the sockets once per
    turn of the loop, one write for each client with everything it may have.
-2. Whatever happens in one connection is the end of that one at most. What happens in the host is the node's own.
+2. Whatever happens in one connection ends at most that one. What happens in the host is the node's own.
 3. A socket file that nobody listens on is replaced; one with a living server behind it is not.
 4. When the node ends, for whatever reason, every client is told.
-
-One connection of one client: bytes in, frames to the host; frames from the host, bytes out.
-
-1. What waits for a client waits in the host, where it is counted: the transport is given a slice at a time, and nothing while it
+5. What waits for a client waits in the host, where it is counted: the transport is given a slice at a time, and nothing while it
    has enough. One frame of any size may be under way.
-2. Whatever a client sends ends at most its own connection, with a Goodbye that says what was wrong, if it can still be told.
-3. After a Goodbye our side of the stream is shut, and the connection closed when the client closes it or `linger_s` are over:
-   closing at once might make the Goodbye undeliverable.
-4. A client that has not said Hello within `hello_s` is not a client.
+6. A client's mistake ends its connection with a Goodbye that says what was wrong, if it can still be delivered. After a Goodbye
+   our side of the stream is shut, and the connection closed when the client closes it or `linger_s` are over: closing at once
+   might make the Goodbye undeliverable.
+7. A connection without a Hello within `hello_s` is not a client's.
 """
 
 from __future__ import annotations
@@ -39,12 +34,12 @@ from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.types.errors import ConfigError, Rejection, UsageError
 from transis.types.outputs import NEVER, Stopped
 
-# --- sessionlink ------------------------------------------------------------------------------------------------------
+# --- one connection -----------------------------------------------------------------------------------------------------
 
 SLICE: Final = 256 * 1024
 """Bytes that a transport is given at a time, and above which it wants no more."""
 STRANGER_BYTES: Final = 4096
-"""Bytes that are kept of who has not said Hello: a Hello is far smaller."""
+"""Bytes that are kept before a Hello: a Hello is far smaller."""
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 40_000}
 """Where the system has these: a peer that answers nothing for 40 s is gone."""
@@ -62,7 +57,7 @@ class Patience(NamedTuple):
 NO_HELLO: Final = "a session begins with Hello"
 
 
-class Surroundings(Protocol):
+class LinkOwner(Protocol):
     """What a connection knows of the server it belongs to."""
 
     host: SessionHost
@@ -90,7 +85,7 @@ def _notice_dead_peers(connection: socket.socket) -> None:
 class SessionLink(asyncio.BufferedProtocol):
     """`process` is the session's number once there is one. When it `is_ending`, the last frame was written."""
 
-    def __init__(self, server: Surroundings, seal: SealedStream | None = None) -> None:
+    def __init__(self, server: LinkOwner, seal: SealedStream | None = None) -> None:
         self.process: int | None = None
         self.label = ""
         self._server = server
@@ -174,7 +169,7 @@ class SessionLink(asyncio.BufferedProtocol):
             self._transport.write(seal.seal(b""))
         return opened
 
-    def seat(self, process: int, label: str) -> None:
+    def accept(self, process: int, label: str) -> None:
         """It said Hello in time, and is a session from now on."""
         self._set_timer(None)
         self.process, self.label = process, label
@@ -264,7 +259,7 @@ class SessionLink(asyncio.BufferedProtocol):
         return f"{number} ({self.label})" if self.label else number
 
 
-# --- sessionserver ----------------------------------------------------------------------------------------------------
+# --- all connections ----------------------------------------------------------------------------------------------------
 
 UNIX_PATH_MAX: Final = 107
 """Bytes of a socket's path: the kernel has room for 108 with the end mark."""
@@ -272,16 +267,16 @@ BACKLOG: Final = 1024
 STRANGERS_MAX: Final = 256
 """Connections beyond those that may have sessions, for clients that are on their way in or out. Others are turned away."""
 UNFINISHED_MAX: Final = 256 << 20
-"""Bytes of unfinished frames of all connections. Who needs more of it when it is used up is turned away."""
+"""Bytes of unfinished frames of all connections. A client that needs more when they are used up is turned away."""
 
 
-class Connection(Protocol):
-    """One client's way in, whatever it is made of: a SessionLink, or the seat of a thread in the same process."""
+class ClientConnection(Protocol):
+    """One client's way in, whatever it is made of: a SessionLink, or a ThreadConnection in the same process."""
 
     process: int | None
     is_ending: bool
 
-    def seat(self, process: int, label: str) -> None: ...
+    def accept(self, process: int, label: str) -> None: ...
     def pump(self) -> None: ...
     def linger(self) -> None: ...
     def refuse(self, why: str) -> None: ...
@@ -298,8 +293,8 @@ class SessionServer:
         self.buffer = memoryview(bytearray(SLICE))
         self._driver = driver
         self._now = 0
-        self._links: dict[Connection, None] = {}
-        self._sessions: dict[int, Connection] = {}
+        self._links: dict[ClientConnection, None] = {}
+        self._sessions: dict[int, ClientConnection] = {}
         self._servers: list[asyncio.Server] = []
         self._paths: dict[str, int] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -344,7 +339,7 @@ class SessionServer:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
 
     def begin(self) -> None:
-        """There will be clients; for who brings connections of its own kind, once they are wanted."""
+        """There will be clients. Connections of another kind than sockets call this themselves."""
         if self._closed:
             raise UsageError("the session server is closed")
         if self._watch is None:
@@ -410,13 +405,13 @@ class SessionServer:
 
     # --- what connections say ---------------------------------------------------------------------------------------
 
-    def made(self, link: Connection) -> bool:
+    def made(self, link: ClientConnection) -> bool:
         if self._closed or len(self._links) >= self.host.policy.sessions_max + STRANGERS_MAX:
             return False
         self._links[link] = None
         return True
 
-    def take_in(self, link: Connection, frame: ClientFrame) -> None:
+    def take_in(self, link: ClientConnection, frame: ClientFrame) -> None:
         """The first frame introduces a client, the others are for the host. What comes after the end is dropped."""
         if link.is_ending:
             return
@@ -427,17 +422,17 @@ class SessionServer:
         else:
             link.refuse(NO_HELLO)
 
-    def _introduce(self, link: Connection, hello: Hello) -> None:
+    def _introduce(self, link: ClientConnection, hello: Hello) -> None:
         try:
             process = self.host.connect(self.now(), hello)
         except UsageError as error:
             link.refuse(str(error))
             return
-        link.seat(process, hello.label)
+        link.accept(process, hello.label)
         self._sessions[process] = link
         log.info("session %s connected", link)
 
-    def lost(self, link: Connection) -> None:
+    def lost(self, link: ClientConnection) -> None:
         self._links.pop(link, None)
         process = link.process
         if process is not None and self._sessions.pop(process, None) is not None:
@@ -457,7 +452,7 @@ class SessionServer:
         self._unfinished += more
         return more <= 0 or self._unfinished <= UNFINISHED_MAX
 
-    def rejected(self, link: Connection, rejection: Rejection) -> None:
+    def rejected(self, link: ClientConnection, rejection: Rejection) -> None:
         """Counted by what was wrong; an operator is told of the first of each kind."""
         self.rejections[rejection.field] += 1
         if self.rejections[rejection.field] == 1:
@@ -466,7 +461,7 @@ class SessionServer:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def close(self, why: str = "the node is going down") -> None:
-        """Say Goodbye to everybody and wait, but not for long, until they have read it."""
+        """Say Goodbye to every client and wait, but not for long, until they have read it."""
         if self._closed:
             return
         self._closed = True

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace as with_fields
 
-from transis.net.evidence import FLIGHT, FlightPlan, Limits, TracePlan
+from transis.net.evidence import FLIGHT, FlightPlan, TraceLimits, TracePlan
 from transis.net.host import Opening
 from transis.net.interfaces import PORT_MAX, Endpoint, Interface, choose_interface, configured_endpoint
 from transis.net.session_server import UNIX_PATH_MAX
@@ -263,7 +263,7 @@ def resolve_daemon(settings: Settings, environment: Mapping[str, str], found: Se
         metrics=_listen(settings.metrics.listen),
     )
     if opening.trace is not None:
-        limits = Limits(trace.keep_mb * MB, trace.keep_days * DAY_S, trace.free_mb * MB, trace.parquet)
+        limits = TraceLimits(trace.keep_mb * MB, trace.keep_days * DAY_S, trace.free_mb * MB, trace.parquet)
         kept = TracePlan(opening.trace.directory, trace.segment_mb * MB, trace.segment_minutes * 60 * SECOND, limits)
         opening = replace(opening, trace=kept)
     _check_daemon(settings, opening)
