@@ -28,9 +28,9 @@ from typing import Any
 
 import msgspec
 
-from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, tell
+from transis.bench.machines import Site, Worker, Workers, next_order, open_orders, report
 from transis.bench.throughput import interval
-from transis.bench.workers import GROUP_NAME, ProgramSpec, Speaker
+from transis.bench.workers import GROUP_NAME, ProgramSpec, Speaker, Stopwatch
 from transis.client.connection import WINDOW, Connection
 from transis.client.events import Raw
 from transis.embed.thread import ThreadedNode
@@ -133,17 +133,17 @@ async def node_of_its_own() -> None:
     async with AsyncExitStack() as opened:
         session = await opened.enter_async_context(Connection(node.link, job.name, WINDOW, Raw()))
         group = await opened.enter_async_context(session.join(GROUP_NAME))
-        speaker = Speaker(job, group)
+        speaker = Speaker(job, group, Stopwatch())
         await speaker.until_together()
-        tell({"ready": True})
+        report({"ready": True})
         await next_order(orders)
         taking, sending = asyncio.create_task(speaker.take_all()), asyncio.create_task(speaker.send_all())
         slices = await count_slices(speaker, job.seconds, slice_us)
-        tell({"slices": slices, "view_changes": speaker.view_changes})
+        report({"slices": slices, "view_changes": speaker.view_changes})
         speaker.stop()
         await sending
         await taking
-        tell({"lost": speaker.lost})
+        report({"lost": speaker.lost})
         await next_order(orders)
     await node.leave()
 
@@ -156,7 +156,7 @@ async def run_nodes(arguments: argparse.Namespace, site: Site, size: int) -> lis
         nodes = [await start_node(arguments, site, workers, name, size) for name in site.names]
         await asyncio.gather(*(node.hear("ready") for node in nodes))
         for node in nodes:
-            node.tell({"go": True})
+            node.send({"go": True})
         heard = await asyncio.gather(*(node.hear("slices", arguments.seconds + PATIENCE_S) for node in nodes))
         losses = await asyncio.gather(*(node.hear("lost") for node in nodes))
         return [one | loss for one, loss in zip(heard, losses, strict=True)]
@@ -178,7 +178,7 @@ async def start_node(arguments: argparse.Namespace, site: Site, workers: Workers
         state=site.state(name),
         engine=arguments.engine,
     )
-    worker.tell({"job": msgspec.to_builtins(job), "slice_us": int(arguments.slice * 1e6)})
+    worker.send({"job": msgspec.to_builtins(job), "slice_us": int(arguments.slice * 1e6)})
     return worker
 
 

@@ -143,10 +143,10 @@ async def _play(request: EnginesRequest, field: Field, contestant: Contestant, s
             say(f"{load.service}, {load.load} load of {load.senders}")
             try:
                 found.append((load, await _round(request, number, load, nodes)))
-            except BenchError as error:  # Who hangs would spoil the rounds after it, too.
+            except BenchError as error:  # A node that hangs would spoil the rounds after it, too.
                 return found + [(other, {"failed": str(error)}) for other in LOADS[len(found) :]]
         for worker in nodes:
-            worker.tell({"end": True})
+            worker.send({"end": True})
         await asyncio.gather(*(worker.process.wait() for worker in nodes))
     return found
 
@@ -165,7 +165,7 @@ async def _start_node(workers: Workers, site: Site, name: str, field: Field, con
         loss_permille=round(10 * field.loss_percent),
         seed=SEED + site.names.index(name),
     )
-    worker.tell(msgspec.to_builtins(spec))
+    worker.send(msgspec.to_builtins(spec))
     return worker
 
 
@@ -179,7 +179,7 @@ async def _round(request: EnginesRequest, number: int, load: LoadSpec, nodes: Se
         order = Round(
             number=number, service=load.service, size=request.size, rate=rate, warm_up=WARM_UP_S, seconds=request.seconds
         )
-        worker.tell({"round": msgspec.to_builtins(order)})
+        worker.send({"round": msgspec.to_builtins(order)})
     patience_s = WARM_UP_S + request.seconds + PATIENCE_S
     results = await asyncio.gather(*(worker.hear("result", patience_s) for worker in nodes))
     return _sum_up([line["result"] for line in results])

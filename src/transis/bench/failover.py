@@ -133,7 +133,7 @@ class WatchedRing:
             engine=site.engine,
             rate=self._rate,
         )
-        worker.tell(msgspec.to_builtins(spec))
+        worker.send(msgspec.to_builtins(spec))
         member = self.members[name] = RingMember(name, worker)
         member.reading = asyncio.create_task(self._read(member))
 

@@ -1,6 +1,6 @@
 """Where the nodes of a benchmark are and how their processes are run; what the machine itself reaches.
 
-1. A process is told what to do by lines of JSON on its standard input and tells what happens by lines on its standard output.
+1. A process is told what to do by lines of JSON on its standard input and reports what happens by lines on its standard output.
 2. Whatever ends the benchmark (a result, an error, Ctrl-C) ends all of them. One that ends early ends the benchmark.
 3. Ports, multicast groups and cluster names are of this run alone, so that nothing else on the machine is disturbed or measured.
 4. A LAN of network namespaces (a switch and some machines, none of them the one we run on) needs root and iproute2. Its
@@ -144,7 +144,7 @@ def usage_of(pid: int) -> Usage:
 
 
 class Worker:
-    """One process and the lines it said that nobody looked at yet."""
+    """One process, and its lines that were not looked at yet."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, as_json: bool) -> None:
         self.name = name
@@ -159,7 +159,7 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def tell(self, line: Mapping[str, Any]) -> None:
+    def send(self, line: Mapping[str, Any]) -> None:
         assert self.process.stdin is not None
         with suppress(OSError):
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
@@ -235,14 +235,14 @@ class Workers:
         return worker
 
 
-def tell(line: Mapping[str, Any]) -> None:
+def report(line: Mapping[str, Any]) -> None:
     """For the processes: one line to the benchmark."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
 async def open_orders() -> asyncio.StreamReader:
-    """For the processes: what the benchmark tells."""
+    """For the processes: what the benchmark orders."""
     reader = asyncio.StreamReader(LINE_MAX)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
@@ -328,7 +328,7 @@ class Site(AbstractContextManager["Site"]):
         return str(self.directory / "state" / name)
 
     async def start_daemon(self, workers: Workers, name: str) -> Worker:
-        """A daemon for one node, which is told ready by its first line."""
+        """A daemon for one node; its first line says that it is ready."""
         file = self.directory / f"{name}.toml"
         file.write_text(self._settings(name), encoding="utf-8")
         arguments = ("daemon", "--config", str(file))

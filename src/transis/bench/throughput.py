@@ -64,9 +64,9 @@ class ThroughputRequest(NamedTuple):
     rate: float = 0.0
     """Messages a second that each program sends; 0 for as many as it may."""
     flight: bool = True
-    """With the flight recorder, as nodes have it unless they are told otherwise."""
+    """With the flight recorder, as nodes have it by default."""
     timed: bool = False
-    """Programs with embedded nodes tell what part of their time the flight recorder takes."""
+    """Programs with embedded nodes report what part of their time the flight recorder takes."""
 
 
 class _Place(NamedTuple):
@@ -105,10 +105,10 @@ async def _measure(request: ThroughputRequest, site: Site, say: Say) -> list[_Ac
         await asyncio.gather(*(place.speaker.hear("ready") for place in places))
         say(f"warming up for {WARM_UP_S:g} s, then measuring for {request.seconds:g} s")
         for place in places:
-            place.speaker.tell({"go": True})
+            place.speaker.send({"go": True})
         accounts = await asyncio.gather(*(_account(place, request.seconds) for place in places))
         for place in places:
-            place.speaker.tell({"end": True})
+            place.speaker.send({"end": True})
         await asyncio.gather(*(place.speaker.process.wait() for place in places))
         return list(accounts)
 
@@ -141,7 +141,7 @@ async def _start(request: ThroughputRequest, site: Site, workers: Workers, name:
         flight=request.flight,
         timed=request.timed,
     )
-    speaker.tell(msgspec.to_builtins(job))
+    speaker.send(msgspec.to_builtins(job))
     return _Place(speaker, daemon)
 
 

@@ -35,7 +35,7 @@ from typing import Any, Final
 
 import msgspec
 
-from transis.bench.machines import PATIENCE_S, next_order, open_orders, tell
+from transis.bench.machines import PATIENCE_S, next_order, open_orders, report
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
@@ -154,7 +154,7 @@ def _quantile(found: Sequence[tuple[int, int]], rank: float) -> int:
 
 
 class Stopwatch:
-    """Counts the processor time of threads, so that waiting for a processor is nobody's cost."""
+    """Counts the processor time of threads, so that waiting for a processor costs nothing."""
 
     def __init__(self) -> None:
         self._inside_ns = 0
@@ -269,11 +269,11 @@ class Speaker:
         self.latency.clear()
         taken, batches, began = self.taken, self.batches, boottime_us()
         before = self._stopwatch.read()
-        tell({"measuring": True})
+        report({"measuring": True})
         await asyncio.sleep(self._job.seconds)
         taken, batches, passed_us = self.taken - taken, self.batches - batches, boottime_us() - began
         inside_s, all_s = map(sub, self._stopwatch.read(), before)
-        tell({"measured": True})
+        report({"measured": True})
         figures: dict[str, Any] = {"messages": taken, "batches": batches, "seconds": passed_us / 1e6}
         figures |= {"flight_share": inside_s / all_s if self._job.timed else None}
         figures |= {"msgs_per_s": taken / (passed_us / 1e6)}
@@ -311,7 +311,7 @@ async def _speak(job: ProgramSpec, orders: asyncio.StreamReader) -> None:
         group = await opened.enter_async_context(session.join(GROUP_NAME))
         speaker = Speaker(job, group, stopwatch)
         await speaker.until_together()
-        tell({"ready": True})
+        report({"ready": True})
         await next_order(orders)
         taking, sending = asyncio.create_task(speaker.take_all()), asyncio.create_task(speaker.send_all())
         figures = await speaker.measure()
@@ -319,7 +319,7 @@ async def _speak(job: ProgramSpec, orders: asyncio.StreamReader) -> None:
         await taking
         statistics = (await session.statistics())["node"]
         figures |= {"lost": speaker.lost, "view_changes": speaker.view_changes}
-        tell({"result": figures | {name: statistics[name] for name in ("gso", "gro", "retransmitted", "overflows", "pauses")}})
+        report({"result": figures | {name: statistics[name] for name in ("gso", "gro", "retransmitted", "overflows", "pauses")}})
         await next_order(orders)
 
 
@@ -393,7 +393,7 @@ class BareNode:
 
     def _note(self, note: Note) -> None:
         if note.what == "state":
-            tell({"state": dict(note.detail)["to"], "at": boottime_us()})
+            report({"state": dict(note.detail)["to"], "at": boottime_us()})
 
     def _hear(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -403,7 +403,7 @@ class BareNode:
             elif isinstance(event, Configure) and event.view.id.is_regular:
                 self._views += 1
                 names = [node.name for node in event.view.nodes]
-                tell({"view": str(event.view.id), "at": boottime_us(), "members": names, "cause": str(event.view.cause)})
+                report({"view": str(event.view.id), "at": boottime_us(), "members": names, "cause": str(event.view.cause)})
 
     def _take(self, run: Delivered) -> None:
         count = len(run.payloads)
@@ -482,7 +482,7 @@ async def _be_a_node(spec: NodeSpec, orders: asyncio.StreamReader) -> None:
     node.host.start()
     sending = asyncio.create_task(node.send_steadily())
     while "round" in (order := await next_order(orders)):
-        tell({"result": await node.play(msgspec.convert(order["round"], Round))})
+        report({"result": await node.play(msgspec.convert(order["round"], Round))})
     sending.cancel()
     await node.host.close("the benchmark is over")
 

@@ -181,7 +181,7 @@ CONNECTIONS_MAX: Final = 64
 ROWS: Final = 1_000
 """Groups or sessions in one answer unless more are asked for."""
 ADDRESSES_MAX: Final = 1_024
-"""Names whose last address is remembered, for cutting links to who is not in the view."""
+"""Names whose last address is remembered, for cutting links to nodes outside the view."""
 
 Rows = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 """An answer is made in one go, and the node waits for it: more would be felt on the ring."""
@@ -315,7 +315,7 @@ class Admin:
         except ValueError:
             await _answer(writer, _wrong(f"a line has at most {LINE_MAX} bytes"))
         except (OSError, asyncio.CancelledError):
-            pass  # The administrator is gone, or the daemon is going: nobody is left to be told.
+            pass  # The administrator is gone, or the daemon is going: nobody is left to answer.
         finally:
             self._serving.discard(task)
             writer.close()
@@ -332,7 +332,7 @@ class Admin:
             return {"ok": True} | self._do(request)
         except (UsageError, ConfigError) as error:
             return _wrong(str(error))
-        except Exception:  # Whoever only asks must not be told that the daemon ended, and the node goes on.
+        except Exception:  # A question must not end the daemon.
             LOGGER.exception("a question was not answered by a bug in transis %s, the node goes on", __version__)
             return _wrong(f"a bug in transis {__version__}, the log of the daemon has it: please report it")
 

@@ -60,9 +60,9 @@ class ServiceManager:
     def _tell(self, message: str) -> None:
         if not self._address:
             return
-        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
-            telling.setblocking(False)
-            telling.sendto(message.encode(), self._address)
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+            notifying.setblocking(False)
+            notifying.sendto(message.encode(), self._address)
             LOGGER.debug("told the service manager: %s", message)
 
 
@@ -230,7 +230,7 @@ class Daemon:
 
 
 def _announce(line: str) -> None:
-    """On stdout, for who started this by hand or by a script; nobody there is no reason to end."""
+    """On stdout, for a person or a script that started this; the daemon goes on when nobody reads it."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

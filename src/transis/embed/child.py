@@ -48,14 +48,14 @@ class Child:
         if not end_with_parent(begin.parent):
             return NodeEnded("the program was gone before its node began")
         opening = replace(resolve(begin.settings), clients=Path(begin.socket))
-        self._host = host = NodeHost(opening, on_view=lambda view: tell(NodeViewed(view)))
+        self._host = host = NodeHost(opening, on_view=lambda view: send(NodeViewed(view)))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, host.leave)
         try:
             await host.listen()
             obeying = asyncio.create_task(self._obey())
             host.start()
             await host.first_view()
-            tell(NodeOpened(host.id))
+            send(NodeOpened(host.id))
             why = await host.ended()
             obeying.cancel()
             return NodeEnded(why)
@@ -68,14 +68,14 @@ class Child:
         while line := await self._reader.readline():
             match decode_down(line):
                 case AskStatistics(number):
-                    tell(NodeStatistics(number, self._host.statistics()))
+                    send(NodeStatistics(number, self._host.statistics()))
                 case LeaveNode():
                     self._host.leave()
         self._host.leave()
 
 
-def tell(line: Up) -> None:
-    """A program that is gone does not read; the end of standard input tells us so."""
+def send(line: Up) -> None:
+    """A program that is gone does not read; the end of standard input says so."""
     with suppress(BrokenPipeError):
         sys.stdout.buffer.write(encode_line(line))
         sys.stdout.buffer.flush()
@@ -86,12 +86,12 @@ async def _run() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     try:
-        tell(await Child(reader).run())
+        send(await Child(reader).run())
     except TransisError as error:
-        tell(ended_by(error))
+        send(ended_by(error))
     except Exception as error:
         logging.getLogger("transis").exception("the node failed")
-        tell(ended_by(error))
+        send(ended_by(error))
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def main() -> None:
     calm_the_collector()
     with asyncio.Runner(loop_factory=fast_loop()) as runner:
         runner.run(_run())
-    os._exit(0)  # Standard output may be a pipe that nobody reads; what was to be said was flushed.
+    os._exit(0)  # Standard output may be a pipe that nobody reads; everything was flushed.
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ PACKAGES: Final = Path(__file__).resolve().parents[2]
 TEMPORARY_BYTES_MAX: Final = 70
 """Bytes of a directory in which a private one with a socket still has a path that the kernel takes (107 bytes)."""
 LEAVE_SECONDS: Final = 15.0
-"""A child that has not ended so long after it was told to leave is killed. A leave takes about a second."""
+"""A child that has not ended so long after it was asked to leave is killed. A leave takes about a second."""
 
 
 class ChildNode:
@@ -149,7 +149,7 @@ class ChildNode:
                 *COMMAND, stdin=pipe, stdout=pipe, env=environment, limit=LINE_MAX
             )
             self._listening = asyncio.create_task(self._listen(self._process))
-            self._tell(BeginNode(self._settings, os.getpid(), self._socket))
+            self._send(BeginNode(self._settings, os.getpid(), self._socket))
             return await asyncio.shield(self._id)
         except BaseException:
             await self._give_up()
@@ -165,7 +165,7 @@ class ChildNode:
         future: asyncio.Future[StatisticsDict] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
-            self._tell(AskStatistics(number))
+            self._send(AskStatistics(number))
             return await future
         finally:
             del self._asked[number]
@@ -173,7 +173,7 @@ class ChildNode:
     async def leave(self) -> None:
         """Gracefully; the child has ended when this returns."""
         assert self._listening is not None, "only a node that has started leaves"
-        self._tell(LeaveNode())
+        self._send(LeaveNode())
         done, _ = await asyncio.wait({self._listening}, timeout=LEAVE_SECONDS)
         if not done:
             await self._give_up()
@@ -196,7 +196,7 @@ class ChildNode:
     def _socket(self) -> str:
         return os.path.join(self._directory, "sessions.sock")
 
-    def _tell(self, line: Down) -> None:
+    def _send(self, line: Down) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(OSError):

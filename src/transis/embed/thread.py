@@ -46,7 +46,7 @@ class ThreadChannel(Generic[Item]):
         self._is_woken = False
 
     def put(self, items: Sequence[Item]) -> bool:
-        """False if there is nobody on the other side any more."""
+        """False if the other side is gone."""
         self._items.extend(items)
         if self._is_woken:
             return True
@@ -293,6 +293,6 @@ class ThreadedNode:
 
 
 def _kept(future: Future[Result]) -> Future[Result]:
-    """Make it one that nobody who waits for it in an event loop can cancel: it is the thread's to end."""
+    """A future that its waiters in an event loop cannot cancel: only the thread ends it."""
     future.set_running_or_notify_cancel()
     return future

@@ -34,7 +34,7 @@ from transis.types.ids import NodeId
 # --- the flight recorder ----------------------------------------------------------------------------------------------
 
 FLIGHT: Final = "flight"
-"""Where a flight recorder is in its node's state directory, unless told otherwise."""
+"""Where a flight recorder is in its node's state directory, unless the settings name another place."""
 FLIGHT_LOOK_S: Final = 1.0
 TIDY_LOOKS: Final = 5
 """The directory is tidied at every so many looks."""
@@ -101,7 +101,7 @@ class FlightKeeper:
             log.warning("the flight recorder's directory %s cannot be looked after: %s", self._flight.directory, error)
 
     async def _tidy(self) -> None:
-        """What is found is told; with too little room on the disk recording pauses, and goes on when there is enough."""
+        """With too little room on the disk recording pauses, and goes on when there is enough; both are logged."""
         flight = self._flight
         if not flight.directory.is_dir():
             return
@@ -316,7 +316,7 @@ class Retention:
         self._pause_or_go_on(f"only {found.free_bytes} bytes are free, {self._limits.free_bytes} shall be" if short else "")
 
     def _pause_or_go_on(self, too_little: str) -> None:
-        """A write that failed with room on the disk is simply tried again; told is only what lasts."""
+        """A write that failed with room on the disk is simply tried again; only a pause that lasts is logged."""
         paused = bool(self._sink.paused or too_little)
         if paused and not self._was_paused:
             self._tell_paused(too_little or self._sink.paused)

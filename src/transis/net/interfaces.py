@@ -2,8 +2,8 @@
 
 1. An address is that of a node's token socket. Peers say it in their packets, so reading one never raises and never asks
    a name server: what is not an address is None.
-2. A scope (`fe80::1%eth0`) means something on one machine only, so it is not advertised; who sends to a link-local address adds
-   the scope of its own interface.
+2. A scope (`fe80::1%eth0`) means something on one machine only, so it is not advertised; a sender to a link-local address
+   adds the scope of its own interface.
 3. What interfaces there are is read from the kernel: IPv4 addresses by SIOCGIFCONF, IPv6 addresses from /proc/net/if_inet6. On
    systems that have neither (macOS), only an explicit address can be chosen; binding to it shows whether it is ours.
 """
@@ -67,7 +67,7 @@ def read_endpoint(text: str) -> Endpoint | None:
 
 
 def configured_endpoint(field: str, text: str) -> Endpoint:
-    """The same for an operator's text, who is told what is wrong with it."""
+    """The same for an operator's text; what is wrong with it is an error."""
     endpoint = read_endpoint(text)
     if endpoint is None:
         raise ConfigError(field, text, "must be a numeric address and a port, like 192.0.2.1:5405 or [2001:db8::1]:5405")
@@ -82,7 +82,7 @@ REQUEST_SIZE: Final = 40
 REQUESTS_MAX: Final = 1024
 IF_INET6: Final = Path("/proc/net/if_inet6")
 UNUSABLE: Final = 0x40 | 0x08
-"""IFA_F_TENTATIVE and IFA_F_DADFAILED: an address that nobody may bind yet, or ever."""
+"""IFA_F_TENTATIVE and IFA_F_DADFAILED: an address that cannot be bound yet, or ever."""
 
 
 class Interface(NamedTuple):

@@ -32,14 +32,14 @@ HEARSAY_MAX: Final = 2 * MEMBERS_MAX
 INTRODUCED_MAX: Final = 16
 """Addresses in one introduction: numeric ones fit the smallest datagram; the others come in later introductions."""
 FRESH_US: Final = 30_000_000
-"""Who was heard within so long is introduced to others, and hearsay counts for so long."""
+"""A node heard within this time is introduced to others; hearsay counts for as long."""
 INTRODUCE_US: Final = 1_000_000
 """Introductions are repeated after so long, or at once when there is news."""
 _ROOM: Final = DATAGRAM_MIN - ENVELOPE_SIZE - SEAL_SIZE - 8
 
 
 class Peers:
-    """`ring` is where datagrams for the ring go: the view's members, and who asked to join since it was installed."""
+    """`ring` is where datagrams for the ring go: the view's members, and nodes that asked to join since it was installed."""
 
     def __init__(
         self, own: Endpoint, seeds: Sequence[Endpoint], config: Config, key: bytes | None, boot: int, now_us: Callable[[], int]
@@ -65,8 +65,8 @@ class Peers:
         return list(dict.fromkeys((*self._seeds, *self._ring, *self._heard, *hearsay)))
 
     def install(self, addresses: Iterable[str]) -> None:
-        """A regular view: its members are the ring. Who left stays known, for it may come back."""
-        endpoints = [self._somebody_at(address) for address in addresses]
+        """A regular view: its members are the ring. A node that left stays known, for it may come back."""
+        endpoints = [self._other_at(address) for address in addresses]
         self._ring = {endpoint: None for endpoint in endpoints if endpoint is not None}
         for endpoint in self._ring:
             self._hear(endpoint)
@@ -110,15 +110,15 @@ class Peers:
         packet = decode_control(whole)
         if isinstance(packet, Rejection) or not introduces(packet):
             return
-        endpoint = self._somebody_at(packet.address)
+        endpoint = self._other_at(packet.address)
         if endpoint is None:
             return
         self._hear(endpoint)
         if asks(packet) and len(self._ring) < HEARD_MAX:
             self._ring[endpoint] = None
 
-    def _somebody_at(self, address: str) -> Endpoint | None:
-        """Where somebody else can be reached from here, or None."""
+    def _other_at(self, address: str) -> Endpoint | None:
+        """Where another node can be reached from here, or None."""
         endpoint = read_endpoint(address)
         if endpoint is None or endpoint == self._own or endpoint.host.version != self._own.host.version:
             return None
@@ -136,7 +136,7 @@ class Peers:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
         for address in addresses[:INTRODUCED_MAX]:
-            endpoint = self._somebody_at(address)
+            endpoint = self._other_at(address)
             if endpoint is not None and endpoint not in self._heard:
                 _remember(self._hearsay, endpoint, self._now_us(), HEARSAY_MAX)
 

@@ -129,7 +129,7 @@ async def run_apart(module: str, *arguments: str) -> tuple[int, str]:
     try:
         _, complaint = await process.communicate()
     finally:
-        if process.returncode is None:  # Whoever waits ends, and what it waits for ends with it.
+        if process.returncode is None:  # The waiting task was cancelled; its process ends with it.
             process.kill()
             await process.wait()
     return process.returncode or 0, complaint.decode(errors="replace").strip().rpartition("\n")[2]

@@ -117,7 +117,7 @@ class SessionLink(asyncio.BufferedProtocol):
         self._server.lost(self)
 
     def eof_received(self) -> bool:
-        """A client that will say nothing more is gone, as there is no half of a session; what it may have is written first."""
+        """There is no half of a session: a client that says nothing more is gone, but what it may have is written first."""
         self.pump()
         return False
 
@@ -316,7 +316,7 @@ class SessionServer:
         self._servers.append(await loop.create_unix_server(lambda: SessionLink(self), sock=listener, backlog=BACKLOG))
 
     async def listen_tcp(self, endpoint: Endpoint, key: bytes) -> tuple[str, int]:
-        """Clients of other machines, who have the key; where it listens, for a port that was left to the system."""
+        """Clients of other machines, with the key. Returns where it listens, since the port may be the system's choice."""
         self.begin()
         SealedStream(key, bytes(RANDOM_SIZE), is_client=False)
         loop = asyncio.get_running_loop()
@@ -453,7 +453,7 @@ class SessionServer:
         return more <= 0 or self._unfinished <= UNFINISHED_MAX
 
     def rejected(self, link: ClientConnection, rejection: Rejection) -> None:
-        """Counted by what was wrong; an operator is told of the first of each kind."""
+        """Counted by what was wrong; the first of each kind is logged for the operator."""
         self.rejections[rejection.field] += 1
         if self.rejections[rejection.field] == 1:
             log.warning("session %s sent what cannot be read (%s): %s", link, rejection.field, rejection.why)
@@ -534,7 +534,7 @@ def _is_alive(path: str) -> bool:
 
 
 def _unlink_own(path: str, inode: int) -> None:
-    """Unless somebody has put another one there."""
+    """Unless another process has put its own there."""
     with suppress(OSError):
         if os.stat(path).st_ino == inode:
             os.unlink(path)

@@ -56,7 +56,7 @@ def open_unicast(interface: Interface, port: int) -> socket.socket:
         opened.close()
         where = Endpoint(interface.address, port)
         raise ConfigError(
-            "port", port, f"{where} cannot be opened ({error.strerror}): choose another, or stop who has it"
+            "port", port, f"{where} cannot be opened ({error.strerror}): choose another, or stop the process that has it"
         ) from error
     return opened
 
@@ -75,7 +75,7 @@ def open_group(interface: Interface, group: IPAddress, port: int, name: str = "p
     except OSError as error:
         opened.close()
         raise ConfigError(
-            name, port, f"cannot be opened ({error.strerror}): choose another on all nodes, or stop who has it"
+            name, port, f"cannot be opened ({error.strerror}): choose another on all nodes, or stop the process that has it"
         ) from error
     try:
         _join(opened, interface, group)
@@ -169,7 +169,7 @@ UDP_SEGMENT: Final = 103
 UDP_GRO: Final = 104
 
 SO_RXQ_OVFL: Final = 40
-"""Linux: tell with a datagram how many were lost so far because the socket's buffer was full."""
+"""Linux: report with a datagram how many were lost so far because the socket's buffer was full."""
 
 SEGMENTS_MAX: Final = 64
 """Datagrams in one call: the kernel's UDP_MAX_SEGMENTS since GSO exists."""
@@ -280,7 +280,7 @@ class BurstReceiver:
             except BlockingIOError:
                 break
             except OSError:
-                continue  # An error of an earlier datagram that the kernel tells us now: nothing arrived with it.
+                continue  # An error of an earlier datagram that the kernel reports only now: nothing arrived with it.
             self.calls += 1
             if source[:2] in self.ignored:
                 continue

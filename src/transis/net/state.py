@@ -1,4 +1,4 @@
-"""The state directory of a node (who it is, durable, used by one process at a time) and the key file of a cluster.
+"""The state directory of a node (its identity, durable, used by one process at a time) and the key file of a cluster.
 
 1. A lock (flock) is held as long as the directory is open; it goes with the process, however that ends.
 2. A value is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point it is the old
@@ -122,7 +122,7 @@ def key_text(key: bytes) -> str:
 
 
 def write_key(path: Path, key: bytes) -> None:
-    """Made with its permissions, so that there is no moment at which others can read it; durable, for it is needed tomorrow."""
+    """Made with its permissions, so that others can read it at no moment; durable, because it is needed tomorrow."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
     except FileExistsError:
@@ -168,7 +168,7 @@ def _check_permissions(path: Path, found: os.stat_result, field: str) -> None:
 
 
 def _decode(content: bytes) -> bytes | None:
-    """The key in a file's one line that is no comment, or None."""
+    """The key in the file's only line that is not a comment, or None."""
     lines = [line.strip() for line in content.splitlines() if line.strip() and not line.lstrip().startswith(b"#")]
     if len(lines) != 1 or len(content) > FILE_BYTES_MAX:
         return None

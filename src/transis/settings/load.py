@@ -274,7 +274,7 @@ def _in_ms(times: Timing | Pulse, names: Mapping[str, str]) -> dict[str, float]:
 
 
 def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """One text is a sequence of texts too, of its letters; nobody means that."""
+    """A text is also a sequence of texts, its letters, which is never what was meant."""
     if isinstance(given, str | bytes) or not all(isinstance(one, str) for one in given):
         raise ConfigError(name, given, 'must be a list of texts, such as ["ann", "bob", "cid"]')
     return tuple(given)

@@ -1,8 +1,8 @@
 """From settings to what a node will do on this machine: everything is looked up and checked before anything is opened.
 
 1. On anything but loopback a node without a key is refused, unless its settings allow it in so many words.
-2. A file's mistake is told in the file's words and units, an argument's in those of the arguments (SettingsSource).
-3. What a node in a program leaves open (its sockets, say), a daemon has; only a daemon asks for it.
+2. Errors about a file use the file's names and units, errors about arguments those of the arguments (SettingsSource).
+3. `resolve` is enough for a node in a program; `resolve_daemon` adds the sockets, metrics and retention of a daemon.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ MB: Final = 1024 * 1024
 MESH_PORTS: Final = 3
 DAY_S: Final = 86_400
 
-# --- how mistakes are told ----------------------------------------------------------------------------------------------
+# --- how errors are worded ------------------------------------------------------------------------------------------------
 
 
 class SettingsSource(NamedTuple):
-    """Where settings come from, and so how a mistake in them is told."""
+    """Where settings come from, and so how an error about them is worded."""
 
     names: Mapping[str, str]
     """What a setting is called there, where that is not its own name."""
     choose_mesh: str
     allow_plaintext: str
-    told: Callable[[ConfigError], ConfigError]
-    """A mistake that the protocol's configuration found."""
-    told_of_policy: Callable[[ConfigError], ConfigError]
+    of_config: Callable[[ConfigError], ConfigError]
+    """Rewords an error that the protocol's configuration raised."""
+    of_policy: Callable[[ConfigError], ConfigError]
 
     def name(self, setting: str) -> str:
         return self.names.get(setting, setting)
@@ -170,7 +170,7 @@ def _policy(settings: Settings, source: SettingsSource) -> SessionPolicy:
     try:
         return (settings.program.policy or policy_of(settings.sessions)).validated()
     except ConfigError as error:
-        raise source.told_of_policy(error) from error
+        raise source.of_policy(error) from error
 
 
 def policy_of(sessions: SessionsSection) -> SessionPolicy:
@@ -203,7 +203,7 @@ def _config(settings: Settings, interface: Interface, source: SettingsSource, *,
     try:
         return config.validated()
     except ConfigError as error:
-        raise source.told(error) from error
+        raise source.of_config(error) from error
 
 
 def profile_of(settings: Settings, interface: Interface) -> str:

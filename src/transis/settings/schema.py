@@ -25,7 +25,7 @@ from transis.sessions.host import SessionPolicy
 from transis.types.config import LAN, LAN_PULSE, MS, Pulse, Timing, Window
 
 REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
-"""What a node on real sockets uses unless told otherwise: twice as fast as the cautious default that the simulator explores."""
+"""What a node on real sockets uses by default: twice as fast as the cautious default that the simulator explores."""
 
 TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
 """The keys of [timing], and the field of the configuration that each sets."""
