@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.audit.agreement import ALL, NOTHING, run_key, said_by_audit, said_by_checkers
 from tests.audit.histories_of_examples import EXAMPLES, history_of
 from transis.audit.guarantees import PROPERTIES, check
-from transis.audit.guarantees.property import Property, Reads, fields_of
+from transis.audit.guarantees.property import Property, Reads, fields_of, statements
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Tables, as_it_is, lay
@@ -84,7 +84,7 @@ def empty(spark: SparkSession) -> dict[Reads, Views]:
 @pytest.mark.parametrize("one", WITH_SQL, ids=lambda one: one.name)
 def test_a_query_has_the_columns_that_its_sentences_name(one: Property[object], empty: dict[Reads, Views]) -> None:
     said = set()
-    for sql in one.sql.split(";"):
+    for sql in statements(one.sql):
         columns = set(empty[one.reads].query(sql).columns)
         kinds = re.findall(r"'([\w ]+)'", " ".join(re.findall(r"select[^;]*? as kind", sql))) or list(one.broken)
         for kind in set(kinds) & set(one.broken):

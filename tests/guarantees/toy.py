@@ -21,7 +21,7 @@ import re
 from typing import NamedTuple
 
 from transis.audit.guarantees import Report, check
-from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit
+from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit, is_ordered
 from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.views import Cause, Member, View
 
@@ -67,7 +67,7 @@ class Toy:
         self.messages = self._messages()
 
     def history(self, closed: bool = True, promises: str = "evs", engine: str = "totem") -> History:
-        nodes = [NodeTrace(node(name), self._events(name)) for name in self.scripts]
+        nodes = [NodeTrace(node(name), _Line(self, name, engine).compile()) for name in self.scripts]
         return History(nodes, closed, promises, engine)
 
     def _messages(self) -> dict[str, Message]:
@@ -75,7 +75,7 @@ class Toy:
         for name, tokens in self.scripts.items():
             counter = 0
             for token in tokens:
-                sent = re.fullmatch(r"([suo])(\d+)([!~?]?)(?:@R\d+)?", token)
+                sent = re.fullmatch(r"([suor])(\d+)([!~?]?)(?:@R\d+)?", token)
                 if sent and sent[2] not in found:
                     counter += 1
                     found[sent[2]] = Message(MessageId(ProcessId(node(name), 0), counter), MARKS[sent[3]])
@@ -102,13 +102,11 @@ class Toy:
         joined = tuple(Member(node(name), "", said.get(name, origin)) for name, origin in known.items())
         return View(own, regular, joined, Cause(cause[1] if cause else "toy"), 0)
 
-    def _events(self, name: str) -> list[Event]:
-        return _Line(self, name).compile()
-
 
 class _Line:
-    def __init__(self, toy: Toy, name: str) -> None:
+    def __init__(self, toy: Toy, name: str, engine: str) -> None:
         self.toy = toy
+        self.engine = engine
         self.name = name
         self.events: list[Event] = []
         self.now = 0
@@ -173,7 +171,7 @@ class _Line:
         message = Message(MessageId(ProcessId(node(stranger), 0), 900 + int(number)), Service.AGREED) if stranger else None
         (process, counter), service = message or self.toy.messages[number]
         tpos = -1
-        if service is not Service.BASIC:
+        if is_ordered(service, self.engine):
             tpos, self.tpos = self.tpos, self.tpos + 1
         self.events.append(
             Delivery(

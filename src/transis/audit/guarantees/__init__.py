@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from transis.audit.guarantees.basic import check_basic
-from transis.audit.guarantees.causal import check_causal
+from transis.audit.guarantees.basic import BASIC
+from transis.audit.guarantees.causal import CAUSAL
 from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.configurations import AGREEMENT_ON_VIEWS, CONFIGURATION, STRUCTURE
-from transis.audit.guarantees.creation import check_delivered_where_sent, check_no_creation
-from transis.audit.guarantees.end_together import check_end_together
+from transis.audit.guarantees.creation import NO_CREATION, WHERE_SENT
+from transis.audit.guarantees.end_together import END_TOGETHER
 from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
-from transis.audit.guarantees.fifo import check_fifo, check_no_duplicates
+from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import check_group_changes, check_group_differences
 from transis.audit.guarantees.group_messages import check_group_members
 from transis.audit.guarantees.group_order import check_group_duplicates, check_group_order, check_group_synchrony
 from transis.audit.guarantees.group_views import check_group_agreement, check_group_ghosts, check_group_primary
 from transis.audit.guarantees.history import LaidHistory
-from transis.audit.guarantees.incarnations import check_incarnations
-from transis.audit.guarantees.one_sequence import check_no_holes, check_one_sequence, check_places
+from transis.audit.guarantees.incarnations import INCARNATIONS
+from transis.audit.guarantees.one_sequence import NO_HOLES, ONE_SEQUENCE, PLACES
 from transis.audit.guarantees.property import (
     MODES,
     NOT_PROMISED,
@@ -37,10 +37,10 @@ from transis.audit.guarantees.property import (
     Witness,
 )
 from transis.audit.guarantees.replicas import check_replicas
-from transis.audit.guarantees.safe import check_safe_delivered, check_safe_installed
+from transis.audit.guarantees.safe import SAFE_DELIVERED, SAFE_INSTALLED
 from transis.audit.guarantees.self_delivery import SELF_DELIVERY
-from transis.audit.guarantees.sent_once import SENT_ONCE, check_submits
-from transis.audit.guarantees.total_order import check_partial_order, check_total_order
+from transis.audit.guarantees.sent_once import SENT_ONCE, SUBMITS
+from transis.audit.guarantees.total_order import PARTIAL_ORDER, TOTAL_ORDER
 from transis.trace.events import History
 from transis.types.errors import UsageError
 
@@ -62,7 +62,6 @@ __all__ = [
 ]
 
 VIEWS, ORDER, GROUPS = Reads
-EVS: Final = frozenset({"evs"})
 ALL: Final = frozenset(MODES)
 
 
@@ -72,38 +71,28 @@ def _not_yet(name: str, meaning: str, check: Any, reads: Reads, promised_in: fro
 
 
 _OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
-    _not_yet("no_creation", "what is delivered was sent", check_no_creation, ORDER),
-    _not_yet("no_duplicates", "nobody delivers a message twice", check_no_duplicates, ORDER),
-    _not_yet("every_submit_accounted", "every accepted message is sent or refused, once", check_submits, VIEWS),
+    NO_CREATION,
+    NO_DUPLICATES,
+    SUBMITS,
     SENT_ONCE,
-    _not_yet(
-        "delivered_where_sent_1_3",
-        "a message is delivered in the view it was sent in",
-        check_delivered_where_sent,
-        ORDER,
-        ALL - {"transis"},
-    ),
-    _not_yet("fifo", "a sender's messages arrive in the order it sent them", check_fifo, ORDER),
+    WHERE_SENT,
+    FIFO,
     CONFIGURATION,
     STRUCTURE,
     AGREEMENT_ON_VIEWS,
-    _not_yet("end_together_2_1", "who installed a view goes on from it, or failed", check_end_together, VIEWS),
+    END_TOGETHER,
     SELF_DELIVERY,
     FAILURE_ATOMICITY,
-    _not_yet("causal_5", "no answer comes before its question", check_causal, ORDER),
-    _not_yet("partial_order_1_1", "what happened before stays before, everywhere", check_partial_order, ORDER),
-    _not_yet("total_order_6_1", "any two nodes deliver in the same order", check_total_order, ORDER, ALL - {"toto"}),
-    _not_yet("places", "a message has the same place in the order everywhere", check_places, ORDER, EVS | {"transis"}),
-    _not_yet("no_holes_6_3", "what is delivered has no gap that matters before it", check_no_holes, ORDER, ALL - {"toto"}),
-    _not_yet(
-        "one_sequence", "members of a view deliver one sequence in it, position by position", check_one_sequence, ORDER, EVS
-    ),
-    _not_yet("safe_7_1", "a safe message is delivered by all of its view, unless they fail", check_safe_delivered, ORDER),
-    _not_yet(
-        "safe_7_2", "a safe message is delivered only in a view that all its members installed", check_safe_installed, VIEWS
-    ),
-    _not_yet("incarnations_never_overlap", "no name lives twice at a time", check_incarnations, VIEWS),
-    _not_yet("basic", "basic messages: sent, and at most once", check_basic, VIEWS),
+    CAUSAL,
+    PARTIAL_ORDER,
+    TOTAL_ORDER,
+    PLACES,
+    NO_HOLES,
+    ONE_SEQUENCE,
+    SAFE_DELIVERED,
+    SAFE_INSTALLED,
+    INCARNATIONS,
+    BASIC,
 )
 
 _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (

@@ -1,10 +1,4 @@
-"""Incarnations of one name never overlap (C4): a restart is a new identity, and the old one is gone.
-
-1. No configuration has two members of one name.
-2. Two lives of one name never take part at the same time; a life takes part from its first configuration to its end.
-   Times are those of one machine's clock. Lives that the harness started from a copied or lost state directory
-   are exempt from this: while a partition keeps them from their twin, nobody can tell them.
-"""
+"""Incarnations of one name never overlap: a restart is a new identity, and the old one is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 from transis.audit.guarantees.history import LaidHistory, Life
-from transis.audit.guarantees.property import Findings
+from transis.audit.guarantees.property import Findings, Property, Reads, breaks, kept
 from transis.trace.events import Conf
 
 IMPOSTORS: Final = ("copied", "lost")
@@ -39,22 +33,84 @@ def _namesakes(life: Life, conf: Conf, findings: Findings) -> None:
     if len({node.name for node in nodes}) < len(nodes):
         twice = sorted({a for a in nodes for b in nodes if a.name == b.name and a != b})
         if twice:
-            findings.broken(
-                f"{life.node} installed {conf.view.id} with {' and '.join(map(str, twice))} in it, lives of one name",
-                ((life.node, conf.lseq),),
-            )
+            witness = ((life.node, conf.lseq),)
+            findings.violation("together", witness, node=life.node, view=conf.view.id, twice=" and ".join(map(str, twice)))
 
 
 def _overlap(earlier: Life, later: Life, findings: Findings) -> None:
     start = later.confs[0]
+    words = {"node": later.node, "view": start.view.id, "time": start.time_us, "earlier": earlier.node}
+    here = (later.node, start.lseq)
     if earlier.end is None:
-        last = earlier.events[-1]
-        what = "has not ended"
-    else:
-        last = earlier.end
-        what = f"ended only at {last.time_us} us"
-    if earlier.end is None or last.time_us > start.time_us:
-        findings.broken(
-            f"{later.node} installed {start.view.id} at {start.time_us} us, while {earlier.node} {what}",
-            ((earlier.node, last.lseq), (later.node, start.lseq)),
-        )
+        findings.violation("alive", ((earlier.node, earlier.events[-1].lseq), here), **words)
+    elif earlier.end.time_us > start.time_us:
+        findings.violation("ended later", ((earlier.node, earlier.end.lseq), here), **words, ended=earlier.end.time_us)
+
+
+SUCCESSORS: Final = """
+    with life as (
+        select l.*, c.view, c.view_name, c.lseq, c.time_us
+        from {lives} l join {confs} c on l.node = c.node
+        left anti join (select node from {faults} where what like 'copied%' or what like 'lost%') i on l.node = i.node
+        where c.conf_rank = 1
+    ), successor as (
+        select *, lag(struct(node, node_name, end_lseq, end_us)) over same_name as earlier
+        from life window same_name as (partition by run, name order by time_us, incarnation, boot)
+    )
+"""
+"""Lives of one name in order of their first configurations, each with the one before it."""
+
+SQL: Final = (
+    """
+    with member as (
+        select distinct c.view, c.digest, n.name, n.incarnation, n.boot, n.node_name
+        from (select view, digest, explode(members) as node from {confs}) c join {node_names} n on c.node = n.node
+    ), namesake as (
+        select *, count(*) over (partition by view, digest, name) as lives from member
+    ), twice as (
+        select view, digest, array_sort(collect_list(struct(name, incarnation, boot, node_name))).node_name as twice
+        from namesake where lives > 1 group by view, digest
+    )
+    select 'together' as kind, c.run, c.node_name as node, c.view_name as view, array_join(t.twice, ' and ') as twice,
+           array(c.node) as nodes, array(c.view) as views, array(array(c.node, c.lseq)) as witness
+    from {confs} c join twice t on c.view = t.view and c.digest = t.digest
+    ;
+"""
+    + SUCCESSORS
+    + """
+    select if(s.earlier.end_us is null, 'alive', 'ended later') as kind, s.run, s.node_name as node, s.view_name as view,
+           s.time_us as time, s.earlier.node_name as earlier, s.earlier.end_us as ended,
+           array(s.earlier.node, s.node) as nodes, array(s.view) as views,
+           array(array(s.earlier.node, coalesce(s.earlier.end_lseq, l.last_event)), array(s.node, s.lseq)) as witness
+    from successor s
+    join (select node, max(last_lseq) as last_event from {segments} group by node) l on s.earlier.node = l.node
+    where s.earlier.end_us is null or s.earlier.end_us > s.time_us
+"""
+)
+
+INCARNATIONS: Final = Property(
+    name="incarnations_never_overlap",
+    meaning="no name lives twice at a time",
+    predicate="No configuration has two members of one name, and two lives of one name never take part at the same time: a "
+    "life takes part from its first configuration to its end, by the clock of its machine. Lives that were started from a "
+    "copied or lost state directory are exempt: while a partition keeps them from their twin, nobody can tell them apart.",
+    broken={
+        "together": "{node} installed {view} with {twice} in it, lives of one name",
+        "alive": "{node} installed {view} at {time} us, while {earlier} has not ended",
+        "ended later": "{node} installed {view} at {time} us, while {earlier} ended only at {ended} us",
+    },
+    reads=Reads.VIEWS,
+    check=check_incarnations,
+    sql=SQL,
+    counts="select run, 1 as checked from {confs}\n;\n"
+    + SUCCESSORS
+    + "select run, 1 as checked from successor where earlier is not null",
+    examples=(
+        kept("a: R4{a} x / a2: +100 R5{a2}"),
+        kept("a: R4{a} +900 x / a2: +100 f(copied state directory) R5{a2}"),
+        kept("a: R4{a} +900 x / a2: +100 f(lost its state) R5{a2}"),
+        breaks("a: R4{a} x / a2: +900 R5@a2{a,a2} x", "a/2 installed R5@a/2 with a/1 and a/2 in it, lives of one name"),
+        breaks("a: R4{a} / a2: +100 R5{a2}", "a/2 installed R5@a/2 at 120 us, while a/1 has not ended"),
+        breaks("a: R4{a} +900 x / a2: +100 R5{a2}", "a/2 installed R5@a/2 at 120 us, while a/1 ended only at 930 us"),
+    ),
+)

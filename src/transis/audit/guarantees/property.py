@@ -8,11 +8,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from string import Formatter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from transis.types.ids import MessageId, NodeId
 
@@ -59,17 +60,17 @@ class Example(NamedTuple):
     engine: str = "totem"
 
 
-def kept(text: str, **how: Any) -> Example:
-    return Example(text, HELD, **how)
+def kept(text: str, closed: bool = True, engine: str = "totem") -> Example:
+    return Example(text, HELD, "", closed, engine)
 
 
-def breaks(text: str, says: str, **how: Any) -> Example:
-    return Example(text, BROKEN, says, **how)
+def breaks(text: str, says: str, closed: bool = True, engine: str = "totem") -> Example:
+    return Example(text, BROKEN, says, closed, engine)
 
 
-def left_open(text: str, **how: Any) -> Example:
+def left_open(text: str, closed: bool = False, engine: str = "totem") -> Example:
     """Pending: what is missing may still come, or was lost with a part of a trace."""
-    return Example(text, PENDING, closed=False, **how)
+    return Example(text, PENDING, "", closed, engine)
 
 
 History = TypeVar("History")
@@ -89,10 +90,10 @@ class Property(Generic[History]):
     reads: Reads
     check: Callable[[History, Findings], None]
     sql: str = ""
-    """One query, or several with semicolons between them. A row a violation: `run`, `kind` if there are several sentences, and
-    the columns that the sentence names; as far as they are known `ring`, and the evidence as keys: `nodes`, `views`, `messages`
-    (pairs of process and counter), `witness` (pairs of node and lseq; one with a null is left out), `position`. A row with
-    `is_pending` is no violation, but something that cannot be judged yet."""
+    """One query, or several, with a semicolon on a line of its own between them. A row a violation: `run`, `kind` if there are
+    several sentences, and the columns that the sentence names; as far as they are known `ring`, and the evidence as keys:
+    `nodes`, `views`, `messages` (pairs of process and counter), `witness` (pairs of node and lseq; one with a null is left out),
+    `position`. A row with `is_pending` is no violation, but something that cannot be judged yet."""
     counts: str = ""
     """How much there was to check, as one or several queries: rows of `run`, `checked` and, if known, `ring`, which are added up;
     `pending` counts what cannot be judged yet and is no row of `sql`."""
@@ -102,9 +103,20 @@ class Property(Generic[History]):
     examples: tuple[Example, ...] = ()
 
 
+def statements(sql: str) -> list[str]:
+    """Of several queries each."""
+    return re.split(r"^\s*;\s*$", sql, flags=re.MULTILINE)
+
+
 def fields_of(text: str) -> list[str]:
     """The names in braces, each once, in order."""
     return list(dict.fromkeys(name for _, name, _, _ in Formatter().parse(text) if name))
+
+
+ORDERED: Final = "select run, ring, ordered as checked from {stays}"
+"""What most properties of the order count: the ordered deliveries of all stays."""
+RELIABLE: Final = ORDERED + "\n;\nselect run, ring, 1 as checked from {apart}"
+"""The same with causal deliveries that are not in the order."""
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------

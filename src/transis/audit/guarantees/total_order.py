@@ -1,37 +1,33 @@
-"""EVS 1.1, 2.3, 2.4, 6.1, 6.2: no cycle.
-
-EVS 6.1 and 6.2: one total order over all deliveries and configuration changes of all nodes, of the whole history.
-
-The graph merges all deliveries of an ordered message and all installations of a configuration; causal messages that are not
-in the order stand in it at each node apart, for the order extends what precedes what. A cycle of any length is a
-violation, pairs are not enough (TOCS95, footnote to the total order). See `certificate.py` for the usual, linear way.
-
-EVS 1.1, 1.2, 2.3, 2.4: events are partially ordered, and a configuration change is one moment for all its members.
-
-The graph merges the installations of a configuration but not deliveries. The certificates of the orders prove this
-too; where they fail, the larger graph decides.
-"""
+"""One order of all events, with no cycle of any length: EVS 6.1 and 6.2, where deliveries of a message are one event, and 1.1,
+1.2, 2.3 and 2.4, where they are several."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from transis.audit.guarantees.certificates import EventGraph, Vertex, certified, graph_of, joined
 from transis.audit.guarantees.history import LaidHistory, Life
-from transis.audit.guarantees.property import Findings
+from transis.audit.guarantees.property import MODES, ORDERED, RELIABLE, Findings, Property, Reads, breaks, kept
 from transis.trace.events import Conf, Delivery, Event, Sent
 from transis.types.ids import MessageId, ProcessId, Service
-
-# --- total order ------------------------------------------------------------------------------------------------------
 
 
 def check_total_order(history: LaidHistory, findings: Findings) -> None:
     findings.checked += sum(len(stay.codes) for life in history.lives for stay in life.stays)
     findings.checked += sum(len(life.confs) for life in history.lives)
     if not certified(history):
-        tell_cycle(history, build(history, merged=True), "cannot be put into one total order", findings)
+        _tell_cycle(history, build(history, merged=True), findings)
+
+
+def check_partial_order(history: LaidHistory, findings: Findings) -> None:
+    findings.checked += sum(len(stay.all.codes) + len(stay.origins) for life in history.lives for stay in life.stays)
+    findings.checked += sum(len(life.confs) for life in history.lives)
+    if not certified(history):
+        _tell_cycle(history, build(history, merged=False), findings)
 
 
 def build(history: LaidHistory, merged: bool) -> EventGraph:
-    """The graph of protocols 2.2, with deliveries of one message merged (6.1) or apart (1.1)."""
+    """The graph of events, with deliveries of one ordered message merged (6.1) or apart (1.1)."""
     lives = (
         (life, [(vertex, event.lseq) for event in life.events for vertex in _vertices(history, life, event, merged)])
         for life in history.lives
@@ -53,7 +49,7 @@ def _vertices(history: LaidHistory, life: Life, event: Event, merged: bool) -> l
             return []
 
 
-def tell_cycle(history: LaidHistory, graph: EventGraph, what: str, findings: Findings) -> None:
+def _tell_cycle(history: LaidHistory, graph: EventGraph, findings: Findings) -> None:
     steps = joined(graph.shortest_cycle())
     if not steps:
         return
@@ -66,7 +62,7 @@ def tell_cycle(history: LaidHistory, graph: EventGraph, what: str, findings: Fin
             witness += [(life.node, graph.lseq[life, source]), (life.node, graph.lseq[life, target])]
         messages += [history.message(vertex[1]) for vertex in (source, target) if vertex[0] != "install"]
     ids: tuple[MessageId, ...] = tuple(dict.fromkeys(messages))
-    findings.broken(f"these {what}: {'; '.join(told)}", tuple(dict.fromkeys(witness)), ids)
+    findings.violation("circle", tuple(dict.fromkeys(witness)), ids, steps="; ".join(told))
 
 
 def _words(history: LaidHistory, vertex: Vertex) -> str:
@@ -75,11 +71,59 @@ def _words(history: LaidHistory, vertex: Vertex) -> str:
     return f"{'sent' if vertex[0] == 'send' else 'delivered'} {history.message(vertex[1])}"
 
 
-# --- partial order ----------------------------------------------------------------------------------------------------
+CONFS: Final = "\n;\nselect run, 1 as checked from {confs}"
 
+PARTIAL_ORDER: Final = Property(
+    name="partial_order_1_1",
+    meaning="what happened before stays before, everywhere",
+    paper="EVS94, Specifications 1.1, 1.2, 2.3, 2.4",
+    predicate="Events are partially ordered: by what each node did before what, by sending before delivering, and with the "
+    "installation of a configuration as one moment for all its members. No event precedes itself.",
+    broken={"circle": "these precede each other in a circle: {steps}"},
+    reads=Reads.ORDER,
+    check=check_partial_order,
+    sql="select run, steps, nodes, views, messages, witness from {cycles} where not merged",
+    counts=RELIABLE + CONFS + "\n;\nselect run, ring, count as checked from {sends} where stay_no > 0",
+    examples=(
+        kept("a: R4{a,b} s1 d1 / b: R4{a,b} d1 s2 d2"),
+        breaks(
+            "a: u1 d1 R4{a} o1",
+            "these precede each other in a circle: a/1 delivered a/1#0:1 before it sent a/1#0:1; "
+            "sent a/1#0:1 before delivered a/1#0:1 anywhere",
+        ),
+        breaks(
+            "a: R4{a,b} T6{a,b} R8{a,b} s1 / b: R4{a,b} d1 T6{a,b} R8{a,b}",
+            "these precede each other in a circle: a/1 installed T6@a/1 before it sent a/1#0:1; "
+            "sent a/1#0:1 before delivered a/1#0:1 anywhere; b/1 delivered a/1#0:1 before it installed T6@a/1",
+        ),
+    ),
+)
 
-def check_partial_order(history: LaidHistory, findings: Findings) -> None:
-    findings.checked += sum(len(stay.all.codes) + len(stay.origins) for life in history.lives for stay in life.stays)
-    findings.checked += sum(len(life.confs) for life in history.lives)
-    if not certified(history):
-        tell_cycle(history, build(history, merged=False), "precede each other in a circle", findings)
+TOTAL_ORDER: Final = Property(
+    name="total_order_6_1",
+    meaning="any two nodes deliver in the same order",
+    paper="EVS94, Specifications 6.1, 6.2",
+    predicate="There is one total order of all deliveries and all configuration changes of all nodes, of the whole history and "
+    "across partitions, in which the deliveries of a message are one event, and the installations of a configuration are one. "
+    "A cycle of any length breaks it. Causal messages that an engine keeps out of its order stand in it at each node apart.",
+    broken={"circle": "these cannot be put into one total order: {steps}"},
+    promised_in=frozenset(MODES) - {"toto"},
+    reads=Reads.ORDER,
+    check=check_total_order,
+    sql="select run, steps, nodes, views, messages, witness from {cycles} where merged",
+    counts=ORDERED + CONFS,
+    examples=(
+        kept("a: R4{a,b} s1 d1 d2 / b: R4{a,b} s2 d1 d2"),
+        breaks(
+            "a: R4{a,b} s1 s2 d1 d2 / b: R4{a,b} d2 d1",
+            "these cannot be put into one total order: a/1 delivered a/1#0:1 before it delivered a/1#0:2; "
+            "b/1 delivered a/1#0:2 before it delivered a/1#0:1",
+        ),
+        breaks(
+            "a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} T6{a,b} R8{a,b} d1",
+            "these cannot be put into one total order: a/1 delivered a/1#0:1 before it installed R8@a/1; "
+            "b/1 installed R8@a/1 before it delivered a/1#0:1",
+        ),
+        kept("a: R4{a,b} s1~ d1 d2 / b: R4{a,b} s2~ d2 d1", engine="lansis"),
+    ),
+)

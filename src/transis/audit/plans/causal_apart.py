@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.lay import Laid, Settle
 from transis.audit.plans.spine import reliable
+from transis.audit.plans.tables import LONG, columns
 
 STAY: Final = ["node", "stay_no"]
 SENDER: Final = ["sender", "sender_stay_no"]
@@ -78,6 +79,14 @@ def set_apart(laid: Laid, settle: Settle) -> Apart | None:
         return None
     rings = settle(rows.select("ring").distinct())
     return Apart(rows, rings, settle(_short(laid, rings)))
+
+
+def no_apart(tail: DataFrame) -> Apart:
+    """None of these messages, as on the ring."""
+    spark = tail.sparkSession
+    keys = ("run", "ring", *STAY, "phase", "process", "counter", "lseq", "sender", "sent_lseq", "need", "other")
+    short = spark.createDataFrame([], columns(**dict.fromkeys(keys, LONG)))
+    return Apart(spark.createDataFrame([], tail.schema), spark.createDataFrame([], columns(ring=LONG)), short)
 
 
 def _rows(laid: Laid) -> DataFrame:

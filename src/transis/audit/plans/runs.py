@@ -116,3 +116,31 @@ def unaccounted(laid: Laid, accounts: DataFrame) -> DataFrame:
 def _own_runs(laid: Laid) -> DataFrame:
     submits, sends, refusals = (runs_of(kind, laid.tables[kind]) for kind in KINDS)
     return submits.unionByName(sends).unionByName(refusals)
+
+
+# --- basic messages ---------------------------------------------------------------------------------------------------
+
+SENDER: Final = ["run", "process"]
+
+
+def basics_repeated(laid: Laid) -> DataFrame:
+    """run, node, process, counter, first_lseq, lseq: basic messages that a node delivered again."""
+    return repeated(_basics(laid), OWN)
+
+
+def basics_unsent(laid: Laid) -> DataFrame:
+    """Stretches of basic messages that were delivered, and sent in no configuration. Of the sends only those of processes that
+    basic messages came from are looked at."""
+    runs = _basics(laid)
+    senders = F.broadcast(runs.select("process").distinct())
+    sent = runs_of("sent", laid.tables["sends"].join(senders, "process", "left_semi"))
+    return stretches(runs.unionByName(sent), SENDER, ["delivered", "sent"]).where("delivered > 0 and sent = 0")
+
+
+def basics_from_nowhere(laid: Laid, unsent: DataFrame) -> DataFrame:
+    """run, node, process, counter, lseq: their deliveries, one by one."""
+    return spelled_out(unsent, _basics(laid), SENDER)
+
+
+def _basics(laid: Laid) -> DataFrame:
+    return runs_of("delivered", laid.tables["deliveries"].where("service = 0"))

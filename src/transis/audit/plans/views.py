@@ -7,17 +7,21 @@ unless one of that name has more columns. What is made here, in SQL as well, are
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from threading import RLock
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from transis.audit.guarantees.property import fields_of
+from transis.audit.guarantees.property import fields_of, statements
+from transis.audit.plans.causal_apart import no_apart
 from transis.audit.plans.clients import Clients
-from transis.audit.plans.lay import Laid, Settle
-from transis.audit.plans.runs import accounts, unaccounted
+from transis.audit.plans.cycles import cycles
+from transis.audit.plans.lay import Laid, Settle, absent_members
+from transis.audit.plans.runs import accounts, basics_from_nowhere, basics_repeated, basics_unsent, unaccounted
 from transis.audit.plans.tables import KINDS
 from transis.audit.plans.tail import OrderedHistory
 
@@ -25,15 +29,16 @@ Made = Callable[[], DataFrame]
 
 
 class Views(Mapping[str, DataFrame]):
-    """Properties that are judged at the same time share them."""
+    """Properties that are judged at the same time share them; whoever needs one that is just being made waits for it."""
 
-    def __init__(self, made: Mapping[str, Made]) -> None:
+    def __init__(self, spark: SparkSession, made: Mapping[str, Made]) -> None:
+        self._spark = spark
         self._made = dict(made)
         self._known: dict[str, DataFrame] = {}
-        self._lock = RLock()
+        self._locks: defaultdict[str, RLock] = defaultdict(RLock)
 
     def __getitem__(self, name: str) -> DataFrame:
-        with self._lock:
+        with self._locks[name]:
             if name not in self._known:
                 self._known[name] = self._made[name]()
             return self._known[name]
@@ -44,15 +49,14 @@ class Views(Mapping[str, DataFrame]):
     def __len__(self) -> int:
         return len(self._made)
 
-    def query(self, sql: str) -> DataFrame:
+    def query(self, sql: str, **more: DataFrame | int) -> DataFrame:
         """Of the views that it names in braces."""
-        tables: dict[str, Any] = {name: self[name] for name in fields_of(sql)}
-        found: DataFrame = next(iter(tables.values())).sparkSession.sql(sql, **tables)
-        return found
+        named: dict[str, Any] = {name: more[name] if name in more else self[name] for name in fields_of(sql)}
+        return self._spark.sql(sql, **named)
 
     def queries(self, sql: str) -> list[DataFrame]:
         """Several, with semicolons between them."""
-        return [self.query(one) for one in sql.split(";")]
+        return [self.query(one) for one in statements(sql)]
 
     def add(self, source: object, *names: str, **renamed: str) -> None:
         """Tables that are attributes."""
@@ -88,20 +92,61 @@ PHASES: Final = """
 """The configurations of a stay with their names: `conf` is the regular one in phase 0, the transitional one in phase 1."""
 
 
+CLAIMS: Final = """
+    with sent as (  -- the place that a message got when it was sent in the ring
+        select ring, process, counter, sent_place from (
+            select sent_ring as ring, process, counter, sent_place,
+                   row_number() over (partition by sent_ring, process, counter order by sent_lseq) as nth
+            from {origins} where sent_is_ordered
+        ) where nth = 1
+    )
+    select /*+ broadcast(s, f) */ t.*, f.node_name, f.ring_name, f.conf, f.conf_name, e.sent_place,
+           concat(shiftright(t.place, 20), '.', t.place & 1048575) as place_name,
+           coalesce(e.sent_place,
+                    first(t.place) over (partition by t.ring, t.process, t.counter order by s.stay_rank, t.tpos)) as right_place
+    from {tail} t join {stays} s on t.node = s.node and t.stay_no = s.stay_no
+    join {phases} f on t.node = f.node and t.stay_no = f.stay_no and t.phase = f.phase
+    left join sent e on t.ring = e.ring and t.process = e.process and t.counter = e.counter
+"""
+"""The tail, with the place that a message has elsewhere: where it was sent, or else at the first stay that has it."""
+
+BASICS: Final = """
+    select b.*, s.may_still_be_sent
+    from {basics_swept} b join {process_names} p on b.process = p.process join {senders} s on p.node = s.sender
+"""
+
+
 def views_of(laid: Laid, settle: Settle) -> Views:
     """For properties of views."""
-    views = Views({kind: partial(laid.tables.__getitem__, kind) for kind in KINDS})
+    views = Views(laid.runs.sparkSession, {kind: partial(laid.tables.__getitem__, kind) for kind in KINDS})
     views.add(laid, "runs", "lives", "confs", "stays", "gaps", "deliveries", "sends")
     views.add(laid, "node_names", "process_names", "view_names")
-    views.add_queries({"node_maps": NODE_MAPS, "senders": SENDERS, "phases": PHASES})
-    views.add_made(accounts=lambda: settle(accounts(laid)), unaccounted=lambda: settle(unaccounted(laid, views["accounts"])))
+    views.add_queries({"node_maps": NODE_MAPS, "senders": SENDERS, "phases": PHASES, "basics_unsent": BASICS})
+    views.add_made(
+        absent=lambda: absent_members(laid, rings_of(laid)),
+        accounts=lambda: settle(accounts(laid)),
+        unaccounted=lambda: settle(unaccounted(laid, views["accounts"])),
+        basics_repeated=lambda: basics_repeated(laid),
+        basics_swept=lambda: settle(basics_unsent(laid)),
+        basics_from_nowhere=lambda: basics_from_nowhere(laid, views["basics_unsent"].where("not may_still_be_sent")),
+    )
     return views
+
+
+def rings_of(laid: Laid) -> DataFrame:
+    """Rings with the members that their first stay names; of the order of each nothing is known here."""
+    rings = laid.stays.groupBy("run", "ring").agg(F.min_by("members", "stay_rank").alias("members"))
+    return rings.withColumn("bound", F.lit(0).cast("long"))
 
 
 def views_of_order(ordered: OrderedHistory, settle: Settle) -> Views:
     """For properties of the order: `stays` tell more."""
     views = views_of(ordered.laid, settle)
     views.add(ordered, "pairs", "rings", "stays", "tail", "everything", "stretches", "sent", "absent", "origins")
+    views.add_queries({"claims_of_tail": CLAIMS})
+    views.add_made(claims=lambda: settle(views["claims_of_tail"]), cycles=lambda: cycles(ordered, views.query, settle))
+    apart = ordered.apart or no_apart(ordered.tail)
+    views.add(apart, "short", apart="rows", mixed="rings")
     return views
 
 

@@ -10,10 +10,6 @@ from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Laid
 from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
-    basic,
-    causal,
-    counters,
-    end_together,
     group_agreement,
     group_changes,
     group_differences,
@@ -23,38 +19,12 @@ from transis.audit.properties import (
     group_order,
     group_primary,
     group_synchrony,
-    incarnations,
-    no_creation,
-    no_holes,
-    one_sequence,
-    order,
-    places,
     replicas,
-    safe_delivered,
-    safe_installed,
-    submits,
 )
 
-OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {
-    (submits.NAME,): submits.check,
-    (end_together.NAME,): end_together.check,
-    (safe_installed.NAME,): safe_installed.check,
-    (incarnations.NAME,): incarnations.check,
-    (basic.NAME,): basic.check,
-}
+OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {}
 
-OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {
-    (no_creation.CREATION,): no_creation.check,
-    (no_creation.WHERE_SENT,): no_creation.check_where_sent,
-    (counters.DUPLICATES,): counters.check_duplicates,
-    (counters.FIFO,): counters.check_fifo,
-    (causal.NAME,): causal.check,
-    (order.PARTIAL, order.TOTAL): order.check,
-    (places.NAME,): places.check,
-    (no_holes.NAME,): no_holes.check,
-    (one_sequence.NAME,): one_sequence.check,
-    (safe_delivered.NAME,): safe_delivered.check,
-}
+OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {}
 
 OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
     (group_order.NAME,): group_order.check,
