@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.running import Up, brought_up
-from transis.cli.archive import words
+from transis.cli.archive import progress_text
 from transis.cli.main import app
 
 pytestmark = pytest.mark.slow
@@ -108,8 +108,8 @@ def test_what_a_damaged_journal_lost_is_told_when_it_is_published(tmp_path: Path
 
 def test_figures_in_words() -> None:
     figures = {"rows": 1204331, "rows_per_s": 98700, "lag_ms": 900, "files": 14, "bytes": 93_000_000, "acknowledged": None}
-    assert words("orders", figures) == (
+    assert progress_text("orders", figures) == (
         "orders: 1,204,331 rows, 98,700 a second, nothing acknowledged yet, lag 0.9 s, 14 files, 93 MB"
     )
     figures["acknowledged"] = {"position": "R8@ann/1 51234.7"}
-    assert "acknowledged to R8@ann/1 51234.7, lag" in words("orders", figures)
+    assert "acknowledged to R8@ann/1 51234.7, lag" in progress_text("orders", figures)

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from transis.cli.panels import COLUMNS, Look, Watched, daemon_table, past_views, short, view_lines
+from transis.cli.panels import COLUMNS, DaemonReport, WatchedDaemon, daemon_table, past_views, short, view_lines
 
 
-def look(node: str, *members: str, view: str = "R8@a", **status: object) -> Look:
+def look(node: str, *members: str, view: str = "R8@a", **status: object) -> DaemonReport:
     cause = "token loss noticed by a"
     values: dict[str, Any] = {"node": node, "state": "Operational", "sessions": 2, "groups": 3, "up_s": 90, "rates": {}}
     values["view"] = {"id": view, "members": list(members), "cause": cause, "since_s": 5, "primary": None}
     figures = {"tokens_lost_gather": 2, "tokens_lost_commit": 1, "window": 300, "window_used": 7, "last_rotation_us": 1500}
-    return Look(values | status, figures, monotonic())
+    return DaemonReport(values | status, figures, monotonic())
 
 
-def watched(found: Look) -> Watched:
-    one = Watched(found.node, None, 1.0)
+def watched(found: DaemonReport) -> WatchedDaemon:
+    one = WatchedDaemon(found.node, None, 1.0)
     one.take(found)
     return one
 
@@ -70,12 +70,12 @@ def test_a_silent_daemon_says_so() -> None:
     gone = watched(look("a", "a"))
     gone.silence = "no daemon answers"
     hanging = watched(look("c", "c")._replace(taken_s=monotonic() - 20))
-    page = printed(daemon_table([gone, Watched("b", None, 1.0), hanging], 120, never_seen="not there yet")).splitlines()
+    page = printed(daemon_table([gone, WatchedDaemon("b", None, 1.0), hanging], 120, never_seen="not there yet")).splitlines()
     assert [line.split(maxsplit=1)[1].rstrip() for line in page[1:]] == ["no answer", "not there yet", "hangs 20 s"]
 
 
 def test_before_anybody_answers_no_engine_is_shown() -> None:
-    heading, row = printed(daemon_table([Watched("b", None, 1.0)], 300), 300).splitlines()
+    heading, row = printed(daemon_table([WatchedDaemon("b", None, 1.0)], 300), 300).splitlines()
     assert row.split(maxsplit=1)[1].rstrip() == "no answer"
     assert not any(column.heading in heading for column in COLUMNS if column.engine)
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.cli.running import brought_up
 from transis.cli.admin import AdminConnection
-from transis.cli.local_cluster import ClusterError, LocalCluster, Workplace, default_place
+from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, default_socket
 from transis.cli.main import app
 from transis.cli.up import connecting
 from transis.net.session_server import bind_unix
@@ -92,12 +92,12 @@ def test_a_directory_that_leaves_no_room_for_sockets_is_refused(tmp_path: Path) 
 
 
 def test_a_directory_has_one_cluster_at_a_time(tmp_path: Path) -> None:
-    Workplace(tmp_path / "cluster")
+    ClusterDirectory(tmp_path / "cluster")
     with pytest.raises(ConfigError, match="another cluster runs there"):
-        Workplace(tmp_path / "cluster")
+        ClusterDirectory(tmp_path / "cluster")
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(ConfigError, match=r"--dir = .*cannot be used"):
-        Workplace(tmp_path / "file")
+        ClusterDirectory(tmp_path / "file")
 
 
 def test_settings_are_written_as_a_daemon_reads_them(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_two_clusters_do_not_meet(tmp_path: Path) -> None:
 
 def test_the_usual_place_is_taken_only_if_it_is_free(tmp_path: Path) -> None:
     free = tmp_path / "made" / "transis.sock"
-    assert default_place({"TRANSIS_SOCKET": str(free)}) == free
+    assert default_socket({"TRANSIS_SOCKET": str(free)}) == free
     assert not free.exists(), "looking leaves nothing behind"
     taken = tmp_path / "file"
     taken.write_text("not ours")
-    assert default_place({"TRANSIS_SOCKET": str(taken)}) is None
+    assert default_socket({"TRANSIS_SOCKET": str(taken)}) is None
     assert taken.read_text() == "not ours"
 
 
@@ -139,6 +139,6 @@ def test_a_cluster_beside_another_says_why_its_socket_must_be_named(tmp_path: Pa
     usual = str(tmp_path / "usual.sock")
     with bind_unix(usual, 0o600) as taken:
         taken.listen()
-        cluster = LocalCluster(tmp_path, ["n1"], {}, default_place({"TRANSIS_SOCKET": usual}))
+        cluster = LocalCluster(tmp_path, ["n1"], {}, default_socket({"TRANSIS_SOCKET": usual}))
     (line, *_) = connecting(cluster, {"TRANSIS_SOCKET": usual})
     assert line == f"export TRANSIS_SOCKET={tmp_path}/n1.sock  # {usual}, where clients look, was not free"

@@ -89,7 +89,7 @@ def archive(
         if publish is not None:
             code = _publish_left(publish, group, to, json_lines)
         else:
-            code = asyncio.run(_run(_wish(group, to, name, limits, seconds), json_lines, (socket, host, key_file)))
+            code = asyncio.run(_run(_options(group, to, name, limits, seconds), json_lines, (socket, host, key_file)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         code = PROBLEM
     except TransisError as error:
@@ -98,7 +98,7 @@ def archive(
     raise typer.Exit(code)
 
 
-class Wish(NamedTuple):
+class ArchiveOptions(NamedTuple):
     group: str
     to: str
     name: str
@@ -106,22 +106,24 @@ class Wish(NamedTuple):
     seconds: float | None
 
 
-def _wish(group: str | None, to: str | None, name: str, limits: tuple[int, float, float, int], seconds: float | None) -> Wish:
+def _options(
+    group: str | None, to: str | None, name: str, limits: tuple[int, float, float, int], seconds: float | None
+) -> ArchiveOptions:
     if group is None or to is None:
         raise UsageError("name a group and a directory: transis archive GROUP --to PATH")
-    return Wish(group, to, name, limits, seconds)
+    return ArchiveOptions(group, to, name, limits, seconds)
 
 
 def _publish_left(directory: str, group: str | None, to: str | None, as_json: bool) -> int:
     if group is not None or to is not None:
         raise UsageError("--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to")
 
-    return publish_and_tell(directory, as_json)
+    return publish_and_report(directory, as_json)
 
 
-async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | None, Path | None]) -> int:
+async def _run(options: ArchiveOptions, json_lines: bool, where: tuple[Path | None, str | None, Path | None]) -> int:
     """Signals are heeded: the first one ends it in order, the second one at once."""
-    archiver = _make(wish, where)
+    archiver = _make(options, where)
     loop, working = asyncio.get_running_loop(), asyncio.create_task(archiver.run())
 
     def end() -> None:
@@ -131,22 +133,22 @@ async def _run(wish: Wish, json_lines: bool, where: tuple[Path | None, str | Non
 
     loop.add_signal_handler(signal.SIGTERM, end)
     loop.add_signal_handler(signal.SIGINT, end)
-    if wish.seconds is not None:
-        loop.call_later(wish.seconds, end)
-    with _teller(json_lines) as tell:
+    if options.seconds is not None:
+        loop.call_later(options.seconds, end)
+    with _printer(json_lines) as show:
         is_over = asyncio.Event()
-        telling = asyncio.create_task(_tell(wish.group, archiver, tell, is_over))
+        reporting = asyncio.create_task(_report_progress(options.group, archiver, show, is_over))
         try:
             await working
             is_over.set()
-            await asyncio.wait({telling})  # It may have ended before: nobody reads any more, as behind `| head`.
+            await asyncio.wait({reporting})  # It may have ended before: nobody reads any more, as behind `| head`.
         finally:
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
     return 0
 
 
-def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Archiver:
+def _make(options: ArchiveOptions, where: tuple[Path | None, str | None, Path | None]) -> Archiver:
     try:
         from transis.archive.archiver import WINDOW, Archiver, ArchiverContext
         from transis.archive.directory import local_directory
@@ -155,16 +157,16 @@ def _make(wish: Wish, where: tuple[Path | None, str | None, Path | None]) -> Arc
         raise MissingExtra("transis archive", "archive") from error
     world = ArchiverContext(
         partial(connection_to, "transis archive", *where, window=WINDOW),
-        Thread("writes"),
-        Thread("publishes"),
+        BlockingThread("writes"),
+        BlockingThread("publishes"),
         time.monotonic,
         lambda: time.time_ns() // 1000,
         partial(complain, "archive"),
     )
-    return Archiver(wish.group, local_directory(wish.to), wish.name, ArchiveLimits(*wish.limits), world)
+    return Archiver(options.group, local_directory(options.to), options.name, ArchiveLimits(*options.limits), world)
 
 
-class Thread:
+class BlockingThread:
     """Of its own, for what blocks."""
 
     def __init__(self, what: str) -> None:
@@ -176,11 +178,11 @@ class Thread:
 
 # --- how it goes ----------------------------------------------------------------------------------------------------
 
-Teller = Callable[[dict[str, Any], str, bool], None]
+Printer = Callable[[dict[str, Any], str, bool], None]
 """Gets the figures of every second, the same in words, and whether they are the last ones."""
 
 
-async def _tell(group: str, archiver: Archiver, tell: Teller, end: asyncio.Event) -> None:
+async def _report_progress(group: str, archiver: Archiver, show: Printer, end: asyncio.Event) -> None:
     """Every second, and once more at the end."""
     rows, at = 0, time.monotonic()
     is_last = False
@@ -189,10 +191,10 @@ async def _tell(group: str, archiver: Archiver, tell: Teller, end: asyncio.Event
         figures, now = await archiver.statistics(), time.monotonic()
         figures["rows_per_s"] = round((figures["rows"] - rows) / (now - at))
         rows, at = figures["rows"], now
-        tell(figures, words(group, figures), is_last)
+        show(figures, progress_text(group, figures), is_last)
 
 
-def words(group: str, figures: dict[str, Any]) -> str:
+def progress_text(group: str, figures: dict[str, Any]) -> str:
     acknowledged = figures["acknowledged"]
     upto = f"acknowledged to {acknowledged['position']}" if acknowledged else "nothing acknowledged yet"
     return (
@@ -202,7 +204,7 @@ def words(group: str, figures: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _teller(json_lines: bool) -> Iterator[Teller]:
+def _printer(json_lines: bool) -> Iterator[Printer]:
     console = stdout()
     if json_lines:
         yield lambda figures, *_: _line(json.dumps(figures))
@@ -210,7 +212,7 @@ def _teller(json_lines: bool) -> Iterator[Teller]:
         with Live(Text(""), console=console, auto_refresh=False) as live:
             yield lambda _, line, *__: live.update(Text(line), refresh=True)
     else:
-        yield _Seldom().tell
+        yield _SparseLines().show
 
 
 def _line(text: str) -> None:
@@ -218,20 +220,20 @@ def _line(text: str) -> None:
     sys.stdout.flush()
 
 
-class _Seldom:
+class _SparseLines:
     def __init__(self) -> None:
-        self._told = 0
+        self._seen = 0
 
-    def tell(self, figures: dict[str, Any], line: str, is_last: bool) -> None:
-        if is_last or self._told % LINE_S == 0:
+    def show(self, figures: dict[str, Any], line: str, is_last: bool) -> None:
+        if is_last or self._seen % LINE_S == 0:
             _line(line)
-        self._told += 1
+        self._seen += 1
 
 
 # --- archive left -----------------------------------------------------------------------------------------------------
 
 
-def publish_and_tell(directory: str, as_json: bool) -> int:
+def publish_and_report(directory: str, as_json: bool) -> int:
     try:
         from transis.archive.directory import local_directory
         from transis.archive.publish import publish_directory
@@ -243,7 +245,7 @@ def publish_and_tell(directory: str, as_json: bool) -> int:
         print(json.dumps({"archive": str(path), "archivers": [one.as_json() for one in found]}))
     else:
         for one in found:
-            say(stdout(), printable(sentence(one)))
+            say(stdout(), printable(journals_text(one)))
         if not found:
             say(stdout(), f"no journal waits in {path / 'open'}")
     for one in found:
@@ -251,7 +253,7 @@ def publish_and_tell(directory: str, as_json: bool) -> int:
     return 0 if all(one.is_fine for one in found) else PROBLEM
 
 
-def sentence(one: PublishOutcome) -> str:
+def journals_text(one: PublishOutcome) -> str:
     who = f"{one.group}, archived by {one.archiver}: {one.journals} journal{'' if one.journals == 1 else 's'}"
     if one.left is None:
         return f"{who}, left alone: that archiver runs"

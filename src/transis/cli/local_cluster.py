@@ -71,7 +71,7 @@ class LocalDaemon:
         self.clients = clients or directory / f"{name}.sock"
         self.admin = admin_beside(self.clients)
         self._process: subprocess.Popen[bytes] | None = None
-        self._told = False
+        self._was_signalled = False
 
     @property
     def pid(self) -> int:
@@ -90,18 +90,18 @@ class LocalDaemon:
     @property
     def crashed(self) -> bool:
         """It ended, and its owner had not asked it to."""
-        return self._process is not None and not self.runs and not self._told
+        return self._process is not None and not self.runs and not self._was_signalled
 
     def start(self) -> None:
         assert not self.runs, "it runs already"
         command = [sys.executable, "-m", "transis.cli.child", str(os.getpid()), "daemon", "--config", str(self.config)]
-        self._told = False
+        self._was_signalled = False
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._told = True
+            self._was_signalled = True
             self._process.send_signal(number)
 
     def wait(self, patience_s: float) -> bool:
@@ -175,7 +175,7 @@ class LocalCluster:
         return (daemon for daemon in self.daemons if daemon.runs)
 
 
-def default_place(environment: Mapping[str, str]) -> Path | None:
+def default_socket(environment: Mapping[str, str]) -> Path | None:
     """Where clients look first, if a daemon of this user can listen there and none does."""
     path = Path(socket_to_listen_at(environment))
     try:
@@ -232,7 +232,7 @@ def _settings_text(settings: SectionTables) -> str:
 LOCK: Final = "transis.lock"
 
 
-class Workplace:
+class ClusterDirectory:
     """A directory of the user's, or a temporary one that goes away again, unless something in it should be looked at."""
 
     def __init__(self, wanted: Path | None) -> None:

@@ -66,7 +66,7 @@ HostOption = Annotated[
 KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The cluster's key, for --host.")]
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """One sentence, and exit code 1."""
 
 
@@ -91,7 +91,7 @@ def run_client(command: str, where: tuple[Path | None, str | None, Path | None],
     except (ConfigError, ConnectError, UsageError) as error:
         complain(command, error)
         return UNABLE
-    except (TransisError, Failed) as error:
+    except (TransisError, CommandFailed) as error:
         complain(command, error)
         return PROBLEM
 
@@ -144,7 +144,7 @@ def send(
 
     Exit code 1 when messages were refused, or when nobody knows whether they were sent because the daemon was lost.
     """
-    sending = Sending([group, *(also or ())], _service_of(service), wait)
+    sending = SendReport([group, *(also or ())], _service_of(service), wait)
     payloads = _messages(text or [], lines, whole)
 
     async def work(session: Session[bytes]) -> int:
@@ -165,7 +165,7 @@ def _service_of(name: str) -> Service:
     return Service[name.upper()]
 
 
-class Sending:
+class SendReport:
     """What was sent and what became of it."""
 
     def __init__(self, groups: list[str], service: Service, wait: bool) -> None:
@@ -268,7 +268,7 @@ class _Input:
         threading.Thread(target=self._read, args=(loop,), daemon=True).start()
         while piece := await self._pieces.get():
             if isinstance(piece, OSError):
-                raise Failed(f"stdin cannot be read: {piece.strerror}")
+                raise CommandFailed(f"stdin cannot be read: {piece.strerror}")
             yield piece
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -319,51 +319,50 @@ def recv(
 
     What is no plain text is shown with escapes; with --json it is `base64` in place of `text`.
     """
-    wish = Wish(tuple(groups), count, timeout, views)
-    console = stdout()
-    show: Show = (
-        JsonLines() if json_lines else Coloured(console, len(groups) > 1) if console.is_terminal else Plain(len(groups) > 1)
-    )
+    options = RecvOptions(tuple(groups), count, timeout, views)
+    printer = _printer(several=len(groups) > 1, json_lines=json_lines)
 
     async def work(session: Session[bytes]) -> int:
-        async with session.join(*wish.groups) as group:
-            return await _listen(group, wish, show)
+        async with session.join(*options.groups) as group:
+            return await _listen(group, options, printer)
 
     raise typer.Exit(run_client("recv", (socket, host, key_file), work))
 
 
-class Wish(NamedTuple):
+class RecvOptions(NamedTuple):
     groups: tuple[str, ...]
-    count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a wish
+    count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a options
     timeout: float | None
     views: bool
 
 
-async def _listen(group: Group[bytes], wish: Wish, show: Show) -> int:
-    left = wish.count
+async def _listen(group: Group[bytes], options: RecvOptions, printer: EventPrinter) -> int:
+    left = options.count
     try:
-        async with asyncio.timeout(wish.timeout):
+        async with asyncio.timeout(options.timeout):
             async for event in group.batches():
                 if not isinstance(event, Batch):
-                    if wish.views:
-                        show.view(event)
+                    if options.views:
+                        printer.view(event)
                     continue
                 messages = list(event)[:left]
-                show.messages(messages)
+                printer.messages(messages)
                 if left is not None:
                     left -= len(messages)
                     if not left:
                         return 0
     except TimeoutError:
         if left:
-            raise Failed(f"{(wish.count or 0) - left} of {wish.count} messages came within {wish.timeout:g} s") from None
+            raise CommandFailed(
+                f"{(options.count or 0) - left} of {options.count} messages came within {options.timeout:g} s"
+            ) from None
     return 0
 
 
 # --- showing --------------------------------------------------------------------------------------------------------
 
 
-class Show:
+class EventPrinter:
     """One line for each thing, written at once: whoever reads may be another program."""
 
     def messages(self, messages: list[Message[bytes]]) -> None:
@@ -383,7 +382,7 @@ class Show:
         sys.stdout.flush()
 
 
-class Plain(Show):
+class PlainPrinter(EventPrinter):
     def __init__(self, several: bool) -> None:
         self._several = several
 
@@ -394,10 +393,10 @@ class Plain(Show):
         return f"{' '.join(message.groups)} " if self._several else ""
 
     def _view(self, view: View) -> str:
-        return f"-- {view_words(view)}"
+        return f"-- {view_text(view)}"
 
 
-class Coloured(Show):
+class ColourPrinter(EventPrinter):
     """For eyes: senders stand out, views stand back, and a long message does not fill the screen."""
 
     def __init__(self, console: Console, several: bool) -> None:
@@ -412,11 +411,11 @@ class Coloured(Show):
 
     def view(self, view: View) -> None:
         self._console.print(
-            Text(f"-- {view_words(view)}", style="dim" if view.id.configuration.is_regular else "yellow"), soft_wrap=True
+            Text(f"-- {view_text(view)}", style="dim" if view.id.configuration.is_regular else "yellow"), soft_wrap=True
         )
 
 
-class JsonLines(Show):
+class JsonPrinter(EventPrinter):
     def _message(self, message: Message[bytes]) -> str:
         value: dict[str, Any] = {"type": "message", "groups": list(message.groups), "sender": str(message.sender)}
         value |= {"counter": message.counter, "service": message.service.name.lower(), **as_json(message.data)}
@@ -430,18 +429,25 @@ class JsonLines(Show):
         return json.dumps(value | {"merged_from": merged, "cause": str(view.cause), "primary": view.primary}, ensure_ascii=False)
 
 
-def view_words(view: View) -> str:
+def _printer(*, several: bool, json_lines: bool) -> EventPrinter:
+    if json_lines:
+        return JsonPrinter()
+    console = stdout()
+    return ColourPrinter(console, several) if console.is_terminal else PlainPrinter(several)
+
+
+def view_text(view: View) -> str:
     """A view in a line: who is in the group now, who came and went, and why."""
     if not view.id.configuration.is_regular:
-        return f"{view.name}: transitional, what comes now is certain only among {_names(view.members)} ({view.cause})"
+        return f"{view.name}: transitional, what comes now is certain only among {_names_text(view.members)} ({view.cause})"
     count = len(view.members)
-    words = f"{view.name}: {count} member{'s' if count != 1 else ''}: {_names(view.members)}"
+    words = f"{view.name}: {count} member{'s' if count != 1 else ''}: {_names_text(view.members)}"
     for what, processes in (("joined", view.joined), ("left", view.left)):
-        words += f"; {what}: {_names(processes)}" if processes else ""
+        words += f"; {what}: {_names_text(processes)}" if processes else ""
     primary = {True: "; primary", False: "; not primary", None: ""}[view.primary]
     return f"{words}{primary} ({view.cause})"
 
 
-def _names(processes: tuple[ProcessId, ...]) -> str:
+def _names_text(processes: tuple[ProcessId, ...]) -> str:
     names = " ".join(map(str, processes[:MEMBERS_SHOWN]))
     return names if len(processes) <= MEMBERS_SHOWN else f"{names} and {len(processes) - MEMBERS_SHOWN} more"

@@ -28,7 +28,16 @@ from rich.text import Text
 
 from transis.cli.admin import unable
 from transis.cli.options import complain, stdout
-from transis.cli.panels import Look, Watch, Watched, daemon_table, look_once, past_views, view_lines, warning_lines
+from transis.cli.panels import (
+    DaemonReport,
+    DaemonWatch,
+    WatchedDaemon,
+    ask_once,
+    daemon_table,
+    past_views,
+    view_lines,
+    warning_lines,
+)
 from transis.client.connection import connect
 from transis.client.session import Session
 from transis.types.errors import ConnectError, TransisError
@@ -67,7 +76,7 @@ def measure_once(socket: str) -> dict[Service, float]:
         return {}
 
 
-class Probe:
+class LatencyProbe:
     """Measures one daemon again and again, in a thread of its own."""
 
     def __init__(self, socket: str, every_s: float) -> None:
@@ -81,9 +90,9 @@ class Probe:
         return {service: median(kept) for service, kept in list(self._found.items()) if kept}
 
     def _run(self) -> None:
-        asyncio.run(self._measure_for_ever())
+        asyncio.run(self._measure_forever())
 
-    async def _measure_for_ever(self) -> None:
+    async def _measure_forever(self) -> None:
         while True:
             try:
                 async with connect(self._socket, label="transis monitor") as session:
@@ -100,7 +109,7 @@ class Probe:
             self._found.setdefault(service, deque(maxlen=KEPT)).append(value)
 
 
-def words(measured: Mapping[Service, float]) -> str:
+def latency_text(measured: Mapping[Service, float]) -> str:
     return " / ".join(f"{measured[service]:.1f}" for service in (Service.AGREED, Service.SAFE) if service in measured)
 
 
@@ -137,7 +146,8 @@ def monitor(
     once: Annotated[bool, typer.Option("--once", help="Look once, print, and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a daemon and look, a line each.")] = False,
     probe: Annotated[
-        bool, typer.Option("--probe/--no-probe", help="Measure latency with two messages a look and daemon, sent to nobody else.")
+        bool,
+        typer.Option("--probe/--no-probe", help="Measure latency with two messages a look and daemon, sent to nobody else."),
     ] = True,
 ) -> None:
     """Show members, views with their causes, rates, latency, backlog and trouble of daemons, live. Ctrl-C ends it.
@@ -148,16 +158,16 @@ def monitor(
         paths = _paths(admin or [])
         if once:
             raise typer.Exit(_once(paths, as_json, probe))
-        _first_look(paths)
+        _require_an_answer(paths)
     except TransisError as error:
         raise unable("monitor", error) from None
     try:
-        with Watch([(_label(path), path) for path in paths], every) as watch:
-            latencies = Latencies(every) if probe else None
+        with DaemonWatch([(_label(path), path) for path in paths], every) as watch:
+            latencies = LatencyProbes(every) if probe else None
             if as_json:
-                _write_for_ever(watch, latencies, every)
+                _write_forever(watch, latencies, every)
             else:
-                _show_for_ever(stdout(), watch, latencies, every)
+                _show_forever(stdout(), watch, latencies, every)
     except (KeyboardInterrupt, BrokenPipeError):
         raise typer.Exit from None
 
@@ -177,12 +187,12 @@ def _label(path: Path | None) -> str:
     return path.name.removesuffix(ADMIN_SOCKETS[1:]) if path is not None else "daemon"
 
 
-def _first_look(paths: Sequence[Path | None]) -> None:
+def _require_an_answer(paths: Sequence[Path | None]) -> None:
     """A daemon that was never there is a mistake of who asks; one that goes away later is news."""
     failures = []
     for path in paths:
         try:
-            look_once(path)
+            ask_once(path)
         except ConnectError as error:
             failures.append(error)
     if len(failures) == len(paths):
@@ -195,51 +205,51 @@ def _first_look(paths: Sequence[Path | None]) -> None:
 def _once(paths: Sequence[Path | None], as_json: bool, probe: bool) -> int:
     watched = []
     for path in paths:
-        one = Watched(_label(path), path, 0.0)
+        one = WatchedDaemon(_label(path), path, 0.0)
         try:
-            one.take(look_once(path))
+            one.take(ask_once(path))
         except ConnectError as error:
             one.silence = str(error)
             complain("monitor", error)
         watched.append(one)
-    looks = [one.latest for one in watched if one.latest is not None]
-    if not looks:
+    reports = [one.latest for one in watched if one.latest is not None]
+    if not reports:
         return UNABLE
-    measured = {look.node: measure_once(str(look.status["socket"])) for look in looks} if probe else None
+    measured = {report.node: measure_once(str(report.status["socket"])) for report in reports} if probe else None
     if as_json:
-        for look in looks:
-            print(_object(look, (measured or {}).get(look.node)))
+        for report in reports:
+            print(_object(report, (measured or {}).get(report.node)))
     else:
         console = stdout()
-        console.print(_page(console, watched, looks, measured, with_past=False))
-    return PROBLEM if len(looks) < len(watched) else 0
+        console.print(_page(console, watched, reports, measured, with_past=False))
+    return PROBLEM if len(reports) < len(watched) else 0
 
 
 # --- live -----------------------------------------------------------------------------------------------------------
 
 
-class Latencies:
+class LatencyProbes:
     """A probe for each daemon that was ever seen."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
-        self._probes: dict[str, Probe] = {}
+        self._probes: dict[str, LatencyProbe] = {}
 
-    def of(self, looks: Sequence[Look]) -> Measured:
+    def of(self, reports: Sequence[DaemonReport]) -> Measured:
         found = {}
-        for look in looks:
-            socket = str(look.status["socket"])
+        for report in reports:
+            socket = str(report.status["socket"])
             if socket not in self._probes:
-                self._probes[socket] = Probe(socket, self._every_s)
-            found[look.node] = self._probes[socket].median_ms()
+                self._probes[socket] = LatencyProbe(socket, self._every_s)
+            found[report.node] = self._probes[socket].median_ms()
         return found
 
 
-def _show_for_ever(console: Console, watch: Watch, latencies: Latencies | None, every: float) -> None:
+def _show_forever(console: Console, watch: DaemonWatch, latencies: LatencyProbes | None, every: float) -> None:
     def page() -> Group:
-        looks = watch.looks()
-        measured = latencies.of(looks) if latencies is not None else None
-        return _page(console, watch.all, looks, measured, with_past=True)
+        reports = watch.reports()
+        measured = latencies.of(reports) if latencies is not None else None
+        return _page(console, watch.all, reports, measured, with_past=True)
 
     pause = Event()
     if not console.is_terminal:
@@ -253,10 +263,15 @@ def _show_for_ever(console: Console, watch: Watch, latencies: Latencies | None, 
 
 
 def _page(
-    console: Console, watched: Sequence[Watched], looks: Sequence[Look], measured: Measured | None, *, with_past: bool
+    console: Console,
+    watched: Sequence[WatchedDaemon],
+    reports: Sequence[DaemonReport],
+    measured: Measured | None,
+    *,
+    with_past: bool,
 ) -> Group:
-    latencies = {node: words(found) for node, found in measured.items()} if measured is not None else None
-    parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *view_lines(looks), *warning_lines(looks)]
+    latencies = {node: latency_text(found) for node, found in measured.items()} if measured is not None else None
+    parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *view_lines(reports), *warning_lines(reports)]
     silent = [Text(f"{one.label}: {one.silence}", style="yellow") for one in watched if one.silence]
     if with_past:
         parts += [Text(), Text("Views that came, the newest first", style="bold"), past_views(watched, VIEWS_SHOWN)]
@@ -264,20 +279,20 @@ def _page(
     return Group(*parts, *silent, *([Text(), Text(notes, style="dim")] if notes else []))
 
 
-def _write_for_ever(watch: Watch, latencies: Latencies | None, every: float) -> None:
+def _write_forever(watch: DaemonWatch, latencies: LatencyProbes | None, every: float) -> None:
     pause = Event()
     written: dict[str, float] = {}
     while True:
-        looks = watch.looks()
-        measured = latencies.of(looks) if latencies is not None else {}
-        for look in looks:
-            if written.get(look.node) != look.taken_s:
-                written[look.node] = look.taken_s
-                print(_object(look, measured.get(look.node)), flush=True)
+        reports = watch.reports()
+        measured = latencies.of(reports) if latencies is not None else {}
+        for report in reports:
+            if written.get(report.node) != report.taken_s:
+                written[report.node] = report.taken_s
+                print(_object(report, measured.get(report.node)), flush=True)
         pause.wait(every)
 
 
-def _object(look: Look, measured: Milliseconds | None) -> str:
+def _object(report: DaemonReport, measured: Milliseconds | None) -> str:
     latency = {service.name.lower(): round(value, 3) for service, value in (measured or {}).items()}
-    status = {name: value for name, value in look.status.items() if name != "ok"}
-    return json.dumps(status | {"statistics": dict(look.figures), "latency_ms": latency or None})
+    status = {name: value for name, value in report.status.items() if name != "ok"}
+    return json.dumps(status | {"statistics": dict(report.figures), "latency_ms": latency or None})

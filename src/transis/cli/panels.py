@@ -6,8 +6,8 @@ Columns are chosen by the room there is: those that matter least go first.
 
 Looking at daemons now and then, each in a thread of its own, so that one that is stopped or gone holds up nobody's screen.
 
-A look is kept until the next one; readers take what is there. Views are remembered as they were seen to change: one that lasted
-less than the time between two looks may be missed, which the daemon's own count of views shows.
+A report is kept until the next one; readers take what is there. Views are remembered as they were seen to change: one that lasted
+less than the time between two reports may be missed, which the daemon's own count of views shows.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Values = Mapping[str, Any]
 
 VIEWS_KEPT: Final = 32
 STALE_S: Final = 3.0
-"""Beyond the time between two looks, an answer that is older than this is no news of a daemon that is well."""
+"""Beyond the time between two reports, an answer that is older than this is no news of a daemon that is well."""
 
 
-class Look(NamedTuple):
+class DaemonReport(NamedTuple):
     """What a daemon said of itself."""
 
     status: Values
@@ -64,12 +64,12 @@ class SeenView(NamedTuple):
     began_s: float
 
 
-class Watched:
+class WatchedDaemon:
     """One daemon."""
 
     def __init__(self, label: str, path: Path | None, every_s: float) -> None:
         self.label = label
-        self.latest: Look | None = None
+        self.latest: DaemonReport | None = None
         self.silence = "not asked yet"
         """Why there is no answer now; empty while there is one."""
         self.views: deque[SeenView] = deque(maxlen=VIEWS_KEPT)
@@ -97,28 +97,28 @@ class Watched:
             try:
                 with AdminConnection(self._path, None) as connection:
                     while not self._over.is_set():
-                        self.take(_look(connection))
+                        self.take(_ask(connection))
                         self._over.wait(self._every_s)
             except ConnectError as error:
                 self.silence = str(error)
             self._over.wait(self._every_s)
 
-    def take(self, look: Look) -> None:
-        self.label = look.node
-        view = look.view
+    def take(self, report: DaemonReport) -> None:
+        self.label = report.node
+        view = report.view
         if view is not None and (not self.views or self.views[-1].id != view["id"]):
-            began_s = look.taken_s - view["since_s"]
-            self.views.append(SeenView(look.node, view["id"], look.members, view["cause"], began_s))
-        self.latest, self.silence = look, ""
+            began_s = report.taken_s - view["since_s"]
+            self.views.append(SeenView(report.node, view["id"], report.members, view["cause"], began_s))
+        self.latest, self.silence = report, ""
 
 
-class Watch:
+class DaemonWatch:
     """Several daemons. Without a path it is the one at the usual place."""
 
     def __init__(self, paths: Sequence[tuple[str, Path | None]], every_s: float) -> None:
-        self.all = [Watched(label, path, every_s) for label, path in paths]
+        self.all = [WatchedDaemon(label, path, every_s) for label, path in paths]
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> DaemonWatch:
         for watched in self.all:
             watched.start()
         return self
@@ -127,26 +127,26 @@ class Watch:
         for watched in self.all:
             watched.stop()
 
-    def looks(self) -> list[Look]:
+    def reports(self) -> list[DaemonReport]:
         """Of those that answer."""
         return [one.latest for one in self.all if one.latest is not None and not one.silence and not one.hung_s]
 
     def is_whole(self) -> bool:
         """All answer, and all are in the one view that has them all."""
-        looks = self.looks()
-        views = {look.view["id"] for look in looks if look.view is not None and look.status["state"] == "Operational"}
-        return len(looks) == len(self.all) == len(looks[0].members) and len(views) == 1 if looks else False
+        reports = self.reports()
+        views = {report.view["id"] for report in reports if report.view is not None and report.status["state"] == "Operational"}
+        return len(reports) == len(self.all) == len(reports[0].members) and len(views) == 1 if reports else False
 
 
-def look_once(path: Path | None, socket: Path | None = None) -> Look:
+def ask_once(path: Path | None, socket: Path | None = None) -> DaemonReport:
     """Raises ConnectError if the daemon does not answer."""
     with AdminConnection(path, socket) as connection:
-        return _look(connection)
+        return _ask(connection)
 
 
-def _look(connection: AdminConnection) -> Look:
+def _ask(connection: AdminConnection) -> DaemonReport:
     status = connection.ask("status")
-    return Look(status, connection.ask("statistics")["statistics"], monotonic())
+    return DaemonReport(status, connection.ask("statistics")["statistics"], monotonic())
 
 
 # --- panels -----------------------------------------------------------------------------------------------------------
@@ -160,39 +160,39 @@ class Column(NamedTuple):
     width: int
     rank: int
     """Of the columns that do not fit together, those of the highest rank go first."""
-    cell: Callable[[Look], str]
+    cell: Callable[[DaemonReport], str]
     engine: str = ""
     """Only this one has such a thing; empty: every engine."""
 
 
-def _rate(name: str) -> Callable[[Look], str]:
-    return lambda look: short(float(look.status["rates"].get(name, 0)))
+def _rate(name: str) -> Callable[[DaemonReport], str]:
+    return lambda report: short(float(report.status["rates"].get(name, 0)))
 
 
-def _figure(*names: str) -> Callable[[Look], str]:
-    return lambda look: short(sum(int(look.figures.get(name, 0)) for name in names))
+def _figure(*names: str) -> Callable[[DaemonReport], str]:
+    return lambda report: short(sum(int(report.figures.get(name, 0)) for name in names))
 
 
-def _lost(look: Look) -> str:
-    return short(sum(value for name, value in look.figures.items() if name.startswith("tokens_lost_")))
+def _lost(report: DaemonReport) -> str:
+    return short(sum(value for name, value in report.figures.items() if name.startswith("tokens_lost_")))
 
 
-def _rotation(look: Look) -> str:
+def _rotation(report: DaemonReport) -> str:
     """Nobody to pass a token to, or none measured yet, is no time at all."""
-    rotation_us = int(look.figures.get("last_rotation_us", 0))
+    rotation_us = int(report.figures.get("last_rotation_us", 0))
     return f"{rotation_us / 1000:.1f} ms" if rotation_us else "-"
 
 
-def _window(look: Look) -> str:
-    used = look.figures.get("window_used", look.figures.get("unsafe_datagrams", 0))
-    return f"{used}/{look.figures.get('window', 0)}"
+def _window(report: DaemonReport) -> str:
+    used = report.figures.get("window_used", report.figures.get("unsafe_datagrams", 0))
+    return f"{used}/{report.figures.get('window', 0)}"
 
 
 COLUMNS: Final = (
-    Column("view", 12, 0, lambda look: str(look.view["id"]) if look.view is not None else "none yet"),
-    Column("members", 7, 0, lambda look: str(len(look.members))),
-    Column("clients", 7, 0, lambda look: short(int(look.status["sessions"]))),
-    Column("groups", 6, 1, lambda look: short(int(look.status["groups"]))),
+    Column("view", 12, 0, lambda report: str(report.view["id"]) if report.view is not None else "none yet"),
+    Column("members", 7, 0, lambda report: str(len(report.members))),
+    Column("clients", 7, 0, lambda report: short(int(report.status["sessions"]))),
+    Column("groups", 6, 1, lambda report: short(int(report.status["groups"]))),
     Column("msg/s", 6, 0, _rate("delivered_per_s")),
     Column("in/s", 6, 3, _rate("received_datagrams_per_s")),
     Column("out/s", 6, 3, _rate("sent_datagrams_per_s")),
@@ -206,18 +206,18 @@ COLUMNS: Final = (
     Column("given up", 8, 3, _figure("breaks_silence", "breaks_lag"), "lansis"),
     Column("views", 5, 5, _figure("views")),
     Column("pauses", 6, 5, _figure("pauses")),
-    Column("up", 8, 4, lambda look: duration(int(look.status["up_s"]))),
+    Column("up", 8, 4, lambda report: duration(int(report.status["up_s"]))),
 )
 """`backlog`: bytes that wait to be sent; `waiting`: bytes that wait for clients; `window`: datagrams of the last rotation, or
 those that not everybody is known to have, which are also what is `unstable`; `given up`: members left out by others."""
 
 
 def daemon_table(
-    watched: Sequence[Watched], width: int, latencies: Mapping[str, str] | None = None, never_seen: str = NO_ANSWER
+    watched: Sequence[WatchedDaemon], width: int, latencies: Mapping[str, str] | None = None, never_seen: str = NO_ANSWER
 ) -> Table:
     """`never_seen` is said of a daemon that has not answered yet."""
     names = max([4, *(len(one.label) for one in watched)])
-    more = [Column("agreed/safe", 15, 1, lambda look: (latencies or {}).get(look.node, ""))] if latencies is not None else []
+    more = [Column("agreed/safe", 15, 1, lambda report: (latencies or {}).get(report.node, ""))] if latencies is not None else []
     engines = {engine_of(one.latest) for one in watched if one.latest is not None}
     known = [column for column in COLUMNS if not column.engine or column.engine in engines]
     columns = _fitting([*known, *more], width - names - 11 - 2 * PADDING)
@@ -228,9 +228,9 @@ def daemon_table(
     return table
 
 
-def engine_of(look: Look) -> str:
+def engine_of(report: DaemonReport) -> str:
     """Older daemons do not say; they have no choice."""
-    return str(look.status.get("engine", ENGINES[0]))
+    return str(report.status.get("engine", ENGINES[0]))
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
@@ -243,39 +243,39 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
     return chosen
 
 
-def _row(watched: Watched, columns: Sequence[Column], never_seen: str) -> list[Text]:
-    look = watched.latest
-    if look is None or watched.silence:
-        return [Text(watched.label), Text(never_seen if look is None else NO_ANSWER, style="bold yellow")]
+def _row(watched: WatchedDaemon, columns: Sequence[Column], never_seen: str) -> list[Text]:
+    report = watched.latest
+    if report is None or watched.silence:
+        return [Text(watched.label), Text(never_seen if report is None else NO_ANSWER, style="bold yellow")]
     if watched.hung_s:
         return [Text(watched.label), Text(f"hangs {watched.hung_s} s", style="bold yellow")]
-    state = Text(str(look.status["state"]), style="green" if look.status["state"] == "Operational" else "bold yellow")
-    return [Text(watched.label), state, *(Text(column.cell(look), overflow="ellipsis", no_wrap=True) for column in columns)]
+    state = Text(str(report.status["state"]), style="green" if report.status["state"] == "Operational" else "bold yellow")
+    return [Text(watched.label), state, *(Text(column.cell(report), overflow="ellipsis", no_wrap=True) for column in columns)]
 
 
-def view_lines(looks: Sequence[Look]) -> list[Text]:
+def view_lines(reports: Sequence[DaemonReport]) -> list[Text]:
     """The views that are in force, each once: more than one is a partition, or a change that is under way."""
-    found: dict[str, Look] = {}
-    for look in looks:
-        if look.view is not None:
-            found.setdefault(str(look.view["id"]), look)
-    return [_view_line(view, look) for view, look in sorted(found.items(), key=lambda item: item[1].members)]
+    found: dict[str, DaemonReport] = {}
+    for report in reports:
+        if report.view is not None:
+            found.setdefault(str(report.view["id"]), report)
+    return [_view_line(view, report) for view, report in sorted(found.items(), key=lambda item: item[1].members)]
 
 
-def _view_line(view: str, look: Look) -> Text:
-    assert look.view is not None
-    line = Text(f"view {view}: ").append(" ".join(look.members), style="bold")
-    line.append(f", for {duration(int(look.view['since_s']))}: {look.view['cause']}", style="dim")
-    if look.view["primary"] is False:
+def _view_line(view: str, report: DaemonReport) -> Text:
+    assert report.view is not None
+    line = Text(f"view {view}: ").append(" ".join(report.members), style="bold")
+    line.append(f", for {duration(int(report.view['since_s']))}: {report.view['cause']}", style="dim")
+    if report.view["primary"] is False:
         line.append("; without a majority of the quorum", style="bold yellow")
     return line
 
 
-def warning_lines(looks: Sequence[Look]) -> list[Text]:
-    return [Text(f"{look.node}: {warning}", style="yellow") for look in looks for warning in look.status["warnings"]]
+def warning_lines(reports: Sequence[DaemonReport]) -> list[Text]:
+    return [Text(f"{report.node}: {warning}", style="yellow") for report in reports for warning in report.status["warnings"]]
 
 
-def past_views(watched: Sequence[Watched], count: int) -> Table:
+def past_views(watched: Sequence[WatchedDaemon], count: int) -> Table:
     """The last views that were seen to come, each once with who came to it, the newest first."""
     found: dict[str, tuple[SeenView, list[str]]] = {}
     for one in watched:

@@ -24,9 +24,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from transis.cli.local_cluster import ClusterError, LocalCluster, LocalDaemon, Workplace, default_place
+from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, LocalDaemon, default_socket
 from transis.cli.options import complain, complete_engine, nodes_of, one_of, say, stdout, wrong
-from transis.cli.panels import SeenView, Watch, daemon_table, view_lines, warning_lines
+from transis.cli.panels import DaemonWatch, SeenView, daemon_table, view_lines, warning_lines
 from transis.types.config import ENGINES
 from transis.types.errors import ConfigError
 from transis.types.paths import socket_candidates
@@ -85,14 +85,14 @@ def up(
     if trace and directory is None:
         raise wrong("--trace", "without --dir", "what is temporary goes when the cluster goes, so give --dir DIR too")
     try:
-        place = Workplace(directory)
-        cluster = _cluster(place.path, count, engine, trace, faults)
-        watch = Watch([(daemon.name, daemon.admin) for daemon in cluster.daemons], LOOK_S)
-        keeper = Keeper(cluster, watch, showing_for(cluster, watch, as_json), exit_after)
-        code = keeper.run()
-        place.leave(keep=code != 0)
+        home = ClusterDirectory(directory)
+        cluster = _cluster(home.path, count, engine, trace, faults)
+        watch = DaemonWatch([(daemon.name, daemon.admin) for daemon in cluster.daemons], LOOK_S)
+        runner = ClusterRunner(cluster, watch, display_for(cluster, watch, as_json), exit_after)
+        code = runner.run()
+        home.leave(keep=code != 0)
         if code:
-            complain("up", f"logs and settings stay in {place.path}")
+            complain("up", f"logs and settings stay in {home.path}")
     except (ClusterError, ConfigError, OSError) as error:
         complain("up", error)
         raise typer.Exit(UNABLE) from None
@@ -104,16 +104,16 @@ def _cluster(place: Path, count: int, engine: str, trace: bool, faults: bool) ->
     if trace:
         settings["trace"] = {"directory": str(place / "trace")}
     names = [f"n{number}" for number in range(1, count + 1)]
-    return LocalCluster(place, names, settings, default_place(os.environ))
+    return LocalCluster(place, names, settings, default_socket(os.environ))
 
 
-class Keeper:
+class ClusterRunner:
     """Starts the daemons, looks after them, tells what becomes of them, and stops them."""
 
-    def __init__(self, cluster: LocalCluster, watch: Watch, showing: Showing, exit_after: float | None) -> None:
+    def __init__(self, cluster: LocalCluster, watch: DaemonWatch, display: Display, exit_after: float | None) -> None:
         self._cluster = cluster
         self._watch = watch
-        self._showing = showing
+        self._display = display
         self._exit_after = exit_after
         self._reported: set[str] = set()
         self._was_whole = False
@@ -122,7 +122,7 @@ class Keeper:
         with _signals_as_ctrl_c():
             try:
                 self._cluster.start()
-                with self._watch, self._showing:
+                with self._watch, self._display:
                     self._keep()
             except KeyboardInterrupt:
                 pass
@@ -142,24 +142,24 @@ class Keeper:
                 return
             if not self._was_whole and self._watch.is_whole():
                 self._was_whole = True
-                self._showing.whole(monotonic() - started)
-            self._showing.tick()
+                self._display.whole(monotonic() - started)
+            self._display.tick()
             pause.wait(STEP_S)
 
     def _report_crashes(self) -> None:
         for daemon in self._cluster.daemons:
             if daemon.crashed and daemon.name not in self._reported:
                 self._reported.add(daemon.name)
-                self._showing.crashed(daemon)
+                self._display.crashed(daemon)
 
     def _stop(self) -> None:
         """Bounded, and quicker for who asks a second time."""
-        self._showing.stopping()
+        self._display.stopping()
         try:
             killed = self._cluster.stop()
         except KeyboardInterrupt:
             killed = [daemon.name for daemon in self._cluster.daemons if daemon.exit_code == -signal.SIGKILL]
-        self._showing.stopped(killed)
+        self._display.stopped(killed)
 
 
 @contextmanager
@@ -177,15 +177,15 @@ def _interrupt(number: int, frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-# --- showing ----------------------------------------------------------------------------------------------------------
+# --- display ----------------------------------------------------------------------------------------------------------
 
 REFRESHES_PER_S: Final = 4
 
 
-class Showing(Protocol):
+class Display(Protocol):
     """Told what happens; entered and left around the cluster's life."""
 
-    def __enter__(self) -> Showing: ...
+    def __enter__(self) -> Display: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
     def tick(self) -> None: ...
     def whole(self, seconds: float) -> None: ...
@@ -194,11 +194,11 @@ class Showing(Protocol):
     def stopped(self, killed: list[str]) -> None: ...
 
 
-def showing_for(cluster: LocalCluster, watch: Watch, as_json: bool) -> Showing:
+def display_for(cluster: LocalCluster, watch: DaemonWatch, as_json: bool) -> Display:
     if as_json:
-        return Objects(cluster, watch)
+        return JsonDisplay(cluster, watch)
     console = stdout()
-    return Screen(cluster, watch, console) if console.is_terminal else Lines(cluster, watch, console)
+    return LiveDisplay(cluster, watch, console) if console.is_terminal else LineDisplay(cluster, watch, console)
 
 
 def connecting(cluster: LocalCluster, environment: dict[str, str]) -> list[str]:
@@ -213,16 +213,16 @@ def connecting(cluster: LocalCluster, environment: dict[str, str]) -> list[str]:
     return [*lines, f"transis monitor --admin {cluster.directory}"]
 
 
-class Screen:
+class LiveDisplay:
     """The daemons, redrawn; what must not scroll away stands above them."""
 
-    def __init__(self, cluster: LocalCluster, watch: Watch, console: Console) -> None:
+    def __init__(self, cluster: LocalCluster, watch: DaemonWatch, console: Console) -> None:
         self._cluster = cluster
         self._watch = watch
         self._console = console
         self._live = Live(console=console, refresh_per_second=REFRESHES_PER_S, get_renderable=self._render, transient=True)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> LiveDisplay:
         _tell_beginning(self._console, self._cluster)
         self._live.__enter__()
         return self
@@ -231,10 +231,10 @@ class Screen:
         self._live.__exit__(kind, error, trace)
 
     def _render(self) -> Group:
-        looks = self._watch.looks()
+        reports = self._watch.reports()
         table = daemon_table(self._watch.all, self._console.width, never_seen="not there yet")
         foot = Text("Ctrl-C stops the cluster.", style="dim")
-        return Group(Text(), table, Text(), *view_lines(looks), *warning_lines(looks), Text(), foot)
+        return Group(Text(), table, Text(), *view_lines(reports), *warning_lines(reports), Text(), foot)
 
     def tick(self) -> None:
         """The screen redraws itself."""
@@ -252,16 +252,16 @@ class Screen:
         _tell_end(self._console, self._cluster, killed)
 
 
-class Lines:
+class LineDisplay:
     """A line for what changed, and none for what stays."""
 
-    def __init__(self, cluster: LocalCluster, watch: Watch, console: Console) -> None:
+    def __init__(self, cluster: LocalCluster, watch: DaemonWatch, console: Console) -> None:
         self._cluster = cluster
         self._watch = watch
         self._console = console
         self._told: dict[str, str] = {}
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> LineDisplay:
         _tell_beginning(self._console, self._cluster)
         return self
 
@@ -292,15 +292,15 @@ class Lines:
         sys.stdout.flush()
 
 
-class Objects:
+class JsonDisplay:
     """JSON lines, each with an `event`: started, view, whole, crashed, stopping, stopped."""
 
-    def __init__(self, cluster: LocalCluster, watch: Watch) -> None:
+    def __init__(self, cluster: LocalCluster, watch: DaemonWatch) -> None:
         self._cluster = cluster
         self._watch = watch
         self._told: dict[str, str] = {}
 
-    def __enter__(self) -> Objects:
+    def __enter__(self) -> JsonDisplay:
         daemons = [
             {"node": one.name, "pid": one.pid, "socket": str(one.clients), "admin": str(one.admin), "log": str(one.log)}
             for one in self._cluster.daemons
@@ -333,7 +333,7 @@ def _write(event: str, **parts: object) -> None:
     print(json.dumps({"event": event, **parts}), flush=True)
 
 
-def _news(watch: Watch, told: dict[str, str]) -> list[SeenView]:
+def _news(watch: DaemonWatch, told: dict[str, str]) -> list[SeenView]:
     """Views that came since they were last told, by node."""
     news = []
     for watched in watch.all:

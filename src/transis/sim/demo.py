@@ -22,7 +22,7 @@ from rich.console import Console
 
 from transis.audit.draw.spacetime import write_diagram
 from transis.audit.guarantees.property import Findings, Verdict
-from transis.cli.local_cluster import ClusterError, Workplace
+from transis.cli.local_cluster import ClusterDirectory, ClusterError
 from transis.cli.options import complain, complete_engine, one_of, picture_file, say, stdout, trace_directory, wrong
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
@@ -261,7 +261,7 @@ def _simulated(console: Console | None, file: Path | None, engine: str) -> bool:
 
 
 def _real(console: Console | None, file: Path | None, engine: str, directory: Path | None, with_audit: bool) -> bool:
-    place = Workplace(directory)
+    place = ClusterDirectory(directory)
     try:
         played = _played(console, place, engine)
         if file is not None:
@@ -321,7 +321,7 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
     return exit_code(content) == BAD
 
 
-def _played(console: Console | None, place: Workplace, engine: str) -> DemoResult:
+def _played(console: Console | None, place: ClusterDirectory, engine: str) -> DemoResult:
     try:
         return asyncio.run(play_real(console, place.path, engine))
     except TransisError as error:
