@@ -103,7 +103,7 @@ def test_what_a_damaged_journal_lost_is_told_when_it_is_published(tmp_path: Path
     outcome = CliRunner().invoke(app, ["archive", "--publish", str(tmp_path)])
     assert outcome.exit_code == 1
     assert outcome.stdout == "0123456789abcdef, archived by x: 1 journal, of which 1 published as 0 files, 0.0 MB\n"
-    assert f"a part of {journal}.damaged could not be read" in outcome.stderr
+    assert f"part of {journal}.damaged cannot be read" in outcome.stderr
 
 
 def test_figures_in_words() -> None:

@@ -1,19 +1,8 @@
-"""Status, groups, leave; asking over the admin socket; completion.
+"""`transis status`, `groups` and `leave`: asking a daemon over its admin socket; also what tab completion offers.
 
-Asking a daemon over its admin socket, and saying in one sentence that there is none.
-
-A daemon that is named is asked; otherwise the one that clients find, by the same rule (types/paths.py). If it left its socket
-behind and does not answer, no other is asked in its place: somebody would stop a daemon that was not meant.
-
-`transis status`: how a daemon is, on one page.
-
-`transis groups`: the process groups of a daemon's configuration.
-
-`transis leave`: tell a daemon to leave its cluster gracefully and end.
-
-What the tab key offers beyond names of commands and options: services, and the groups of the daemon that would be asked.
-
-A key press is not worth waiting for: a daemon that does not answer at once is left alone, and then nothing is offered.
+1. A daemon that is named is asked; otherwise the one that clients would find, by the same rule (types/paths.py). If that daemon
+   left its socket behind and does not answer, no other one is asked instead: somebody would stop the wrong daemon.
+2. Nobody waits for a tab key: a daemon that does not answer at once is skipped, and nothing is offered.
 """
 
 from __future__ import annotations
@@ -43,7 +32,7 @@ UNABLE: Final = 2
 INTERRUPTED: Final = 130
 """Exit codes."""
 ANSWER_PATIENCE_S: Final = 10.0
-"""A daemon answers at once; one that does not for so long is stuck or stopped."""
+"""A healthy daemon answers at once; after this long it is stuck or stopped."""
 ANSWER_MAX: Final = 64 * 1024 * 1024
 
 AdminOption = Annotated[
@@ -56,7 +45,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, for m
 
 
 class AdminConnection:
-    """One connection to a daemon; one line out, one line in."""
+    """A connection to the admin socket of a daemon: one line out, one line in."""
 
     def __init__(self, path: Path | None, clients: Path | None, environment: Mapping[str, str] = os.environ) -> None:
         named = path is not None or clients is not None
@@ -64,7 +53,7 @@ class AdminConnection:
         self._pending = b""
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
-        """The daemon's answer. Raises ConnectError with its reason when it declines."""
+        """The daemon's answer. Raises ConnectError with the reason if it declines."""
         try:
             self._socket.sendall(msgspec.json.encode({"do": what, **more}) + b"\n")
             answer: dict[str, Any] = msgspec.json.decode(self._line())
@@ -73,13 +62,13 @@ class AdminConnection:
                 f"the daemon at {self.path} did not answer within {ANSWER_PATIENCE_S:.0f} s: is it stopped?"
             ) from None
         except (OSError, msgspec.DecodeError) as error:
-            raise ConnectError(f"the daemon at {self.path} ended while it was asked ({error})") from error
+            raise ConnectError(f"the daemon at {self.path} ended before it answered ({error})") from error
         if not answer.get("ok"):
             raise ConnectError(f"the daemon at {self.path} declines: {answer.get('why', 'no reason given')}")
         return answer
 
     def wait_until_gone(self, patience_s: float) -> bool:
-        """Whether the daemon closed the connection, as it does when it ends."""
+        """Wait for the daemon to close the connection, as it does when it ends; False if it did not in time."""
         self._socket.settimeout(patience_s)
         try:
             return self._socket.recv(1) == b""
@@ -108,13 +97,13 @@ class AdminConnection:
 
 
 def places(path: Path | None, clients: Path | None, environment: Mapping[str, str]) -> list[Path]:
-    """Where the daemon may be, in the order in which to look."""
+    """The admin sockets to try, in order."""
     if path is not None:
         return [path]
     if clients is not None:
         return [admin_beside(clients)]
-    if told := environment.get(ADMIN_VARIABLE):
-        return [Path(told)]
+    if given := environment.get(ADMIN_VARIABLE):
+        return [Path(given)]
     found = find_socket(environment, os.path.exists)
     return [admin_beside(Path(one)) for one in ([found] if found is not None else socket_candidates(environment))]
 
@@ -138,7 +127,7 @@ def _connect(tried: list[Path], *, named: bool) -> tuple[Path, socket.socket]:
 
 
 def unable(command: str, error: Exception) -> typer.Exit:
-    """The one sentence on stderr, and how the command ends."""
+    """Print the error as one sentence on stderr; returns the exit to raise."""
     Console(stderr=True, soft_wrap=True).print(f"transis {command}: {error}", style="red", markup=False, highlight=False)
     return typer.Exit(UNABLE)
 
@@ -224,13 +213,13 @@ def _rates(rates: Values, engine: str) -> str:
 
 
 def synchrony(figures: Values) -> str:
-    """At how many members a message was known to be when it was delivered, by service: the mean and the least."""
-    told = []
+    """How many members were known to have a message when it was delivered, by service: the mean and the minimum."""
+    parts = []
     for service in ("basic", "causal", "agreed", "safe"):
         mean, least = figures.get(f"synchrony_{service}_milli"), figures.get(f"synchrony_{service}_min")
         if mean is not None:
-            told.append(f"{service} {mean / 1000:.3g} (least {least})")
-    return "index " + ", ".join(told) if told else ""
+            parts.append(f"{service} {mean / 1000:.3g} (least {least})")
+    return "index " + ", ".join(parts) if parts else ""
 
 
 def _trouble(figures: Values) -> str:
@@ -264,7 +253,7 @@ def _session_table(sessions: Values) -> Table:
 
 
 def duration(seconds: int) -> str:
-    """`42 s`, `3 min`, `5 h 12 min`, `2 d 4 h`: the two units that matter."""
+    """`42 s`, `3 min`, `5 h 12 min`, `2 d 4 h`: at most two units."""
     if seconds < 60:
         return f"{seconds} s"
     minutes, hours, days = seconds // 60, seconds // 3_600, seconds // 86_400
@@ -320,7 +309,7 @@ transis leave --admin /run/transis/second-admin.sock
 """
 
 LEAVE_PATIENCE_S: Final = 60.0
-"""A leave is bounded by the daemon itself, well below this."""
+"""The daemon itself limits a leave to well below this."""
 STILL_THERE: Final = 1
 
 

@@ -1,9 +1,4 @@
-"""Archive.
-
-`transis archive`: be a member of a group that writes its stream to Parquet files, and say how that goes.
-
-`transis archive --publish`: publish what archivers left that do not run, and say what became of it.
-"""
+"""`transis archive`: join a group and write its stream to Parquet files; with --publish, publish what dead archivers left."""
 
 from __future__ import annotations
 
@@ -50,7 +45,7 @@ transis archive --publish /data/archive [dim]# what is left of archivers that do
 T = TypeVar("T")
 
 LINE_S: Final = 10
-"""Without a terminal, a line so often."""
+"""Seconds between two lines if stdout is not a terminal."""
 
 
 def archive(
@@ -122,7 +117,7 @@ def _publish_left(directory: str, group: str | None, to: str | None, as_json: bo
 
 
 async def _run(options: ArchiveOptions, json_lines: bool, where: tuple[Path | None, str | None, Path | None]) -> int:
-    """Signals are heeded: the first one ends it in order, the second one at once."""
+    """Run until a signal: the first one ends the archiver in order, the second one at once."""
     archiver = _make(options, where)
     loop, working = asyncio.get_running_loop(), asyncio.create_task(archiver.run())
 
@@ -141,7 +136,7 @@ async def _run(options: ArchiveOptions, json_lines: bool, where: tuple[Path | No
         try:
             await working
             is_over.set()
-            await asyncio.wait({reporting})  # It may have ended before: nobody reads any more, as behind `| head`.
+            await asyncio.wait({reporting})  # It may have ended already if nobody reads any more, as with `| head`.
         finally:
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
@@ -167,7 +162,7 @@ def _make(options: ArchiveOptions, where: tuple[Path | None, str | None, Path | 
 
 
 class BlockingThread:
-    """Of its own, for what blocks."""
+    """Runs blocking calls one after the other in a thread of its own."""
 
     def __init__(self, what: str) -> None:
         self._thread = ThreadPoolExecutor(1, f"transis archive {what}")
@@ -176,14 +171,14 @@ class BlockingThread:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-# --- how it goes ----------------------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------------------------
 
 Printer = Callable[[dict[str, Any], str, bool], None]
-"""Gets the figures of every second, the same in words, and whether they are the last ones."""
+"""Gets the figures of the last second, the same as text, and whether they are the last ones."""
 
 
 async def _report_progress(group: str, archiver: Archiver, show: Printer, end: asyncio.Event) -> None:
-    """Every second, and once more at the end."""
+    """Show progress every second, and once more at the end."""
     rows, at = 0, time.monotonic()
     is_last = False
     while not is_last:
@@ -230,7 +225,7 @@ class _SparseLines:
         self._seen += 1
 
 
-# --- archive left -----------------------------------------------------------------------------------------------------
+# --- publish ----------------------------------------------------------------------------------------------------------
 
 
 def publish_and_report(directory: str, as_json: bool) -> int:
@@ -263,6 +258,8 @@ def journals_text(one: PublishOutcome) -> str:
 
 def _complain_of(one: PublishOutcome) -> None:
     for journal in one.damaged:
-        complain("archive", f"a part of {journal} could not be read: its rows are a gap; move it away when you have seen to it")
+        complain(
+            "archive", f"part of {journal} cannot be read: its rows are a gap; move the file away when you have dealt with it"
+        )
     for error in one.refused:
         complain("archive", f"of {one.archiver}, not published: {error}")

@@ -1,6 +1,6 @@
-"""`python -m transis.cli.child PARENT ARGUMENTS...`: a command of ours that ends when the process that started it is gone.
+"""`python -m transis.cli.child PARENT ARGUMENTS...`: a transis command that ends when the process that started it is gone.
 
-A cluster on one machine is many daemons and one command that owns them. Should that one be killed, the daemons leave by
+A cluster on one machine is many daemons and one command that owns them. If that command is killed, the daemons leave by
 themselves.
 """
 

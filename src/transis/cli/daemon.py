@@ -1,4 +1,4 @@
-"""`transis daemon`, which runs a node for the clients of this host, and `transis keygen`, which makes a key for a cluster."""
+"""`transis daemon` runs a node for the clients of this host; `transis keygen` makes a key for a cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def daemon(
         if check:
             _show_plan(settings, opening)
             return
-        from transis.daemon.daemon import run_daemon  # The other commands start quicker without it.
+        from transis.daemon.daemon import run_daemon  # Other commands start faster without it.
 
         code = run_daemon(settings, opening)
     except (TransisError, OSError) as error:

@@ -1,9 +1,9 @@
-"""A cluster on this machine: daemons as processes of their own on loopback, in one directory, owned by whoever started them.
+"""A cluster on this machine: daemons as processes on loopback, files in one directory, owned by the process that starts them.
 
-1. Files of the daemon n1: n1.toml (settings), n1/ (state), n1.log, n1.sock and n1-admin.sock. They meet on a multicast group and
-   ports drawn by lot, so that two clusters on one machine do not hear each other.
-2. Daemons are in process groups of their own: Ctrl-C reaches only their owner, which then asks each of them to leave.
-3. Only the owner's children are ever signalled, by their process ids, and every wait is bounded.
+1. The files of daemon n1 are n1.toml (settings), n1/ (state), n1.log, n1.sock and n1-admin.sock. The daemons use a random
+   multicast group and random ports, so that two clusters on one machine do not hear each other.
+2. Daemons are in process groups of their own: Ctrl-C reaches only their owner, which then tells each of them to leave.
+3. Only children of the owner are ever signalled, by process id, and every wait is bounded.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from transis.settings.schema import as_toml
 from transis.types.errors import ConfigError, TransisError
 from transis.types.paths import admin_beside, socket_to_listen_at
 
-# --- one daemon -------------------------------------------------------------------------------------------------------
+# --- daemons ----------------------------------------------------------------------------------------------------------
 
 STOP_S: Final = 10.0
-"""A graceful leave is bounded by the daemon itself, well below this; a daemon that still runs then is killed."""
+"""The daemon itself limits a graceful leave to well below this; daemons that still run then are killed."""
 TAIL_LINES: Final = 12
 TAIL_BYTES: Final = 16_384
 FIRST_PORT: Final = 20_000
 PORTS: Final = 10_000
-"""Below the ports that systems give out by themselves."""
+"""Below the ephemeral ports of common systems."""
 
 SectionTables = Mapping[str, Mapping[str, object]]
-"""Fields by section, over those that this file decides."""
+"""Fields by section, overriding the defaults of this file."""
 
 
 class ClusterError(TransisError):
-    """The cluster could not be brought up, or a daemon of it did not stay."""
+    """The cluster did not start, or one of its daemons died."""
 
 
 @dataclass(frozen=True)
 class MeetingPoint:
-    """Where the daemons of one cluster meet."""
+    """The multicast group and port on which the daemons of one cluster meet."""
 
     group: str
     port: int
@@ -89,7 +89,7 @@ class LocalDaemon:
 
     @property
     def crashed(self) -> bool:
-        """It ended, and its owner had not asked it to."""
+        """It ended without having been signalled by its owner."""
         return self._process is not None and not self.runs and not self._was_signalled
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class LocalDaemon:
             self._process.send_signal(number)
 
     def wait(self, patience_s: float) -> bool:
-        """Whether it ended in time."""
+        """Wait for its end; False if it still runs after `patience_s`."""
         try:
             assert self._process is not None, "it was never started"
             self._process.wait(max(0.0, patience_s))
@@ -124,7 +124,7 @@ class LocalDaemon:
         return "\n".join(lines[-TAIL_LINES:])
 
     def last_words(self) -> str:
-        """How it ended, for a person."""
+        """How it ended, in words."""
         code = self.exit_code
         assert code is not None, "it still runs"
         return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with exit code {code}"
@@ -135,14 +135,14 @@ class LocalDaemon:
 
 class LocalCluster:
     def __init__(self, directory: Path, names: Sequence[str], settings: SectionTables, first_clients: Path | None = None) -> None:
-        """Writes the files; `settings` are for all daemons, `first_clients` is where the first listens for clients."""
+        """Writes the settings files. `settings` apply to all daemons; `first_clients` is the client socket of the first one."""
         meeting = MeetingPoint.drawn()
         self.directory = directory
         self.daemons = [LocalDaemon(directory, name, first_clients if name == names[0] else None) for name in names]
         for daemon in self.daemons:
             _check_path(daemon)
             daemon.config.write_text(_settings_text(_settings(directory, meeting, daemon, settings)), encoding="utf-8")
-            _leave_signposts(directory, daemon)
+            _link_sockets(directory, daemon)
 
     def __getitem__(self, name: str) -> LocalDaemon:
         return next(daemon for daemon in self.daemons if daemon.name == name)
@@ -152,14 +152,14 @@ class LocalCluster:
             daemon.start()
 
     def stop(self, patience_s: float = STOP_S) -> list[str]:
-        """Ask all to leave, wait, and kill those that do not; the names of those that had to be killed."""
+        """Tell all daemons to leave, wait, and kill those that do not; returns the names of the killed ones."""
         for daemon in self._running():
             daemon.signal(signal.SIGTERM)
         latest = monotonic() + patience_s
         try:
             for daemon in self._running():
                 daemon.wait(latest - monotonic())
-        finally:  # Ctrl-C while they leave: the owner is in a hurry.
+        finally:  # Also on a second Ctrl-C.
             stubborn = self.kill()
         return stubborn
 
@@ -176,7 +176,7 @@ class LocalCluster:
 
 
 def default_socket(environment: Mapping[str, str]) -> Path | None:
-    """Where clients look first, if a daemon of this user can listen there and none does."""
+    """The socket where clients look first, if this user can listen there and no daemon does."""
     path = Path(socket_to_listen_at(environment))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -195,15 +195,15 @@ def _check_path(daemon: LocalDaemon) -> None:
         )
 
 
-def _leave_signposts(directory: Path, daemon: LocalDaemon) -> None:
-    """A reader of the directory finds the sockets of all daemons, also of one that listens elsewhere."""
+def _link_sockets(directory: Path, daemon: LocalDaemon) -> None:
+    """Symlinks, so that the directory shows the sockets of all daemons, even of one that listens elsewhere."""
     for path, name in ((daemon.clients, f"{daemon.name}.sock"), (daemon.admin, f"{daemon.name}-admin.sock")):
-        post = directory / name
-        if post.is_symlink():
-            post.unlink()
-        if path != post:
-            post.unlink(missing_ok=True)
-            post.symlink_to(path)
+        link = directory / name
+        if link.is_symlink():
+            link.unlink()
+        if path != link:
+            link.unlink(missing_ok=True)
+            link.symlink_to(path)
 
 
 def _settings(directory: Path, meeting: MeetingPoint, daemon: LocalDaemon, more: SectionTables) -> dict[str, dict[str, object]]:
@@ -227,13 +227,13 @@ def _settings_text(settings: SectionTables) -> str:
     return "\n".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections)
 
 
-# --- the directory ----------------------------------------------------------------------------------------------------
+# --- directory --------------------------------------------------------------------------------------------------------
 
 LOCK: Final = "transis.lock"
 
 
 class ClusterDirectory:
-    """A directory of the user's, or a temporary one that goes away again, unless something in it should be looked at."""
+    """A directory given by the user, or a temporary one that is removed at the end unless the run failed."""
 
     def __init__(self, wanted: Path | None) -> None:
         self._is_temporary = wanted is None
@@ -247,7 +247,7 @@ class ClusterDirectory:
 
 
 def _taken(wanted: Path) -> int:
-    """Made, and kept from others as long as this process lives: a second cluster there would take the first for its own."""
+    """Create and lock the directory for the life of this process: a second cluster there would confuse the two."""
     try:
         wanted.mkdir(parents=True, exist_ok=True)
         lock = os.open(wanted / LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,10 +1,10 @@
-"""`transis`: the commands, and how every one of them ends.
+"""`transis`: the table of commands, and how every command ends.
 
-1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run, 130 interrupted. A user's mistake is one
-   sentence on stderr, never a traceback; a traceback is our bug.
-2. A command is a function of its own name, with `<NAME>_EXAMPLES` beside it, or a typer application. Its module is imported when
-   the command is asked for: `transis send` and a press of the tab key must not wait for the simulator. This is also the only
-   place of the product that knows the observers.
+1. Exit codes are the same everywhere: 0 fine, 1 found a problem, 2 could not run, 130 interrupted. A user's mistake gives one
+   sentence on stderr, never a traceback. A traceback is a bug of ours.
+2. A command is a function with its own name and `<NAME>_EXAMPLES` beside it, or a typer application. Its module is imported only
+   when the command is used: `transis send` and tab completion must not wait for the simulator. This table is also the only place
+   in the product that names the observers.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ PANELS: Final = {
         "package-job": "transis.audit.cli",
     },
 }
-"""Every command and the module it lives in, in the order of the help."""
+"""Every command and its module, in the order of the help."""
 
 PANEL_OF: Final = {name: panel for panel, commands in PANELS.items() for name in commands}
 SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
 class Commands(TyperGroup):
-    """The commands above, each loaded when somebody wants it."""
+    """The commands above, each loaded on first use."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(PANEL_OF)
@@ -64,7 +64,7 @@ class Commands(TyperGroup):
         return self.commands.get(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
-        """Ctrl-C is no verdict: click would end with 1, which is a problem that was found."""
+        """Ctrl-C is not a verdict: click would exit with 1, which here means that a problem was found."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A name that does not exist is answered with those that are near, so all must be known then."""
+        """An unknown name is answered with similar ones, so all commands must be loaded then."""
         if args and args[0] not in PANEL_OF:
             for name in PANEL_OF:
                 self.get_command(ctx, name)
@@ -87,7 +87,7 @@ def _load(name: str) -> Any:
     module = import_module(PANELS[PANEL_OF[name]][name])
     what = getattr(module, python_name)
     loaded = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=SETTINGS)
-    loaded.callback()(lambda: None)  # So that one command, too, is a command among others.
+    loaded.callback()(lambda: None)  # Makes typer treat a single command as a subcommand.
     if isinstance(what, typer.Typer):
         loaded.add_typer(what, name=name)
     else:
@@ -114,7 +114,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def _write_what_there_is() -> None:
-    """A terminal or a log that knows ASCII only gets arrows and names in another spelling, no traceback."""
+    """On an ASCII-only terminal or log, other characters are escaped instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="backslashreplace")

@@ -1,13 +1,7 @@
-"""Send and recv.
+"""`transis send` and `transis recv`: multicast to a group, and show what comes out of one.
 
-`transis send`: multicast to a group what stands on the command line or comes in on stdin, and wait for what becomes of it.
-
-`transis recv`: join groups and show what comes, messages and views in their one order.
-
-What `transis send` and `transis recv` have in common: the session, how they are ended, and what their exit codes say.
-
-0 when all went well, also when somebody ended it with Ctrl-C; 1 when something that was asked for did not happen; 2 when there
-was no session to begin with.
+`send` takes messages from the command line or from stdin and waits for their outcome; `recv` shows messages and views in order.
+Exit codes: 0 if all went well, also after Ctrl-C; 1 if something that was asked for did not happen; 2 if there was no session.
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ from transis.types.errors import (
 from transis.types.ids import ProcessId, Service
 from transis.types.limits import MESSAGE_MAX
 
-# --- talking ----------------------------------------------------------------------------------------------------------
+# --- session ----------------------------------------------------------------------------------------------------------
 
 PROBLEM: Final = 1
 UNABLE: Final = 2
@@ -67,7 +61,7 @@ KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", he
 
 
 class CommandFailed(Exception):
-    """One sentence, and exit code 1."""
+    """An error sentence for exit code 1."""
 
 
 def connection_to(
@@ -80,12 +74,12 @@ def connection_to(
 
 
 def run_client(command: str, where: tuple[Path | None, str | None, Path | None], work: Work) -> int:
-    """Do the work in a session; the exit code, with the sentence that goes with it on stderr."""
+    """Do the work in a session. Returns the exit code, and prints errors as one sentence on stderr."""
     try:
         return asyncio.run(_in_session(connection_to(f"transis {command}", *where), work))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 0
-    except BrokenPipeError:  # Nobody reads any more, as behind `| head`: that is how it was meant to end.
+    except BrokenPipeError:  # Nobody reads any more, as with `| head`: a normal end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ConfigError, ConnectError, UsageError) as error:
@@ -121,7 +115,7 @@ transis send orders --also audit "in both groups, once"
 
 READ_BYTES: Final = 65_536
 OPEN_MAX: Final = 64
-"""Receipts that may be open at a time: then the oldest is waited for, so memory stays flat whatever comes in."""
+"""Receipts that may be open at a time; then the oldest is awaited, so that memory stays flat."""
 
 
 def send(
@@ -166,7 +160,7 @@ def _service_of(name: str) -> Service:
 
 
 class SendReport:
-    """What was sent and what became of it."""
+    """Sends messages, counts their outcomes and reports them."""
 
     def __init__(self, groups: list[str], service: Service, wait: bool) -> None:
         self._groups = groups
@@ -200,7 +194,7 @@ class SendReport:
         self._counts[receipt.outcome] += receipt.count
 
     def look_through(self) -> None:
-        """What is still open now stays so."""
+        """Count what is still open as pending."""
         for receipt in self._open:
             self._counts[receipt.outcome] += receipt.count
         self._open.clear()
@@ -235,11 +229,11 @@ class SendReport:
         return f"{what}: {became}{first}" + (f". {self._why}" if self._why else "")
 
 
-# --- where messages come from ---------------------------------------------------------------------------------------
+# --- input ----------------------------------------------------------------------------------------------------------
 
 
 async def _messages(text: list[str], lines: bool, whole: bool) -> AsyncIterator[list[bytes]]:
-    """Messages in portions, as they come."""
+    """The messages to send, in portions as they come in."""
     encoded = [one.encode("utf-8", "surrogateescape") for one in text]
     if encoded:
         yield encoded if lines else [b" ".join(encoded)]
@@ -252,13 +246,13 @@ async def _messages(text: list[str], lines: bool, whole: bool) -> AsyncIterator[
             if found:
                 yield found
         if len(pending) > MESSAGE_MAX:
-            raise MessageTooLarge(f"what came in has {len(pending)} bytes without an end: a message has at most {MESSAGE_MAX}")
+            raise MessageTooLarge(f"the input has {len(pending)} bytes without a line end: a message has at most {MESSAGE_MAX}")
     if pending or whole:
         yield [pending]
 
 
 class _Input:
-    """stdin, read by a thread, so that Ctrl-C need not wait for a line that never comes; no more than a few pieces ahead."""
+    """stdin, read by a thread, so that Ctrl-C need not wait for a line; reads at most a few pieces ahead."""
 
     def __init__(self) -> None:
         self._pieces: asyncio.Queue[bytes | OSError] = asyncio.Queue(4)
@@ -280,7 +274,7 @@ class _Input:
                 piece = error
             try:
                 asyncio.run_coroutine_threadsafe(self._pieces.put(piece), loop).result()
-            except (RuntimeError, asyncio.CancelledError):  # The command has ended meanwhile.
+            except (RuntimeError, asyncio.CancelledError):  # The command has ended already.
                 return
 
 
@@ -331,7 +325,7 @@ def recv(
 
 class RecvOptions(NamedTuple):
     groups: tuple[str, ...]
-    count: int | None  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a options
+    count: int | None  # type: ignore[assignment]  # hides tuple.count, which options do not need
     timeout: float | None
     views: bool
 
@@ -359,11 +353,11 @@ async def _listen(group: Group[bytes], options: RecvOptions, printer: EventPrint
     return 0
 
 
-# --- showing --------------------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
 
 class EventPrinter:
-    """One line for each thing, written at once: whoever reads may be another program."""
+    """Prints one line per event, flushed at once, because the reader may be another program."""
 
     def messages(self, messages: list[Message[bytes]]) -> None:
         self._write(map(self._message, messages))
@@ -397,7 +391,7 @@ class PlainPrinter(EventPrinter):
 
 
 class ColourPrinter(EventPrinter):
-    """For eyes: senders stand out, views stand back, and a long message does not fill the screen."""
+    """For a terminal: senders stand out, views stand back, and a long message does not fill the screen."""
 
     def __init__(self, console: Console, several: bool) -> None:
         self._console = console
@@ -437,7 +431,7 @@ def _printer(*, several: bool, json_lines: bool) -> EventPrinter:
 
 
 def view_text(view: View) -> str:
-    """A view in a line: who is in the group now, who came and went, and why."""
+    """A view in one line: the members now, those that came and went, and the cause."""
     if not view.id.configuration.is_regular:
         return f"{view.name}: transitional, what comes now is certain only among {_names_text(view.members)} ({view.cause})"
     count = len(view.members)

@@ -1,11 +1,7 @@
-"""Monitor: daemons live on a terminal; how long a message takes.
+"""`transis monitor`: daemons live on a terminal, once, or as JSON lines; with the latency of a message.
 
-`transis monitor`: daemons as they are, live on a terminal; once, or as JSON lines, for who keeps it.
-
-How long a message takes, measured where it matters: a client of each daemon sends to itself and waits for the receipt.
-
-Such a message has one reader, and goes around the ring like any other. One message at a time and daemon: what is measured is the
-way, not a queue.
+Latency is measured by a client of each daemon that sends to itself and waits for the receipt. Such a message has one reader and
+goes around the ring like any other. One message per daemon at a time: the figure is the way, not a queue.
 """
 
 from __future__ import annotations
@@ -46,14 +42,14 @@ from transis.types.ids import Service
 # --- latency ----------------------------------------------------------------------------------------------------------
 
 KEPT: Final = 20
-"""Measurements whose median is shown."""
+"""Number of measurements whose median is shown."""
 PATIENCE_S: Final = 5.0
 
 Milliseconds = Mapping[Service, float]
 
 
 async def measure(session: Session[bytes]) -> dict[Service, float]:
-    """Milliseconds from sending to the receipt. The first of each service goes around unmeasured, to warm the way."""
+    """Milliseconds from sending to the receipt. The first message of each service warms up and is not measured."""
     found = {}
     for service in (Service.AGREED, Service.SAFE):
         for _ in range(2):
@@ -64,7 +60,7 @@ async def measure(session: Session[bytes]) -> dict[Service, float]:
 
 
 def measure_once(socket: str) -> dict[Service, float]:
-    """Nothing if the daemon has no session for us, or does not answer in time."""
+    """Empty if the daemon gives us no session, or does not answer in time."""
 
     async def once() -> dict[Service, float]:
         async with asyncio.timeout(PATIENCE_S), connect(socket, label="transis monitor") as session:
@@ -77,7 +73,7 @@ def measure_once(socket: str) -> dict[Service, float]:
 
 
 class LatencyProbe:
-    """Measures one daemon again and again, in a thread of its own."""
+    """Measures one daemon repeatedly, in a thread of its own."""
 
     def __init__(self, socket: str, every_s: float) -> None:
         self._socket = socket
@@ -173,12 +169,12 @@ def monitor(
 
 
 def _paths(given: Sequence[Path]) -> list[Path | None]:
-    """Directories stand for the sockets in them; nothing given is the daemon at the usual place."""
+    """The admin sockets: those inside directories, or of the daemon at the usual place if none was given."""
     found: list[Path | None] = []
     for path in given:
         inside = sorted(path.glob(ADMIN_SOCKETS)) if path.is_dir() else [path]
         if not inside:
-            raise ConnectError(f"no admin socket ({ADMIN_SOCKETS}) is in {path}")
+            raise ConnectError(f"there is no admin socket ({ADMIN_SOCKETS}) in {path}")
         found += inside
     return found or [None]
 
@@ -188,7 +184,7 @@ def _label(path: Path | None) -> str:
 
 
 def _require_an_answer(paths: Sequence[Path | None]) -> None:
-    """A daemon that was never there is a mistake of who asks; one that goes away later is news."""
+    """If no daemon answers at first, the user made a mistake. One that goes away later is shown instead."""
     failures = []
     for path in paths:
         try:
@@ -229,7 +225,7 @@ def _once(paths: Sequence[Path | None], as_json: bool, probe: bool) -> int:
 
 
 class LatencyProbes:
-    """A probe for each daemon that was ever seen."""
+    """A probe for each daemon seen so far."""
 
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s

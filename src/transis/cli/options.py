@@ -1,10 +1,6 @@
-"""What a person typed; output on paper and terminals.
+"""Shared by all commands: checking options, printing tables and sentences, showing payloads. Light to import.
 
-What a person typed, turned into what a command needs, or into one sentence that says what is allowed.
-
-Paper and pen of all commands: where words and tables go. Light to import, for commands that must start quickly.
-
-Bytes that anybody may have sent, on a terminal: what is no plain text is escaped, so that it can neither hide nor command.
+Payloads come from anybody, so on a terminal everything that is not plain text is escaped: it can neither hide nor give commands.
 """
 
 from __future__ import annotations
@@ -29,7 +25,7 @@ SUFFIXES: Final = (".html", ".svg")
 
 
 def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
-    """The error of one option; typer prints it with the command's usage and ends with code 2."""
+    """The error for one option; typer prints it with the usage of the command and exits with code 2."""
     return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
 
 
@@ -40,7 +36,7 @@ def one_of(option: str, name: str, known: tuple[str, ...]) -> str:
 
 
 def local_directory(option: str, text: str) -> Path:
-    """A directory of this machine, which need not be there yet."""
+    """A local directory, which need not exist yet."""
     path = Path(text)
     try:
         is_file = path.exists() and not path.is_dir()
@@ -58,7 +54,7 @@ def nodes_of(nodes: int | None) -> int | None:
 
 
 def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFIXES) -> Path | None:
-    """A file that a diagram can be written to; looked at before the run, for afterwards it would be lost."""
+    """A file that a diagram can be written to. Checked before the run, because afterwards the run would be lost."""
     if path is None:
         return None
     if path.suffix.lower() not in suffixes:
@@ -66,16 +62,16 @@ def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFI
     if not path.parent.is_dir():
         raise wrong(option, repr(str(path)), f"there is no directory {path.parent}")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise wrong(option, repr(str(path)), "it is a directory" if path.is_dir() else "it may not be written")
+        raise wrong(option, repr(str(path)), "it is a directory" if path.is_dir() else "you may not write to it")
     return path
 
 
 def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
-    """A directory for traces: new or empty, because traces of two runs in one directory cannot be told apart."""
+    """A directory for traces: new or empty, because two runs in one directory could not be distinguished."""
     if path is None:
         return None
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise wrong(option, repr(str(path)), "must be a directory that is new or empty")
+        raise wrong(option, repr(str(path)), "must be a new or empty directory")
     return path
 
 
@@ -86,7 +82,7 @@ def complete_engine(incomplete: str) -> list[str]:
 # --- printing ---------------------------------------------------------------------------------------------------------
 
 PLAIN_WIDTH: Final = 120
-"""Columns when stdout is no terminal: tables in a log file keep their words."""
+"""Columns if stdout is not a terminal, so that tables in log files are not cut."""
 
 
 def stdout() -> Console:
@@ -95,12 +91,12 @@ def stdout() -> Console:
 
 
 def say(console: Console, words: str, style: str = "") -> None:
-    """Words that somebody may copy, such as a path or the line that replays a run: never cut into lines."""
+    """Print text that people may copy, such as a path or a command line: it is never wrapped."""
     console.print(Text(words, style=style), soft_wrap=True)
 
 
 def complain(command: str, words: object) -> None:
-    """One sentence on stderr."""
+    """Print one sentence on stderr."""
     Console(stderr=True, soft_wrap=True).print(f"transis {command}: {words}", style="red", markup=False, highlight=False)
 
 
@@ -110,7 +106,7 @@ def counted(count: int, what: str, several: str = "") -> str:
 
 
 def plain_table(*columns: str, title: str = "") -> Table:
-    """A table without walls; the first column is words, the others are numbers unless told otherwise."""
+    """A table without borders. The first column is left-justified for text, the others are right-justified for numbers."""
     table = Table(title=title or None, box=None, pad_edge=False, title_justify="left", title_style="bold", header_style="dim")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
@@ -120,11 +116,11 @@ def plain_table(*columns: str, title: str = "") -> Table:
 # --- payloads ---------------------------------------------------------------------------------------------------------
 
 SHOWN_MAX: Final = 2_000
-"""Characters of one message on a terminal; a pipe gets all of them."""
+"""Characters shown of one message on a terminal; a pipe gets all."""
 
 
 def shown(payload: bytes, most: int | None = None) -> str:
-    """Text as it is; the rest as `\\n`, `\\x00` or `\\u202e`."""
+    """Plain text as it is; everything else as `\\n`, `\\x00` or `\\u202e`."""
     cut = payload if most is None else payload[: 4 * most]
     text = cut.decode("utf-8", "backslashreplace")
     if most is not None and (len(text) > most or len(cut) < len(payload)):
@@ -133,14 +129,14 @@ def shown(payload: bytes, most: int | None = None) -> str:
 
 
 def printable(text: str) -> str:
-    """What a terminal would obey instead of show is escaped."""
+    """Escape what a terminal would obey instead of showing it."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def as_json(payload: bytes) -> dict[str, str]:
-    """`text` if it is text, else `base64`."""
+    """`text` if it is UTF-8, else `base64`."""
     try:
         return {"text": payload.decode("utf-8")}
     except UnicodeDecodeError:

@@ -1,13 +1,10 @@
-"""Daemons on a screen; looking at them each in a thread.
+"""Tables of daemons for `transis monitor` and `transis up`, and the threads that ask the daemons.
 
-Daemons on a screen: a row each, and below them which views there are and why.
-
-Columns are chosen by the room there is: those that matter least go first.
-
-Looking at daemons now and then, each in a thread of its own, so that one that is stopped or gone holds up nobody's screen.
-
-A report is kept until the next one; readers take what is there. Views are remembered as they were seen to change: one that lasted
-less than the time between two reports may be missed, which the daemon's own count of views shows.
+1. Each daemon is asked by its own thread, so that a stopped or dead one does not hold up the screen. Its last report is kept
+   until the next one.
+2. Views are remembered when a report shows a new one. A view that lasted less than the time between two reports may be missed;
+   the daemon's own count of views shows that.
+3. Columns are chosen by the width of the screen: the least important go first.
 """
 
 from __future__ import annotations
@@ -27,17 +24,17 @@ from transis.cli.options import plain_table
 from transis.types.config import ENGINES
 from transis.types.errors import ConnectError
 
-# --- watching ---------------------------------------------------------------------------------------------------------
+# --- reports ----------------------------------------------------------------------------------------------------------
 
 Values = Mapping[str, Any]
 
 VIEWS_KEPT: Final = 32
 STALE_S: Final = 3.0
-"""Beyond the time between two reports, an answer that is older than this is no news of a daemon that is well."""
+"""A report that is older than this, plus the time between two reports, means that the daemon hangs."""
 
 
 class DaemonReport(NamedTuple):
-    """What a daemon said of itself."""
+    """A daemon's answers to one round of questions."""
 
     status: Values
     figures: Values
@@ -71,7 +68,7 @@ class WatchedDaemon:
         self.label = label
         self.latest: DaemonReport | None = None
         self.silence = "not asked yet"
-        """Why there is no answer now; empty while there is one."""
+        """Why there is no answer now; empty while the daemon answers."""
         self.views: deque[SeenView] = deque(maxlen=VIEWS_KEPT)
         self._path = path
         self._every_s = every_s
@@ -80,7 +77,7 @@ class WatchedDaemon:
 
     @property
     def hung_s(self) -> int:
-        """For how long a daemon with which we are connected has not answered; 0 if all is well."""
+        """How long a connected daemon has not answered; 0 if all is well."""
         if self.latest is None or self.silence:
             return 0
         age_s = monotonic() - self.latest.taken_s
@@ -113,7 +110,7 @@ class WatchedDaemon:
 
 
 class DaemonWatch:
-    """Several daemons. Without a path it is the one at the usual place."""
+    """Several watched daemons; None as a path means the daemon at the usual place."""
 
     def __init__(self, paths: Sequence[tuple[str, Path | None]], every_s: float) -> None:
         self.all = [WatchedDaemon(label, path, every_s) for label, path in paths]
@@ -128,11 +125,11 @@ class DaemonWatch:
             watched.stop()
 
     def reports(self) -> list[DaemonReport]:
-        """Of those that answer."""
+        """The latest reports of the daemons that answer."""
         return [one.latest for one in self.all if one.latest is not None and not one.silence and not one.hung_s]
 
     def is_whole(self) -> bool:
-        """All answer, and all are in the one view that has them all."""
+        """Whether all daemons answer, and all are in one view that contains exactly them."""
         reports = self.reports()
         views = {report.view["id"] for report in reports if report.view is not None and report.status["state"] == "Operational"}
         return len(reports) == len(self.all) == len(reports[0].members) and len(views) == 1 if reports else False
@@ -149,7 +146,7 @@ def _ask(connection: AdminConnection) -> DaemonReport:
     return DaemonReport(status, connection.ask("statistics")["statistics"], monotonic())
 
 
-# --- panels -----------------------------------------------------------------------------------------------------------
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 PADDING: Final = 2
 NO_ANSWER: Final = "no answer"
@@ -159,10 +156,10 @@ class Column(NamedTuple):
     heading: str
     width: int
     rank: int
-    """Of the columns that do not fit together, those of the highest rank go first."""
+    """If the columns do not all fit, those of the highest rank are left out first."""
     cell: Callable[[DaemonReport], str]
     engine: str = ""
-    """Only this one has such a thing; empty: every engine."""
+    """The only engine with this column; empty if every engine has it."""
 
 
 def _rate(name: str) -> Callable[[DaemonReport], str]:
@@ -178,7 +175,7 @@ def _lost(report: DaemonReport) -> str:
 
 
 def _rotation(report: DaemonReport) -> str:
-    """Nobody to pass a token to, or none measured yet, is no time at all."""
+    """A dash if there is nobody to pass the token to, or nothing was measured yet."""
     rotation_us = int(report.figures.get("last_rotation_us", 0))
     return f"{rotation_us / 1000:.1f} ms" if rotation_us else "-"
 
@@ -208,14 +205,14 @@ COLUMNS: Final = (
     Column("pauses", 6, 5, _figure("pauses")),
     Column("up", 8, 4, lambda report: duration(int(report.status["up_s"]))),
 )
-"""`backlog`: bytes that wait to be sent; `waiting`: bytes that wait for clients; `window`: datagrams of the last rotation, or
-those that not everybody is known to have, which are also what is `unstable`; `given up`: members left out by others."""
+"""`backlog`: bytes waiting to be sent; `waiting`: bytes waiting for clients; `window`: datagrams of the last rotation, or, with
+Lansis, those not known to be everywhere, which `unstable` counts too; `given up`: members that this node left out of its view."""
 
 
 def daemon_table(
     watched: Sequence[WatchedDaemon], width: int, latencies: Mapping[str, str] | None = None, never_seen: str = NO_ANSWER
 ) -> Table:
-    """`never_seen` is said of a daemon that has not answered yet."""
+    """`never_seen` is shown for a daemon that has not answered yet."""
     names = max([4, *(len(one.label) for one in watched)])
     more = [Column("agreed/safe", 15, 1, lambda report: (latencies or {}).get(report.node, ""))] if latencies is not None else []
     engines = {engine_of(one.latest) for one in watched if one.latest is not None}
@@ -229,7 +226,7 @@ def daemon_table(
 
 
 def engine_of(report: DaemonReport) -> str:
-    """Older daemons do not say; they have no choice."""
+    """Older daemons do not report it; they have only one engine."""
     return str(report.status.get("engine", ENGINES[0]))
 
 
@@ -254,7 +251,7 @@ def _row(watched: WatchedDaemon, columns: Sequence[Column], never_seen: str) -> 
 
 
 def view_lines(reports: Sequence[DaemonReport]) -> list[Text]:
-    """The views that are in force, each once: more than one is a partition, or a change that is under way."""
+    """The views in force, each once. More than one means a partition, or a change under way."""
     found: dict[str, DaemonReport] = {}
     for report in reports:
         if report.view is not None:
@@ -276,7 +273,7 @@ def warning_lines(reports: Sequence[DaemonReport]) -> list[Text]:
 
 
 def past_views(watched: Sequence[WatchedDaemon], count: int) -> Table:
-    """The last views that were seen to come, each once with who came to it, the newest first."""
+    """The latest views, newest first, each with the nodes that installed it."""
     found: dict[str, tuple[SeenView, list[str]]] = {}
     for one in watched:
         for seen in one.views:
@@ -292,7 +289,7 @@ def past_views(watched: Sequence[WatchedDaemon], count: int) -> Table:
 
 
 def short(number: float) -> str:
-    """Five characters at most: `950`, `12.3k`, `4.5M`."""
+    """At most five characters: `950`, `12.3k`, `4.5M`."""
     for unit in ("", "k", "M", "G", "T"):
         if number < 999.5 or unit == "T":
             return f"{number:.0f}{unit}" if not unit or number >= 99.5 else f"{number:.1f}{unit}"

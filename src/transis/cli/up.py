@@ -1,9 +1,4 @@
-"""Up: a cluster on this machine, shown live, as lines or as JSON.
-
-`transis up`: a cluster on this machine in one command, for as long as the command runs.
-
-How `transis up` shows its cluster: a live screen on a terminal, lines in a log, objects for a machine.
-"""
+"""`transis up`: a cluster of daemons on this machine, shown as a live screen, as lines for a log, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -54,7 +49,7 @@ transis send orders "new order"
 
 LOOK_S: Final = 0.5
 STEP_S: Final = 0.1
-"""How soon a daemon that ended is noticed."""
+"""How often dead daemons are looked for."""
 PROBLEM: Final = 1
 UNABLE: Final = 2
 
@@ -108,7 +103,7 @@ def _cluster(place: Path, count: int, engine: str, trace: bool, faults: bool) ->
 
 
 class ClusterRunner:
-    """Starts the daemons, looks after them, tells what becomes of them, and stops them."""
+    """Starts the daemons, watches them, reports what happens to them, and stops them."""
 
     def __init__(self, cluster: LocalCluster, watch: DaemonWatch, display: Display, exit_after: float | None) -> None:
         self._cluster = cluster
@@ -133,7 +128,7 @@ class ClusterRunner:
         return PROBLEM if self._was_whole else UNABLE
 
     def _keep(self) -> None:
-        """Until the time is over, or nobody is left; a daemon that does not even come up ends all."""
+        """Run until the time is over or no daemon is left. A daemon that dies before the first view ends the whole cluster."""
         started = monotonic()
         pause = Event()
         while self._exit_after is None or monotonic() - started < self._exit_after:
@@ -153,7 +148,7 @@ class ClusterRunner:
                 self._display.crashed(daemon)
 
     def _stop(self) -> None:
-        """Bounded, and quicker for who asks a second time."""
+        """Bounded in time; a second Ctrl-C kills the daemons at once."""
         self._display.stopping()
         try:
             killed = self._cluster.stop()
@@ -164,7 +159,7 @@ class ClusterRunner:
 
 @contextmanager
 def _signals_as_ctrl_c() -> Iterator[None]:
-    """Who ends this command politely ends the cluster politely, whichever way."""
+    """SIGTERM and SIGHUP stop the cluster gracefully, like Ctrl-C."""
     before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
@@ -183,7 +178,7 @@ REFRESHES_PER_S: Final = 4
 
 
 class Display(Protocol):
-    """Told what happens; entered and left around the cluster's life."""
+    """Shows what happens; a context around the life of the cluster."""
 
     def __enter__(self) -> Display: ...
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
@@ -202,7 +197,7 @@ def display_for(cluster: LocalCluster, watch: DaemonWatch, as_json: bool) -> Dis
 
 
 def connecting(cluster: LocalCluster, environment: dict[str, str]) -> list[str]:
-    """How clients find the cluster, as lines that can be pasted."""
+    """Command lines for clients of this cluster, ready to paste."""
     first, *others = cluster.daemons
     lines = ["transis recv orders", 'transis send orders "new order"']
     if str(first.clients) not in socket_candidates(environment):
@@ -214,7 +209,7 @@ def connecting(cluster: LocalCluster, environment: dict[str, str]) -> list[str]:
 
 
 class LiveDisplay:
-    """The daemons, redrawn; what must not scroll away stands above them."""
+    """A table of the daemons that is redrawn; messages that must stay are printed above it."""
 
     def __init__(self, cluster: LocalCluster, watch: DaemonWatch, console: Console) -> None:
         self._cluster = cluster
@@ -223,7 +218,7 @@ class LiveDisplay:
         self._live = Live(console=console, refresh_per_second=REFRESHES_PER_S, get_renderable=self._render, transient=True)
 
     def __enter__(self) -> LiveDisplay:
-        _tell_beginning(self._console, self._cluster)
+        _print_beginning(self._console, self._cluster)
         self._live.__enter__()
         return self
 
@@ -237,57 +232,57 @@ class LiveDisplay:
         return Group(Text(), table, Text(), *view_lines(reports), *warning_lines(reports), Text(), foot)
 
     def tick(self) -> None:
-        """The screen redraws itself."""
+        """Nothing to do: the screen redraws itself."""
 
     def whole(self, seconds: float) -> None:
-        _tell_whole(self._console, self._cluster, seconds)
+        _print_whole(self._console, self._cluster, seconds)
 
     def crashed(self, daemon: LocalDaemon) -> None:
-        _tell_crash(self._console, daemon)
+        _print_crash(self._console, daemon)
 
     def stopping(self) -> None:
         say(self._console, "Stopping: every daemon leaves its view, then ends. Ctrl-C again kills them.", "dim")
 
     def stopped(self, killed: list[str]) -> None:
-        _tell_end(self._console, self._cluster, killed)
+        _print_end(self._console, self._cluster, killed)
 
 
 class LineDisplay:
-    """A line for what changed, and none for what stays."""
+    """A line for each change."""
 
     def __init__(self, cluster: LocalCluster, watch: DaemonWatch, console: Console) -> None:
         self._cluster = cluster
         self._watch = watch
         self._console = console
-        self._told: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def __enter__(self) -> LineDisplay:
-        _tell_beginning(self._console, self._cluster)
+        _print_beginning(self._console, self._cluster)
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def tick(self) -> None:
-        for seen in _news(self._watch, self._told):
-            self._say(f"{seen.node}: view {seen.id}: {' '.join(seen.members)} ({seen.cause})")
+        for seen in _new_views(self._watch, self._shown):
+            self._print(f"{seen.node}: view {seen.id}: {' '.join(seen.members)} ({seen.cause})")
 
     def whole(self, seconds: float) -> None:
         self.tick()
-        _tell_whole(self._console, self._cluster, seconds)
+        _print_whole(self._console, self._cluster, seconds)
         sys.stdout.flush()
 
     def crashed(self, daemon: LocalDaemon) -> None:
-        _tell_crash(self._console, daemon)
+        _print_crash(self._console, daemon)
         sys.stdout.flush()
 
     def stopping(self) -> None:
-        self._say("stopping")
+        self._print("stopping")
 
     def stopped(self, killed: list[str]) -> None:
-        _tell_end(self._console, self._cluster, killed)
+        _print_end(self._console, self._cluster, killed)
 
-    def _say(self, words: str) -> None:
+    def _print(self, words: str) -> None:
         say(self._console, words)
         sys.stdout.flush()
 
@@ -298,7 +293,7 @@ class JsonDisplay:
     def __init__(self, cluster: LocalCluster, watch: DaemonWatch) -> None:
         self._cluster = cluster
         self._watch = watch
-        self._told: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def __enter__(self) -> JsonDisplay:
         daemons = [
@@ -312,7 +307,7 @@ class JsonDisplay:
         pass
 
     def tick(self) -> None:
-        for seen in _news(self._watch, self._told):
+        for seen in _new_views(self._watch, self._shown):
             _write("view", node=seen.node, view=seen.id, members=list(seen.members), cause=seen.cause)
 
     def whole(self, seconds: float) -> None:
@@ -333,36 +328,36 @@ def _write(event: str, **parts: object) -> None:
     print(json.dumps({"event": event, **parts}), flush=True)
 
 
-def _news(watch: DaemonWatch, told: dict[str, str]) -> list[SeenView]:
-    """Views that came since they were last told, by node."""
-    news = []
+def _new_views(watch: DaemonWatch, shown: dict[str, str]) -> list[SeenView]:
+    """Views that came since the last call; `shown` holds the last one by node."""
+    found = []
     for watched in watch.all:
         views = list(watched.views)
-        known = [index for index, seen in enumerate(views) if seen.id == told.get(seen.node)]
+        known = [index for index, seen in enumerate(views) if seen.id == shown.get(seen.node)]
         for seen in views[known[-1] + 1 :] if known else views:
-            news.append(seen)
-            told[seen.node] = seen.id
-    return news
+            found.append(seen)
+            shown[seen.node] = seen.id
+    return found
 
 
-def _tell_beginning(console: Console, cluster: LocalCluster) -> None:
+def _print_beginning(console: Console, cluster: LocalCluster) -> None:
     count = len(cluster.daemons)
     say(console, f"{count} daemon{'s' if count > 1 else ''} on loopback, files in {cluster.directory}", "bold")
 
 
-def _tell_whole(console: Console, cluster: LocalCluster, seconds: float) -> None:
+def _print_whole(console: Console, cluster: LocalCluster, seconds: float) -> None:
     say(console, f"All are in one view after {seconds:.1f} s. In other terminals:", "green")
     for line in connecting(cluster, dict(os.environ)):
         say(console, f"    {line}")
 
 
-def _tell_crash(console: Console, daemon: LocalDaemon) -> None:
+def _print_crash(console: Console, daemon: LocalDaemon) -> None:
     say(console, f"{daemon.name} is gone: {daemon.last_words()}. The end of {daemon.log}:", "bold red")
     for line in daemon.tail().splitlines():
         say(console, f"    {line}", "dim")
 
 
-def _tell_end(console: Console, cluster: LocalCluster, killed: list[str]) -> None:
+def _print_end(console: Console, cluster: LocalCluster, killed: list[str]) -> None:
     if killed:
         say(console, f"{' '.join(killed)} did not leave in time and had to be killed.", "yellow")
     say(console, f"All {len(cluster.daemons)} daemons have ended.")
