@@ -36,12 +36,12 @@ ANSWER_PATIENCE_S: Final = 10.0
 ANSWER_MAX: Final = 64 * 1024 * 1024
 
 AdminOption = Annotated[
-    Path | None, typer.Option("--admin", metavar="PATH", help="Admin socket of the daemon, when there are several on this host.")
+    Path | None, typer.Option("--admin", metavar="PATH", help="Admin socket of the daemon, if several run on this host.")
 ]
 SocketOption = Annotated[
-    Path | None, typer.Option("--socket", metavar="PATH", help="Clients' socket of the daemon; its admin socket lies beside it.")
+    Path | None, typer.Option("--socket", metavar="PATH", help="Client socket of the daemon; its admin socket is beside it.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, for machines.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
 class AdminConnection:
@@ -147,7 +147,7 @@ Values = Mapping[str, Any]
 
 
 def status(admin: AdminOption = None, socket: SocketOption = None, as_json: JsonOption = False) -> None:
-    """Show members, state, view, clients, rates and warnings of a daemon."""
+    """Show a daemon's members, state, view, clients, rates and warnings."""
     try:
         with AdminConnection(admin, socket) as connection:
             found = connection.ask("status")
@@ -275,10 +275,10 @@ transis groups --limit 10000 --json
 def groups(
     admin: AdminOption = None,
     socket: SocketOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Show at most so many, by name.")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Show at most N groups, sorted by name.", metavar="N")] = 1_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the groups, how many members each has, and how many of them are clients of this daemon."""
+    """Show the groups, the number of their members, and how many of these are clients of this daemon."""
     try:
         with AdminConnection(admin, socket) as connection:
             found = connection.ask("groups", limit=limit)
@@ -314,7 +314,7 @@ STILL_THERE: Final = 1
 
 
 def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
-    """Leave the cluster: what was taken is sent first, the others are told, and the daemon ends."""
+    """Leave the cluster: the daemon sends what it has accepted, tells the other nodes, and ends."""
     try:
         with AdminConnection(admin, socket) as connection:
             name = connection.ask("status")["node"]

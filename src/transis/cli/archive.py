@@ -37,9 +37,9 @@ transis archive orders --to /data/archive
 
 transis archive orders --to /data/archive --name second --socket /run/two.sock [dim]# a second one, on another daemon[/dim]
 
-transis archive orders --to /data/archive --json | jq .lag_ms [dim]# a line a second[/dim]
+transis archive orders --to /data/archive --json | jq .lag_ms [dim]# one line a second[/dim]
 
-transis archive --publish /data/archive [dim]# what is left of archivers that do not run any more; needs no daemon[/dim]
+transis archive --publish /data/archive [dim]# publish what dead archivers left; needs no daemon[/dim]
 """
 
 T = TypeVar("T")
@@ -53,31 +53,35 @@ def archive(
         str | None, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to join.", show_default=False)
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="PATH", help="Directory of the archive; several archivers may share it.")
+        str | None, typer.Option("--to", metavar="PATH", help="Directory of the archive. Several archivers may share it.")
     ] = None,
     publish: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Only publish what archivers left there that do not run any more. Needs no daemon."),
+        typer.Option(metavar="PATH", help="Only publish what dead archivers left in PATH. Needs no daemon."),
     ] = None,
     name: Annotated[
-        str, typer.Option(metavar="TEXT", help="What this archiver is called there; otherwise as its node.", show_default=False)
+        str, typer.Option(metavar="TEXT", help="Name of this archiver; by default the name of its node.", show_default=False)
     ] = "",
-    segment_mb: Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="A file is published when it is so large.")] = 128,
-    segment_s: Annotated[float, typer.Option(min=0.1, metavar="S", help="Or so old.")] = 60,
-    sync_s: Annotated[float, typer.Option(min=0, metavar="S", help="Rows are made safe from a power cut so often.")] = 1,
-    free_mb: Annotated[int, typer.Option(min=0, metavar="N", help="Leave the group when less is free on the disk.")] = 256,
-    seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="Stop after so long.")] = None,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a second; with --publish, one.")] = False,
+    segment_mb: Annotated[int, typer.Option(min=1, max=4096, metavar="N", help="Publish a file once it has N MB.")] = 128,
+    segment_s: Annotated[float, typer.Option(min=0.1, metavar="S", help="Publish a file once it is S seconds old.")] = 60,
+    sync_s: Annotated[float, typer.Option(min=0, metavar="S", help="Sync rows to disk every S seconds, against power cuts.")] = 1,
+    free_mb: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Leave the group when less than N MB are free on the disk.")
+    ] = 256,
+    seconds: Annotated[float | None, typer.Option(min=0, metavar="S", help="Stop after S seconds.")] = None,
+    json_lines: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a second; with --publish, a single one.")
+    ] = False,
     socket: SocketOption = None,
     host: HostOption = None,
     key_file: KeyOption = None,
 ) -> None:
-    """Join a group and write its messages and views to Parquet files, in their order. Ctrl-C publishes what came, and leaves.
+    """Join a group and write its messages and views to Parquet files, in order. Ctrl-C publishes what came, and leaves.
 
-    What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost, it is
-    begun anew: what was missed is a gap that the archive shows, unless another archiver was there.
+    What was acknowledged is in the archive, whatever happens to this process or to the power. When the session is lost,
+    the archiver connects again. What it missed is a gap, which the archive shows unless another archiver was there.
 
-    Exit code 0, 1 if it was put out of the group or --publish could not do all of it, 2 if it could not begin.
+    Exit code: 0; 1 if it was removed from the group or --publish could not publish everything; 2 if it could not start.
     """
     limits = (segment_mb << 20, segment_s, sync_s, free_mb << 20)
     try:

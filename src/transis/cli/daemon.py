@@ -25,18 +25,18 @@ transis daemon [dim]# alone on loopback, with the defaults[/dim]
 
 transis daemon --config transis.toml
 
-transis daemon --config transis.toml --check [dim]# only say what it would do[/dim]
+transis daemon --config transis.toml --check [dim]# only print what it would do[/dim]
 
-transis daemon --example > transis.toml [dim]# a file to begin with[/dim]
+transis daemon --example > transis.toml [dim]# a file to start from[/dim]
 """
 
 
 def daemon(
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="The settings, in TOML.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check the settings, say what would be done, and stop.")] = False,
-    show_example: Annotated[bool, typer.Option("--example", help="Print a settings file with all fields, and stop.")] = False,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file, in TOML.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings, print what would be done, and stop.")] = False,
+    show_example: Annotated[bool, typer.Option("--example", help="Print a settings file with every field, and stop.")] = False,
 ) -> None:
-    """Run one node of a cluster, for clients on this host. Ends with a graceful leave on SIGTERM or Ctrl-C."""
+    """Run one node of a cluster, for clients on this host. SIGTERM or Ctrl-C makes it leave gracefully and end."""
     if show_example:
         print(example(), end="")
         return
@@ -75,7 +75,7 @@ def _show_plan(settings: Settings, opening: Opening) -> None:
 
 KEYGEN_EXAMPLES = """Examples:
 
-transis keygen --out transis.key [dim]# readable by you alone; copy it to every node[/dim]
+transis keygen --out transis.key [dim]# readable only by you; copy it to every node[/dim]
 
 transis keygen | ssh other 'umask 077; cat > transis.key'
 """
@@ -83,10 +83,11 @@ transis keygen | ssh other 'umask 077; cat > transis.key'
 
 def keygen(
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write it, with mode 0600. An old file stays.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the key to FILE, with mode 0600; a file that exists is never overwritten."),
     ] = None,
 ) -> None:
-    """Make a cluster key: 32 random bytes. Every node of the cluster needs the same one, and nobody else may have it."""
+    """Make a cluster key: 32 random bytes. Every node of the cluster needs the same key; keep it secret from everybody else."""
     key = new_key()
     if out is None:
         print(key_text(key), end="")

@@ -51,11 +51,11 @@ Work = Callable[[Session[bytes]], Coroutine[Any, Any, int]]
 
 SocketOption = Annotated[
     Path | None,
-    typer.Option("--socket", metavar="PATH", help="Socket of the daemon; otherwise TRANSIS_SOCKET, or the usual place."),
+    typer.Option("--socket", metavar="PATH", help="Socket of the daemon; by default TRANSIS_SOCKET, or the usual place."),
 ]
 HostOption = Annotated[
     str | None,
-    typer.Option("--host", metavar="HOST:PORT", help="A daemon on another host, which listens for TCP; needs --key-file."),
+    typer.Option("--host", metavar="HOST:PORT", help="A daemon on another host that listens on TCP; needs --key-file."),
 ]
 KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The cluster's key, for --host.")]
 
@@ -122,21 +122,23 @@ def send(
     group: Annotated[str, typer.Argument(metavar="GROUP", autocompletion=complete_group, help="The group to send to.")],
     text: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="The message; without it, lines from stdin.")] = None,
     service: Annotated[str, typer.Option(help="basic, causal, agreed or safe.", autocompletion=complete_service)] = "agreed",
-    lines: Annotated[bool, typer.Option("--lines", help="Every TEXT is a message, as every line of stdin is anyway.")] = False,
-    whole: Annotated[bool, typer.Option("--whole", help="All of stdin is one message, up to 16 MiB.")] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Send every TEXT as a message of its own. Lines of stdin always are.")
+    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="Send all of stdin as one message, up to 16 MiB.")] = False,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="One more group; repeatable."),
+        typer.Option("--also", metavar="GROUP", autocompletion=complete_group, help="Another group to send to; repeatable."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the messages are delivered at this node.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with what became of the messages.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with the outcome of the messages.")] = False,
     socket: SocketOption = None,
     host: HostOption = None,
     key_file: KeyOption = None,
 ) -> None:
-    """Send messages to a group; being a member is not needed.
+    """Send messages to a group. You need not be a member.
 
-    Exit code 1 when messages were refused, or when nobody knows whether they were sent because the daemon was lost.
+    Exit code 1 if messages were refused, or if their outcome is unknown because the connection to the daemon was lost.
     """
     sending = SendReport([group, *(also or ())], _service_of(service), wait)
     payloads = _messages(text or [], lines, whole)
@@ -296,22 +298,22 @@ MEMBERS_SHOWN: Final = 12
 
 def recv(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP...", autocompletion=complete_group, help="Groups to join.")],
-    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after so many messages.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop after N messages.")] = None,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="S", help="Stop after so many seconds; with --count, exit code 1 if too few came."),
+        typer.Option(min=0, metavar="S", help="Stop after S seconds; with --count, exit code 1 if too few came."),
     ] = None,
     views: Annotated[
-        bool, typer.Option("--views/--no-views", help="Also show who is in the group, and why that changed.")
+        bool, typer.Option("--views/--no-views", help="Also show the members of the group, and why they changed.")
     ] = True,
-    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json_lines: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
     socket: SocketOption = None,
     host: HostOption = None,
     key_file: KeyOption = None,
 ) -> None:
     """Join groups and show their messages and views as they come. Ctrl-C leaves.
 
-    What is no plain text is shown with escapes; with --json it is `base64` in place of `text`.
+    Anything but plain text is escaped; with --json it is in `base64` instead of `text`.
     """
     options = RecvOptions(tuple(groups), count, timeout, views)
     printer = _printer(several=len(groups) > 1, json_lines=json_lines)

@@ -138,17 +138,19 @@ def monitor(
         list[Path] | None,
         typer.Option("--admin", metavar="PATH", help="Admin socket of a daemon, or a directory with several; repeatable."),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print, and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a daemon and look, a line each.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, metavar="S", help="Ask the daemons every S seconds.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Ask once, print, and stop.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line, for each daemon and each time it is asked.")
+    ] = False,
     probe: Annotated[
         bool,
-        typer.Option("--probe/--no-probe", help="Measure latency with two messages a look and daemon, sent to nobody else."),
+        typer.Option("--probe/--no-probe", help="Measure latency: each time, two messages per daemon, sent to nobody else."),
     ] = True,
 ) -> None:
-    """Show members, views with their causes, rates, latency, backlog and trouble of daemons, live. Ctrl-C ends it.
+    """Show members, views with their causes, rates, latency, backlog and problems of daemons, live. Ctrl-C ends it.
 
-    Exit code 1 when one of the daemons that were named does not answer, with --once.
+    With --once, exit code 1 if one of the named daemons does not answer.
     """
     try:
         paths = _paths(admin or [])

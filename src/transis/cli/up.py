@@ -55,24 +55,28 @@ UNABLE: Final = 2
 
 
 def up(
-    nodes: Annotated[int, typer.Option(help="How many daemons.")] = 3,
+    nodes: Annotated[int, typer.Option(help="Number of daemons.")] = 3,
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="Keep state, logs and settings here; otherwise they are temporary."),
+        typer.Option("--dir", metavar="DIR", help="Keep state, logs and settings in DIR; by default they are temporary."),
     ] = None,
     exit_after: Annotated[
-        float | None, typer.Option(metavar="S", min=0, help="Stop after so many seconds; otherwise run until Ctrl-C.")
+        float | None, typer.Option(metavar="S", min=0, help="Stop after S seconds; by default run until Ctrl-C.")
     ] = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Record what happens, into DIR/trace; needs --dir.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Record traces in DIR/trace; needs --dir.")] = False,
     faults: Annotated[
-        bool, typer.Option("--faults", help="Let administrators cut links between the daemons, for tests.")
+        bool, typer.Option("--faults", help="Allow links between daemons to be cut over their admin sockets, for tests.")
     ] = False,
-    engine: Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")] = ENGINES[0],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line: what begins, changes and ends.")] = False,
+    engine: Annotated[
+        str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {', '.join(ENGINES)}.")
+    ] = ENGINES[0],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per line: what starts, changes and ends.")
+    ] = False,
 ) -> None:
-    """Run a cluster of daemons on this machine, on loopback, and show how it is. Ctrl-C stops all of them gracefully.
+    """Run a cluster of daemons on this machine, on loopback, and show its state. Ctrl-C stops all of them gracefully.
 
-    Without a quorum both sides of a partition go on; these daemons have none.
+    These daemons have no quorum: after a partition both sides go on.
     """
     count = nodes_of(nodes)
     assert count is not None
