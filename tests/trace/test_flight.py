@@ -15,7 +15,7 @@ from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_develo
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recorder import Checkpoint
-from transis.trace.recovery import mend
+from transis.trace.recovery import seal_open_lives
 from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter, read_film
 from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
@@ -194,14 +194,14 @@ def test_the_next_life_seals_what_a_killed_one_left(tmp_path: Path, flight_in: O
         (place / path.name).write_bytes(content[:cut])
         stranger = place / path.name.replace(life_name(ODD), life_name(OTHER))
         stranger.write_bytes(content)
-        ends = mend(place, ODD.name)
+        ends = seal_open_lives(place, ODD.name)
         events = digests(place)
         assert ends == bool(events)
         assert not events or isinstance(events[-1], End)
         assert [event.lseq for event in events] == list(range(1, len(events) + 1))
-        assert mend(place, ODD.name) == 0
+        assert seal_open_lives(place, ODD.name) == 0
         assert stranger.read_bytes() == content
-    assert mend(tmp_path / "nothing there", ODD.name) == 0
+    assert seal_open_lives(tmp_path / "nothing there", ODD.name) == 0
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------------

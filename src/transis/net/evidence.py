@@ -26,7 +26,7 @@ from transis.net.runtime import boottime_us, run_apart
 from transis.trace.events import Event, Gap
 from transis.trace.export import Wanted, forget_half_developed
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
-from transis.trace.recovery import mend
+from transis.trace.recovery import seal_open_lives
 from transis.trace.segment import SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
 from transis.types.config import Config
 from transis.types.ids import NodeId
@@ -53,7 +53,7 @@ class FlightPlan(NamedTuple):
 
 def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
     """The flight recorder of a new life; what the life before it left open is sealed first, or thrown away."""
-    mend(plan.directory, node.name)
+    seal_open_lives(plan.directory, node.name)
     forget_half_developed(plan.directory)
     return Flight(plan.directory, live_header(config, node), plan.limits, boottime_us())
 

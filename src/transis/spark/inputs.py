@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.tables import CHUNK, EVENTS, Columns, Row, trouble_batch, wide
 from transis.spark.progress import told_plainly
-from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, read_frames, read_seal, told_where, unknown_version
+from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, decode_at, read_frames, read_seal, unknown_version
 from transis.trace.segment import SUFFIX, Header, split_rows
 from transis.types.errors import PipelineError, TraceError
 
@@ -140,7 +140,7 @@ def file_batches(path: str, length: int, given: Any = None) -> Iterator[tuple[st
             raise TraceError(f"{name}: {unknown_version(header)}")
         columns = Columns(header)
         for place, rows in _chunks(name, frames.batches):
-            told_where(name, place, columns.add, rows)
+            decode_at(name, place, columns.add, rows)
     except TraceError as error:
         yield "segments", trouble_batch(error, path, length, header)
         return
@@ -153,7 +153,7 @@ def _chunks(name: str, batches: Iterable[tuple[int, memoryview]]) -> Iterator[tu
     start, rows = 0, list[Row]()
     for place, body in batches:
         start = place if not rows else start
-        rows += told_where(name, place, split_rows, body)
+        rows += decode_at(name, place, split_rows, body)
         if len(rows) >= CHUNK:
             yield start, rows
             rows = []

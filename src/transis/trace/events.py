@@ -1,10 +1,10 @@
 """The events of a trace, as every checker and audit reads them.
 
-A node's events are totally ordered by `lseq`, dense from 1. Messages are recorded as runs: `count` consecutive
-messages of one process from counter `first` on; the i-th of them has place (place.seq, place.index + i) and, when
-ordered, tpos + i. What client processes were handed is recorded by pointing at the deliveries of the same trace, so that a
-client's stream can be held against its node's (traces plan G) at the cost of a number a run. Where a row for each delivery is too
-much, a node tells digests instead (`Prefix`, prefix.py), and applications those of their own state (`CheckpointEvent`).
+The events of a node are totally ordered by `lseq`, dense from 1. Messages are recorded as runs: `count` consecutive messages of
+one process starting at counter `first`; the i-th has place (place.seq, place.index + i) and, when ordered, tpos + i. What client
+processes got is recorded by pointing at deliveries in the same trace, so that a client's stream can be compared with its node's
+at the cost of one number per run. Where a row per delivery is too much, a node records digests instead (`Prefix`, tape.py), and
+applications digests of their own state (`CheckpointEvent`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from transis.types.views import GroupId, GroupView, GroupViewId, View
 
 
 class Submit(NamedTuple):
-    """The API accepted messages: they have ids now."""
+    """The API accepted messages and gave them ids."""
 
     lseq: int
     time_us: int
@@ -85,7 +85,7 @@ class Conf(NamedTuple):
 
 
 class End(NamedTuple):
-    """The node's life ended: `stopped` by itself, `failed` (written by who saw it), or `unknown`."""
+    """The node's life ended: `stopped` by itself, `failed` (recorded by an observer), or `unknown`."""
 
     lseq: int
     time_us: int
@@ -93,7 +93,7 @@ class End(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What the harness did to this node or its links."""
+    """A fault that the harness injected into this node or its links."""
 
     lseq: int
     time_us: int
@@ -128,7 +128,7 @@ class GroupConf(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """DELIVER events, by lseq in growing order, whose messages these processes got through these groups."""
+    """DELIVER events, by growing lseq, whose messages these processes got through these groups."""
 
     groups: tuple[GroupId, ...]
     processes: tuple[int, ...]
@@ -136,7 +136,7 @@ class Handed(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """A run that reached these processes long after its DELIVER: basic messages wait until the views of groups stand."""
+    """A run that reached these processes long after its DELIVER: basic messages wait until group views are agreed."""
 
     groups: tuple[GroupId, ...]
     processes: tuple[int, ...]
@@ -146,10 +146,10 @@ class Waited(NamedTuple):
 
 
 class ClientDelivery(NamedTuple):
-    """CDELIVER: what client processes were handed since the last event about clients, or in this turn.
+    """CDELIVER: what client processes got since the last event about clients, or in this turn.
 
-    A process got its runs in the order of their lseq, whichever entries they stand in; group views in force are those of the
-    last GVIEW events before this one.
+    A process got its runs in the order of their lseq, across all entries. The group views in force are those of the last GVIEW
+    events before this one.
     """
 
     lseq: int
@@ -159,7 +159,7 @@ class ClientDelivery(NamedTuple):
 
 
 class ClientLeft(NamedTuple):
-    """CLEFT: the last word to a process about a group, or the refusal of its join."""
+    """CLEFT: the end of a process's membership in a group, or the refusal of its join."""
 
     lseq: int
     time_us: int
@@ -171,7 +171,7 @@ class ClientLeft(NamedTuple):
 
 
 class ClientLife(NamedTuple):
-    """A process connected, or is gone for good. A trace without these tells less: silence may then be a process that is gone."""
+    """A process connected, or is gone for good. In a trace without these, a silent process may simply be gone."""
 
     lseq: int
     time_us: int
@@ -180,10 +180,10 @@ class ClientLife(NamedTuple):
 
 
 class Prefix(NamedTuple):
-    """The first `count` ordered messages that were delivered in `conf` have these sums (prefix.py); `last`: there were no more.
+    """The first `count` ordered messages delivered in `conf` have these sums (tape.py); `last`: there were no more.
 
-    Equal (conf, count) have equal sums at every node: the regular part of a configuration is one sequence, and who shares a
-    transitional one shares what is delivered in it.
+    Equal (conf, count) have equal sums at every node: the regular part of a configuration is one sequence, and nodes that share a
+    transitional one deliver the same messages in it.
     """
 
     lseq: int
@@ -197,7 +197,7 @@ class Prefix(NamedTuple):
 
 
 class CheckpointEvent(NamedTuple):
-    """What an application says about its own state, behind `count` ordered messages of a group since that group's view.
+    """An application's digest of its own state, behind `count` ordered messages of a group since that group's view.
 
     The last of them is `counter` of `sender` at `place`; without one they are None, 0 and (0, 0).
     """
@@ -228,7 +228,7 @@ class NodeTrace(NamedTuple):
 
 
 class History(NamedTuple):
-    """All traces of one run; `closed` says that the run reached quiescence, so that nothing is pending."""
+    """All traces of one run; `closed` means that the run reached quiescence, so that nothing is pending."""
 
     nodes: list[NodeTrace]
     closed: bool
@@ -237,5 +237,5 @@ class History(NamedTuple):
 
 
 def is_ordered(service: Service, engine: str) -> bool:
-    """Is a message of this service in the total order? A causal one is only on the ring, whose order all messages share."""
+    """Whether messages of this service are in the total order. Causal ones are only on the ring, which orders all messages."""
     return service in (Service.AGREED, Service.SAFE) or (service is Service.CAUSAL and engine == "totem")

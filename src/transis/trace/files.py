@@ -1,8 +1,7 @@
-"""Durable files: append whole or not at all, replace, publish, sync, lock.
+"""Durable files: append whole or not at all, replace, sync.
 
-A new file that grows at its end only: an append is there as a whole, or nothing of it. Never raises for a disk that fails.
-
-What a power cut must not take: content is durable before it has its name, and the name before anybody counts on it.
+1. An append is in the file completely or not at all. Appending never raises for a failing disk; it returns False.
+2. Against power cuts: content is durable before the file gets its name, and the name is durable before anybody relies on it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Final
 
 
 class Appender:
-    """Created, never opened again: an existing file of this name belongs to somebody else, which is an OSError here."""
+    """A new file that only grows at its end. Raises OSError if the file exists: it would belong to somebody else."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,10 +23,10 @@ class Appender:
         self.path = path
         self.size = 0
         self.is_torn = False
-        """A part of an append stayed behind and cannot be cut off: the file ends here."""
+        """Part of a failed append could not be cut off: nothing more can be appended."""
 
     def append(self, content: bytes) -> bool:
-        """False if the disk did not take it."""
+        """Append all of it; False, with the file unchanged, if the disk refuses."""
         if self.is_torn:
             return False
         try:
@@ -58,17 +57,17 @@ class Appender:
 # --- durable ----------------------------------------------------------------------------------------------------------
 
 TEMPORARY: Final = ".new"
-"""What is added to a name while its new content is written beside it."""
+"""Suffix of the temporary file that holds the new content."""
 
 
 def replace_durably(path: Path, content: bytes) -> None:
-    """A reader finds the old content or the new, whenever the power goes."""
+    """Replace a file such that readers find the old or the new content, even after a power cut."""
     write_beside(path, content).replace(path)
     sync(path.parent)
 
 
 def write_beside(path: Path, content: bytes) -> Path:
-    """The new content, synced, under a name that no reader looks at."""
+    """Write and sync the new content under a name that no reader looks at; returns that path."""
     new = beside(path)
     with new.open("wb") as file:
         file.write(content)
@@ -82,7 +81,7 @@ def beside(path: Path) -> Path:
 
 
 def sync(path: Path) -> None:
-    """Make the content of a file durable; of a directory, the names that were made or changed in it."""
+    """Make durable the content of a file, or the names in a directory."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -1,19 +1,13 @@
-"""Segments -> one history, what is wrong first.
+"""From the segments of a directory to one history, with findings about the evidence itself.
 
-Readers: segments of a directory back into one history, with what is wrong with the evidence said first.
-
-Data quality comes before guarantees (traces 5), or a recorder's bug looks like a protocol's. What is missing becomes a Gap
-in the trace, so that obligations that touch it are pending. Two kinds of trouble are told apart: a cut or missing
-file is a finding, for a crash or a broken disk can cause it (one that was cut before its header was whole is a TraceCutOff for
-who reads it alone); a file that was never a segment is a TraceError.
-
-Addresses of recorded runs: whom a message was for, read from the bytes that travelled with it.
-
-A second reading, on purpose: a trace is judged without the code that it judges. Bytes that are no address are for nobody, as
-they are for the groups. Layout: a byte 1, how many groups, how many processes, then the groups (64-bit hashes) and the processes
-(64-bit boot id of the node, 32-bit number), all big-endian.
-
-Nodes, processes and views as words in tables: whole, so that two lives never share one.
+1. The quality of the evidence comes before guarantees, or a bug of the recorder would look like a bug of a protocol. What is
+   missing becomes a Gap in the trace, so that obligations that touch it are pending.
+2. A cut or missing file is a finding, because a crash or a broken disk can cause it; if even the header is cut off, reading that
+   one file raises TraceCutOff. A file that was never a segment is a TraceError.
+3. Addresses are decoded here a second time, on purpose: a trace is judged without the code under judgement. Bytes that are not an
+   address are for nobody, as they are for groups. Layout: one byte 1, the number of groups, the number of processes, then the
+   groups (64-bit hashes) and the processes (64-bit boot id of the node, 32-bit number), all big-endian.
+4. Nodes, processes and views are written out in full in tables, so that two lives never share a name.
 """
 
 from __future__ import annotations
@@ -48,7 +42,7 @@ MIXED: Final = "mixed runs"
 ACCEPTED: Final = (SCHEMA - 1, SCHEMA)
 
 FOOTER_BYTES_MAX: Final = 512
-"""A footer is three numbers, a digest and a flag: less than half of this."""
+"""A footer is three numbers, a digest and a flag, less than half of this."""
 
 Body = TypeVar("Body")
 Given = TypeVar("Given")
@@ -56,7 +50,7 @@ Buffer = bytes | bytearray | memoryview | mmap
 
 
 class Finding(NamedTuple):
-    """Something about the evidence, not about the protocol."""
+    """A problem with the evidence, not with the protocol."""
 
     what: str
     file: str
@@ -105,30 +99,30 @@ def read_trace(directory: Path) -> Reading:
 
 
 def read_segment(path: Path) -> Segment:
-    """One segment. A torn tail is fine and counted; anything else that is no frame is a TraceError with its place."""
+    """Read one segment. A torn tail is accepted and counted; any other broken frame is a TraceError with its offset."""
     return parse_segment(path.name, path.read_bytes())
 
 
 def parse_segment(name: str, content: Buffer) -> Segment:
-    """The same, of bytes that came from anywhere."""
+    """The same for bytes from any source."""
     frames = read_frames(name, content)
-    events = [event for place, body in frames.batches for event in told_where(name, place, decode_rows, body)]
+    events = [event for place, body in frames.batches for event in decode_at(name, place, decode_rows, body)]
     return Segment(name, frames.header, events, frames.footer, frames.digest, frames.torn_bytes)
 
 
 class Frames(NamedTuple):
-    """The frames of a segment, each with a checksum that is right; batches are not decoded yet."""
+    """The frames of a segment with correct checksums; batches are not decoded yet."""
 
     header: Header
     batches: list[tuple[int, memoryview]]
-    """Where each stands, and its rows."""
+    """The offset and the rows of each batch."""
     footer: Footer | None
     digest: str
     torn_bytes: int
 
 
 def read_frames(name: str, content: Buffer) -> Frames:
-    """Look at every frame; nothing is copied. Of a schema that this reader does not know only the header is read."""
+    """Check every frame without copying. If the schema is unknown, only the header is read."""
     view = memoryview(content)
     _require_magic(name, view)
     header: Header | None = None
@@ -143,7 +137,7 @@ def read_frames(name: str, content: Buffer) -> Frames:
                 break
         elif kind == KIND_FOOTER:
             footer = _decode(name, place, True, body, Footer)
-        elif kind == KIND_BATCH:  # Any other is a kind of frame that a later version added.
+        elif kind == KIND_BATCH:  # Later versions may add other kinds of frames.
             batches.append((place, body))
         place += length
         digested = digested if footer else place
@@ -153,7 +147,7 @@ def read_frames(name: str, content: Buffer) -> Frames:
 
 
 def read_seal(tail: bytes) -> Footer | None:
-    """The footer that the last bytes of a file end in, FOOTER_BYTES_MAX of them; nothing else of the file is looked at."""
+    """The footer at the end of `tail`, the last FOOTER_BYTES_MAX bytes of a file; the rest of the file is not needed."""
     for place in range(max(0, len(tail) - FOOTER_BYTES_MAX), len(tail) - FRAME.size):
         length, checksum = FRAME.unpack_from(tail, place)
         payload = tail[place + FRAME.size :]
@@ -162,8 +156,8 @@ def read_seal(tail: bytes) -> Footer | None:
     return None
 
 
-def told_where(name: str, place: int, decode: Callable[[Given], Body], given: Given) -> Body:
-    """What a decoder makes of what stands there; its error is told with the place."""
+def decode_at(name: str, place: int, decode: Callable[[Given], Body], given: Given) -> Body:
+    """Decode, and add the offset to the message of an error."""
     try:
         return decode(given)
     except TraceError as error:
@@ -183,7 +177,7 @@ def _require_magic(name: str, content: memoryview) -> None:
 
 
 def _whole_frame(name: str, content: memoryview, place: int) -> int:
-    """Size of the frame at `place`, or 0 if the file ends, or was cut, before it is whole."""
+    """Size of the frame at `place`, or 0 if the file ends, or was cut, before the end of the frame."""
 
     if place + FRAME.size > len(content):
         return 0
@@ -194,7 +188,7 @@ def _whole_frame(name: str, content: memoryview, place: int) -> int:
     if length and crc32(content[place + FRAME.size : end]) == checksum:
         return FRAME.size + int(length)
     if end == len(content):
-        return 0  # The last frame, of which a power cut lost some pages.
+        return 0  # A power cut lost some pages of the last frame.
     raise TraceError(f"{name}: byte {place}: a damaged frame in the middle of the file")
 
 
@@ -237,7 +231,7 @@ def _seal(segment: Segment, last: bool) -> list[Finding]:
         found.append(Finding(TRUNCATED, segment.name, f"{segment.torn_bytes} bytes at its end are no whole frame"))
     footer = segment.footer
     if footer is None:
-        # One that was cut off and is followed by another is bound by the digest that the other names.
+        # A cut segment that is followed by another is still covered by the digest that the next header holds.
         if last:
             found.append(Finding(STILL_OPEN, segment.name, "not sealed: its node is still writing, or was cut off"))
     elif footer.digest != segment.digest or footer.events != len(segment.events):
@@ -279,7 +273,7 @@ NOBODY: Final = Address()
 
 
 def read_address(address: bytes) -> Address:
-    """The groups and processes that a run is for; nobody if the bytes say nothing of the kind."""
+    """The groups and processes that a run is addressed to; nobody if the bytes are not an address."""
     if len(address) < HEAD.size:
         return NOBODY
     kind, groups, processes = HEAD.unpack_from(address)
@@ -299,7 +293,7 @@ def read_address(address: bytes) -> Address:
 
 
 def node_name(node: NodeId) -> str:
-    """Name, incarnation and boot id: two lives never share it, also not those of a copied directory."""
+    """Name, incarnation and boot id: unique to one life, even after a state directory was copied."""
     return f"{node.name}/{node.incarnation}/{node.boot:016x}"
 
 

@@ -1,11 +1,8 @@
-"""Ends of lives that a kill left open.
+"""Ends of lives that a kill left open: another party seals them and records the end.
 
-What a killed life left open in its flight recorder: the next life of the name seals it and writes its end (traces 2).
-
-The end of a life, written by who saw it: a node that is killed cannot say so itself (traces 2).
-
-One more segment is put behind the node's last, chained to it like any other, with the END in it. Without it a crash cannot be
-told from a node that still runs, and what the dead node owed stays pending for ever.
+A killed node cannot record its own end. Without it a crash looks like a node that still runs, and what the dead node owed would
+stay pending forever. So one more segment with the END is appended to the node's last, chained like any other: by the observer of
+the crash, or, in the flight recorder, by the next life of the same name, which also seals what was left open.
 """
 
 from __future__ import annotations
@@ -25,11 +22,11 @@ from transis.trace.segment import DIGESTS, KIND_FOOTER, TRACES, Footer, Naming, 
 from transis.types.errors import TraceCutOff, TraceError
 from transis.types.ids import NodeId
 
-# --- obituary ---------------------------------------------------------------------------------------------------------
+# --- the end of a life ------------------------------------------------------------------------------------------------
 
 
 def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:
-    """Write that a life ended, at the time of its last event; False if its trace says so already."""
+    """Record the end of a life at the time of its last event; False if the trace holds an end already."""
     files = _files(directory, node, naming)
     last = _last_segment(files)
     last_event = last.events[-1] if last.events else _last_event(files[:-1])
@@ -53,7 +50,7 @@ def _files(directory: Path, node: NodeId, naming: Naming) -> list[Path]:
 
 
 def _last_segment(files: list[Path]) -> Segment:
-    """Without a file that the dead life had only just created, which stands where its end belongs."""
+    """The last segment; a file that the dead life had only just created is removed, because the end belongs there."""
     try:
         return read_segment(files[-1])
     except TraceCutOff:
@@ -64,22 +61,22 @@ def _last_segment(files: list[Path]) -> Segment:
 
 
 def _last_event(files: list[Path]) -> Event | None:
-    """Of those before the last, which may have none: its only batch was cut off."""
+    """The last event before the last segment, which may have none if its only batch was cut off."""
     return next((events[-1] for path in reversed(files) if (events := read_segment(path).events)), None)
 
 
-# --- mending ----------------------------------------------------------------------------------------------------------
+# --- sealing ----------------------------------------------------------------------------------------------------------
 
 DAMAGED: Final = ".damaged"
-"""What is added to the name of a file that cannot be read, so that nobody tries again."""
+"""Suffix for a file that cannot be read, so that nobody tries again."""
 
 _NAME: Final = re.compile(
     re.escape(DIGESTS.prefix) + r"(?P<node>.+)-(?P<incarnation>\d+)-(?P<boot>[0-9a-f]{16})-\d{6,}" + re.escape(DIGESTS.suffix)
 )
 
 
-def mend(directory: Path, name: str) -> int:
-    """Seal the digests that earlier lives of this node left open; how many lives got their end. Never raises for a disk."""
+def seal_open_lives(directory: Path, name: str) -> int:
+    """Seal the digests that earlier lives left open; returns how many ends were recorded. Never raises for a failing disk."""
     begins = f"{DIGESTS.prefix}{quote(name, safe='')}-"
     try:
         for path in sorted(directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}{DIGESTS.unfinished}")):
@@ -87,12 +84,12 @@ def mend(directory: Path, name: str) -> int:
                 _seal(path)
         return _end_last(directory, name)
     except OSError as error:
-        logging.getLogger("transis").warning("the flight recorder's directory %s cannot be mended: %s", directory, error)
+        logging.getLogger("transis").warning("the flight recorder's directory %s cannot be recovered: %s", directory, error)
         return 0
 
 
 def _seal(path: Path) -> None:
-    """Cut off what is no whole frame, put the seal behind the rest, and give the file its name."""
+    """Cut off a broken last frame, append the seal, and give the file its final name."""
     try:
         segment = read_segment(path)
     except TraceCutOff:
@@ -112,7 +109,7 @@ def _seal(path: Path) -> None:
 
 
 def _end_last(directory: Path, name: str) -> int:
-    """The life before this one; those before it got their end from it. Names tell the lives: there may be thousands of files."""
+    """Record the end of the previous life; earlier ones have theirs. Lives are read off file names: there may be thousands."""
     found = [_NAME.fullmatch(path.name) for path in directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}")]
     lives = {(int(one["incarnation"]), int(one["boot"], 16)) for one in found if one and one["node"] == quote(name, safe="")}
     if not lives:

@@ -1,26 +1,17 @@
-"""Segment files: frames, chain, seal; rows of events; the canonical digest.
-
-Segments: the append-only files a node writes its events into, chained so that nothing can be missing unseen.
+"""Segments: append-only files of a node's events, chained so that a missing one is noticed; and the canonical digest.
 
     segment = MAGIC, header frame, batch frames ..., footer frame when sealed
     frame   = u32 length of payload | u32 crc32 of payload | payload = one byte for the kind, then msgpack
+    batch   = one msgpack array of (number of the kind, event)
 
-Rules of this file:
-1. One flush of the recorder is one write of whole frames; what a crash cuts off is at most the last one.
-2. A segment is sealed by its footer and never touched again. The next one names its digest, so a reader can tell
-   missing, cut and still open segments apart (traces 3).
-3. The writer never stalls and never raises for a disk that fails: it takes nothing, says so, and the recorder writes a Gap.
-
-Rows: events as bytes and back. A batch of rows is one msgpack array of (number of the kind, event).
-
-Rules of this file:
-1. The table of kinds is append-only: a number never changes its meaning. A field may be added at the end of an event.
-2. Decoding checks every type; bytes that are no batch give a TraceError, never another exception.
-
-The canonical digest of a history: the same events give the same digest in any process, under any hash seed.
-
-Traces are taken in order of node id, events in their own order, each with a number for its kind; msgpack writes tuples of
-integers and strings in exactly one way.
+1. One flush of the recorder is one write of whole frames; a crash cuts off at most the last one.
+2. A footer seals a segment, which is never touched again. The next segment names its digest, so that a reader can distinguish
+   missing, cut and open segments.
+3. The writer never stalls and never raises for a failing disk: it takes nothing, returns False, and the recorder writes a Gap.
+4. The table of kinds is append-only: a number never changes its meaning. Fields are only added at the end of an event.
+5. Decoding checks every type; bytes that are not a batch raise TraceError and nothing else.
+6. The digest of a history is the same in every process and under every hash seed: traces in order of node id, events in their own
+   order, each with the number of its kind. msgpack encodes tuples of integers and strings in exactly one way.
 """
 
 from __future__ import annotations
@@ -68,7 +59,7 @@ KINDS: Final[tuple[type[Event], ...]] = (
     *(GroupConf, ClientDelivery, ClientLeft, ClientLife),
     *(Prefix, CheckpointEvent),
 )
-"""A kind's number is its place here. The second row came with schema 2, the third with schema 3."""
+"""The number of a kind is its index. The second row came with schema 2, the third with schema 3."""
 
 NUMBERS: Final[dict[type[Any], int]] = {kind: number for number, kind in enumerate(KINDS)}
 
@@ -87,8 +78,7 @@ def decode_rows(batch: bytes | memoryview) -> list[Event]:
 
 
 def split_rows(batch: bytes | memoryview) -> list[tuple[int, msgspec.Raw]]:
-    """The rows of a batch, each with the number of its kind, not decoded; kinds of a later version are left out, as a reader of
-    the version before must."""
+    """The rows of a batch, each with the number of its kind, not decoded. Unknown kinds, of a later version, are skipped."""
     try:
         return [row for row in _BATCH.decode(batch) if 0 <= row[0] < len(_DECODERS)]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -106,19 +96,19 @@ def decode_row(number: int, row: msgspec.Raw) -> Event:
 
 MAGIC: Final = b"transis trace\n"
 SCHEMA: Final = 3
-"""Version of header, rows and footer. Readers accept this one and the one before; 2 added the events of client processes,
-3 digests of what was delivered and of what applications say of their state."""
+"""Version of header, rows and footer. Readers accept this one and the previous one. 2 added events of client processes,
+3 added digests of deliveries and of application states."""
 
 SUFFIX: Final = ".trace"
 
 LIVE_RUN: Final = "live"
-"""The run of every node that is no simulation: daemons and embedded nodes of one cluster are in one run together."""
+"""The run of every real node: all daemons and embedded nodes of a cluster are in one run."""
 
 SEGMENT_BYTES: Final = 128 * 1024 * 1024
-"""A segment is sealed when it has grown beyond this: large enough for columnar conversion, small enough to move."""
+"""A segment is sealed beyond this size: large enough for columnar conversion, small enough to move."""
 
 FRAME_EVENTS_MAX: Final = 16_384
-"""Events of one frame: bounds what a reader must hold to check one checksum."""
+"""Events per frame: bounds what a reader must hold to check one checksum."""
 
 FRAME: Final = Struct(">II")
 KIND_HEADER: Final = b"H"
@@ -127,7 +117,7 @@ KIND_FOOTER: Final = b"F"
 
 
 class Naming(NamedTuple):
-    """What the names of files begin and end with, and what is added while they are written."""
+    """Prefix and suffix of file names, and the extra suffix of a file that is being written."""
 
     prefix: str
     suffix: str
@@ -136,11 +126,11 @@ class Naming(NamedTuple):
 
 TRACES: Final = Naming("", SUFFIX)
 DIGESTS: Final = Naming("life-", ".digests", ".open")
-"""The digests of a running node: Spark passes over names that begin with `_` or `.`, and must never see a file that grows."""
+"""Digests of a running node. The `.open` suffix hides a growing file from Spark."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Who wrote a segment, and which one came before it."""
+    """Which node wrote a segment, and the digest of the previous one."""
 
     cluster: str
     run: str
@@ -152,11 +142,11 @@ class Header(msgspec.Struct, frozen=True):
     mode: str = "evs"
     build: str = ""
     order: str = ""
-    """How an engine that has a choice of orders agreed on one; empty on the ring, which has none."""
+    """The order of an engine that has a choice of orders; empty on the ring, which has none."""
 
 
 def live_header(config: Config, node: NodeId) -> Header:
-    """The first header of a node that is no simulation."""
+    """The first header of a real node."""
     order = config.order if config.engine == "lansis" else ""
     return Header(config.cluster, LIVE_RUN, node, engine=config.engine, mode=config.guarantees, build=__version__, order=order)
 
@@ -186,7 +176,7 @@ class SegmentWriter:
         self._done = False
 
     def write(self, events: Sequence[Event]) -> bool:
-        """Append one batch; False if the disk did not take it, and then nothing of it is there."""
+        """Append one batch; False, with nothing written, if the disk refuses."""
         if self._done or not events:
             return not events
         opening = b"" if self._file is not None else self._opening()
@@ -202,23 +192,23 @@ class SegmentWriter:
         return True
 
     def close(self, closed: bool = False) -> None:
-        """Seal the last segment; `closed` says that the run reached quiescence."""
+        """Seal the last segment; `closed` means that the run reached quiescence."""
         if self._file is None and not self._done and self._open():
             self._append(self._opening())
         self._seal(closed)
         self._done = True
 
     def seal(self) -> None:
-        """Seal the segment that is being written, if there is one; the next event opens another."""
+        """Seal the open segment, if there is one; the next event opens another."""
         self._seal(closed=False)
 
     @property
     def current(self) -> str:
-        """The name of the file that is being written, or nothing."""
+        """The name of the open file, or an empty string."""
         return self._file.path.name if self._file is not None else ""
 
     def release(self) -> None:
-        """Close the file without sealing it, as the end of a process does."""
+        """Close the file without sealing it, as the end of a process would."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -237,7 +227,7 @@ class SegmentWriter:
         return True
 
     def _append(self, content: bytes) -> bool:
-        """What arrived in part is taken back; if that fails, this segment ends here, torn."""
+        """A partial write is undone; if that fails, this segment ends here, torn."""
         file = self._file
         assert file is not None
         if file.append(content):
@@ -267,7 +257,7 @@ class SegmentWriter:
 
 
 def finish(file: Appender, naming: Naming) -> None:
-    """Close a file that is complete and give it its name; one that cannot be renamed is left to the next life."""
+    """Close a complete file and give it its final name. If the rename fails, the next life repeats it."""
     file.close()
     if naming.unfinished:
         with suppress(OSError):
@@ -275,12 +265,12 @@ def finish(file: Appender, naming: Naming) -> None:
 
 
 def segment_name(header: Header, naming: Naming = TRACES) -> str:
-    """Names sort in the order of segments; a node's name is quoted, for it may hold any printable character."""
+    """Names sort in the order of segments. The node's name is quoted, because it may hold any printable character."""
     return f"{naming.prefix}{life_name(header.node)}-{header.number:06d}{naming.suffix}"
 
 
 def life_name(node: NodeId) -> str:
-    """How the names of all segments of a life begin, without the prefix of their kind."""
+    """The part of a segment's name that all segments of a life share, without the prefix."""
     return f"{quote(node.name, safe='')}-{node.incarnation}-{node.boot:016x}"
 
 
@@ -290,7 +280,7 @@ def frame(kind: bytes, body: bytes) -> bytes:
 
 
 def whole_frames(content: bytes | memoryview, place: int = 0) -> Iterator[tuple[bytes, memoryview]]:
-    """Kind and body of every frame from `place` on, up to the first that is cut off or damaged."""
+    """Kind and body of every frame from `place` on, up to the first cut or damaged one."""
     view = memoryview(content)
     while place + FRAME.size < len(view):
         length, checksum = FRAME.unpack_from(view, place)
@@ -312,7 +302,7 @@ def _frames(events: Sequence[Event]) -> list[bytes]:
 
 
 def digest(history: History) -> str:
-    """SHA-256, in hexadecimal, of everything a history says."""
+    """SHA-256, in hexadecimal, of everything in a history."""
     total = sha256(_bytes((history.closed, history.promises, len(history.nodes))))
     for trace in sorted(history.nodes, key=lambda trace: trace.node):
         total.update(_bytes(trace.node))
