@@ -1,1 +1,1 @@
-"""Programs that use the package as anybody would."""
+"""Programs that use the package as a user would."""

@@ -1,1 +1,1 @@
-"""Offices that sell seats in one group, a network that parts them, and the job that finds who is rebooked."""
+"""Offices that sell seats in one group, a network partition, and the job that finds which passengers to rebook."""

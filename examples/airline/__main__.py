@@ -1,4 +1,4 @@
-"""`python -m examples.airline`: the airline from the first sale to the proposals. README.md shows what comes out."""
+"""`python -m examples.airline`: the airline from the first sale to the proposals. README.md shows the result."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m examples.airline", description="Two partitions sell seats; who is rebooked?")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave the archive and the tables there")
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.airline", description="Two partitions sell seats. Who must be rebooked?"
+    )
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the archive and the tables in DIR")
     given = parser.parse_args(arguments)
     try:
         require_spark()
@@ -40,9 +42,9 @@ def _new(directory: Path) -> Path:
         is_empty = not any(directory.iterdir())
     except OSError as error:
         text = f"--keep {str(directory)!r} cannot be a directory ({error.strerror})"
-        raise UsageError(f"{text}: name one that is new") from error
+        raise UsageError(f"{text}: give a new one") from error
     if not is_empty:
-        raise UsageError(f"--keep {str(directory)!r} is not empty: name a directory that is new")
+        raise UsageError(f"--keep {str(directory)!r} is not empty: give a new directory")
     return directory.resolve()
 
 
@@ -69,7 +71,7 @@ def _run(directory: Path, is_kept: bool) -> None:
 
 
 def _require_agreement(told: dict[str, set[str]], found: set[str]) -> None:
-    """Offices sold, and the job finds out from the archive alone: it had better be the same."""
+    """What the offices sold must be what the job finds in the archive alone."""
     for office, requests in told.items():
         if requests != found:
             raise StoryError(f"{office} and the archive disagree on {', '.join(sorted(requests ^ found))}")
@@ -77,7 +79,7 @@ def _require_agreement(told: dict[str, set[str]], found: set[str]) -> None:
 
 
 def as_markdown(rows: DataFrame) -> str:
-    """A small table in text, in columns that stand under each other."""
+    """A small table as text with aligned columns."""
     cells = [[name.removeprefix("free_").replace("_", " ") for name in rows.columns]]
     cells += [["" if one is None else str(one) for one in row] for row in rows.collect()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

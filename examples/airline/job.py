@@ -1,8 +1,8 @@
-"""What the airline asks its archive: who bought what together and apart, which flights are oversold, and who is rebooked.
+"""The airline's queries over its archive: what was sold together and apart, which flights are oversold, and who must be rebooked.
 
-Everything about partitions comes from the package: messages once, sides, and one history by a policy. What is left is the
-airline's own rule: a request has a seat if the flight has room in the history that its office had seen. Sides that met have told
-each other what they sold before they sold anything else.
+The package handles partitions: each message once, sides, and one history by a policy. What remains is the airline's own rule: a
+request gets a seat if the flight has room in the history that its office had seen. Sides that met have told each other what they
+sold before they sold anything else.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def flights_table(spark: SparkSession) -> DataFrame:
 
 
 def sales(spark: SparkSession, archive: str, group: str, policy: Policy) -> DataFrame:
-    """Every request once, in the merged history: who saw it, and whether it got a seat where it was sold."""
+    """Every request once, in the merged history, with the side that saw it and whether it got a seat there."""
     stream = read_stream(spark, archive, [group])
     known = spans(stream)
     lineage = lineage_of(configurations(stream))
     once = messages(stream, known)
     history = merged(stream, known, once, lineage, policy)
-    asked = with_keys(history, KEYS).where("request is not null")  # Not what sides told each other.
+    asked = with_keys(history, KEYS).where("request is not null")  # Without the reports that sides sent each other.
     rows = asked.join(F.broadcast(_side_names(spark, lineage)), ["parting", "side"], "left")
     seen_by = F.coalesce("seen_by", F.lit(TOGETHER)).alias("seen_by")
     named = rows.select("merged_position", *MESSAGE_ID, seen_by, *KEYS).withColumn("fare", F.col("fare").cast("int"))
@@ -42,7 +42,7 @@ def sales(spark: SparkSession, archive: str, group: str, policy: Policy) -> Data
 
 
 def _side_names(spark: SparkSession, lineage: Lineage) -> DataFrame:
-    """Sides by the names of their offices."""
+    """Sides, named by their offices."""
     rows = [
         (parting.number, str(side.number), " ".join(sorted({node.split("/")[0] for node in side.nodes})))
         for parting in lineage.partings
@@ -52,7 +52,7 @@ def _side_names(spark: SparkSession, lineage: Lineage) -> DataFrame:
 
 
 def with_seats(rows: DataFrame, apart: DataFrame, flights: DataFrame) -> DataFrame:
-    """Before a request came those that stand before it in the history, but for those of sides that its own had not met again."""
+    """A request comes after those before it in the history, except those of sides that its own side had not met again."""
     line = Window.partitionBy("flight").orderBy("merged_position")
     counted = rows.withColumn("stands", F.row_number().over(line)).join(_unseen(rows, apart), "merged_position", "left")
     rank = F.col("stands") - F.coalesce("unseen", F.lit(0))
@@ -61,7 +61,7 @@ def with_seats(rows: DataFrame, apart: DataFrame, flights: DataFrame) -> DataFra
 
 
 def _unseen(rows: DataFrame, apart: DataFrame) -> DataFrame:
-    """How many of its flight stand before a request that a side sold which it had not met again, in whatever parting."""
+    """The number of requests for the same flight before a request that were sold by a side its own had not met again."""
     one = rows.select(*MESSAGE_ID, "flight", "merged_position").join(apart.select(*MESSAGE_ID, *SIDE), list(MESSAGE_ID))
     sides = F.split("side", "[+]")
     mine = one.select("flight", "parting", "merged_position", sides.alias("sides"))
@@ -77,7 +77,7 @@ def sold_together(sold: DataFrame) -> DataFrame:
 
 
 def sold_apart(sold: DataFrame) -> DataFrame:
-    """Side by side, in the order of each."""
+    """Each side in its own order."""
     shown = sold.where(F.col("seen_by") != TOGETHER).orderBy("merged_position")
     return shown.select("seen_by", "flight", "passenger", "fare", _word("has_seat", "sold", "full").alias("answer"))
 
@@ -89,8 +89,7 @@ def oversold(sold: DataFrame) -> DataFrame:
 
 
 def proposals(sold: DataFrame, flights: DataFrame) -> DataFrame:
-    """Who stands beyond the capacity of a flight in the merged history, and the seat that is free for him: the first of his
-    route, in the order in which they stand."""
+    """Passengers beyond the capacity of their flight in the merged history, each with the first free seat on the route."""
     line = Window.partitionBy("flight").orderBy("merged_position")
     standing = sold.where("has_seat").withColumn("stands", F.row_number().over(line))
     waiting = standing.where("stands > seats").withColumn(

@@ -1,11 +1,11 @@
-"""An office: a member of the group that sells what is free in the history that it has seen.
+"""An office: a member of the group that sells what is free in the history it has seen.
 
-All offices of one side see the same requests in the same order, so each of them knows who has a seat, without asking anybody. An
-office that is cut off does the same with its own history, and sells what others sell, too. That is the choice of this airline:
-it had rather rebook a passenger now and then than close its counters.
+All offices of one side see the same requests in the same order, so each of them knows who has a seat without asking the others.
+An office that is cut off does the same with its own history, and may sell what others sell, too. That is the choice of this
+airline: it would rather rebook a passenger now and then than close its counters.
 
-When sides meet, each tells what it sold, and requests wait until all sides have: from there on all offices know the same again,
-and decide alike. An office that opens later would have to be given what was sold (docs/client.md, state transfer).
+When sides meet, each reports what it sold, and requests wait until all sides have reported. From then on all offices know the
+same again, and decide alike. An office that opens later would need the list of sold seats (docs/client.md, state transfer).
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from transis.client.group import Group
 
 GROUP: Final = "seats"
 STAFF: Final = "offices"
-"""Of the offices alone: in the other group there are archivers, too, who sell nothing and have nothing to tell."""
+"""The group of the offices alone: the other one also has archivers, which neither sell nor report."""
 SEATS: Final = {one.flight: one.seats for one in FLIGHTS}
 
 
 async def open_office(name: str, session: Session[bytes], news: Callable[[], None] = lambda: None) -> Office:
-    """Both groups are one stream, in one order; what is sent goes to both."""
+    """Join both groups as one stream in one order; messages go to both."""
     return Office(name, session, await session.join(GROUP, STAFF).open(), news)
 
 
 class Office:
-    """`sold` has the flights of all requests that have a seat, by their numbers, as far as this office knows; `heard` has those
-    that it decided on."""
+    """`sold` maps requests with a seat to their flights, as far as this office knows; `heard` holds all decided requests."""
 
     def __init__(self, name: str, session: Session[bytes], group: Group[bytes], news: Callable[[], None]) -> None:
         self.name = name
@@ -45,14 +44,14 @@ class Office:
         self.members = 0
         self._asked: deque[dict[str, str]] = deque()
         self._silent: list[set[ProcessId]] = []
-        """Sides that came to the last merge and did not tell yet what they sold."""
+        """Sides of the last merge that have not reported yet what they sold."""
         self._merge = ""
         self._numbers = count(1)
         self._session, self._group, self._news = session, group, news
         self._task = asyncio.create_task(self._listen())
 
     async def ask(self, request: Request) -> str:
-        """Put a request into the order; its id. Whether there is a seat, everybody sees when it comes."""
+        """Send a request; returns its id. Every office decides on it when it arrives in the order."""
         number = f"{self.name}-{next(self._numbers)}"
         words = {"request": number, "flight": request.flight, "passenger": request.passenger, "fare": request.fare}
         await self._send({**words, "office": self.name})
@@ -79,7 +78,7 @@ class Office:
         self._decide()
 
     async def _look(self, view: View) -> None:
-        """Who else is there; and of the offices, who comes from where."""
+        """Note who is there, and start a merge if offices come from several sides."""
         if view.name == GROUP:
             self.company = tuple(sorted({member.node.name for member in view.members}))
             self.members = len(view.members)
@@ -90,9 +89,9 @@ class Office:
             self._decide()
 
     async def _meet(self, view: View) -> None:
-        """Those of one side know the same, so the first of them to speak has told for all."""
+        """All members of one side know the same, so the first report of each side is enough."""
         self._silent = []
-        self._decide()  # What still waited for an earlier merge, by what this side knows.
+        self._decide()  # Decide what still waits for an earlier merge with what this side knows.
         self._silent = [set(origin.members) for origin in view.merged_from]
         self._merge = str(view.id)
         await self._send({"merge": self._merge, "sold": self.sold, "office": self.name})

@@ -1,4 +1,4 @@
-"""The story: flights, offices, and who asks for which seat in which order. Data, so that every run tells the same."""
+"""The story as data: flights, offices, and the requests in order, so that every run is the same."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ APART: Final[dict[tuple[str, ...], tuple[Request, ...]]] = {
     ALONE: (
         Request("lisbon", "TR101", "Matos", 150),
         Request("lisbon", "TR101", "Neves", 160),
-        Request("lisbon", "TR101", "Osorio", 170),  # Full, and everybody in Lisbon knows.
+        Request("lisbon", "TR101", "Osorio", 170),  # Full, and Lisbon knows it.
         Request("lisbon", "TR202", "Pinto", 145),
         Request("lisbon", "TR202", "Rocha", 150),
     ),
@@ -63,7 +63,7 @@ APART: Final[dict[tuple[str, ...], tuple[Request, ...]]] = {
         Request("rome", "TR202", "Strand", 150),
         Request("oslo", "TR105", "Tangen", 90),
         Request("madrid", "TR202", "Urdal", 155),
-        Request("rome", "TR101", "Zorzi", 175),  # Full here, too, with other passengers.
+        Request("rome", "TR101", "Zorzi", 175),  # Full here too, with other passengers.
     ),
 }
 
@@ -71,5 +71,5 @@ AGAIN: Final = (
     Request("rome", "TR204", "Vik", 75),
     Request("lisbon", "TR105", "Wolff", 95),
     Request("oslo", "TR103", "Xavier", 100),
-    Request("lisbon", "TR105", "Yde", 99),  # Full: Lisbon has heard by now that Tangen has a seat.
+    Request("lisbon", "TR105", "Yde", 99),  # Full: by now Lisbon knows that Tangen has a seat.
 )

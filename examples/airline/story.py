@@ -1,4 +1,4 @@
-"""The run: four daemons, an office at each, two archivers, a partition and its end. All is waited for, nothing is timed."""
+"""The run: four daemons, an office at each, two archivers, a partition and its end. Every step is awaited, none is timed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from transis.cli.local_cluster import LocalCluster
 from transis.types.errors import ConnectError, TransisError
 
 PATIENCE_S: Final = 120.0
-"""For one thing to happen; it takes a second or a few on an idle machine."""
+"""Limit for each step, which takes a few seconds on an idle machine."""
 RETRY_S: Final = 0.1
 ARCHIVERS: Final = (ALONE[0], OTHERS[0])
-"""Where archivers are: one on each side."""
+"""The offices with archivers: one on each side."""
 
 SETTINGS: Final[dict[str, dict[str, object]]] = {
     "admin": {"allow_faults": True},
-    # Slow to suspect: on a busy machine nobody but the script shall part the offices.
+    # Slow to suspect: even on a busy machine only the script may part the offices.
     "node": {"profile": "wan", "quorum": list(OFFICES)},
 }
 
 
 class StoryError(TransisError):
-    """The story could not be told to its end."""
+    """The story did not reach its end."""
 
 
 def tell_story(directory: Path, say: Callable[[str], None]) -> dict[str, set[str]]:
-    """Run it; the directory has the archive afterwards. Which requests have a seat, as each office knows in the end."""
+    """Run the story and leave the archive in the directory; returns the requests with a seat, as each office knows them."""
     directory.mkdir(parents=True, exist_ok=True)
     archivers: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory(prefix="airline-nodes-") as place:
@@ -107,7 +107,7 @@ class _Story:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 
     async def _sell(self, requests: Iterable[Request], side: tuple[str, ...]) -> None:
-        """In turns: the next one asks when all offices of the side have heard the last, so the order is that of the script."""
+        """Each request waits until all offices of the side have decided the last one, so that the order is that of the script."""
         for request in requests:
             number = await self._offices[request.office].ask(request)
             await self._until(partial(self._is_heard, number, side), f"{number} is heard by all")
@@ -142,7 +142,7 @@ class _Story:
             raise StoryError(f"this did not happen within {PATIENCE_S:.0f} s: {what}") from None
 
     def _close_archive(self) -> None:
-        """Archivers publish what came, and leave."""
+        """Make the archivers publish what came, and leave."""
         for process in self._archivers:
             process.send_signal(signal.SIGTERM)
         for process, name in zip(self._archivers, ARCHIVERS, strict=True):

@@ -8,7 +8,7 @@
             async for event in group:
                 ...
 
-Nothing of the package is imported before it is asked for, so that importing one room never loads another.
+Names are imported on first use, so that importing one part of the package never loads the others.
 """
 
 from typing import TYPE_CHECKING
@@ -59,13 +59,13 @@ __all__ = [
     "errors",
 ]
 
-# Invariants are asserted, and the guarantees rest on those assertions being checked in production too.
+# The guarantees rest on asserted invariants, which must be checked in production too.
 if not __debug__:
     raise RuntimeError("transis refuses to run with assertions off: start Python without -O and without PYTHONOPTIMIZE")
 
 
 def __getattr__(name: str) -> object:
-    """The names above, imported when they are first used."""
+    """Import a public name on first use."""
     if name not in __all__:
         raise AttributeError(f"module 'transis' has no attribute {name!r}")
     value = _import(name)

@@ -1,4 +1,4 @@
-"""`python -m transis`: the command, for those whose path does not have it."""
+"""`python -m transis`: the command line, for when `transis` is not on the path."""
 
 from transis.cli.main import app
 

@@ -43,7 +43,7 @@ def test_a_place_to_keep_it_that_cannot_be_is_told(tmp_path: Path, capsys: pytes
     assert main(["--keep", str(tmp_path / name)]) == 2
     told = capsys.readouterr().err
     assert told.startswith(f"airline: --keep '{tmp_path / name}' cannot be a directory (")
-    assert told.endswith("): name one that is new\n")
+    assert told.endswith("): give a new one\n")
 
 
 def test_without_pyspark_it_says_what_to_install() -> None:

@@ -1,1 +1,1 @@
-"""The command `transis`: the only room that prints."""
+"""The command `transis`. Only this package prints for people."""
