@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tests.archive.naive import conf, group_view, process
 from transis.archive.archiver import Archiver, ArchiverContext, BlockingWorker
-from transis.archive.writing import ArchiveLimits
+from transis.archive.life import ArchiveLimits
 from transis.testing import Cluster
 from transis.trace.events import ClientDelivery, Conf, Delivery, GroupConf, NodeTrace
 from transis.types.errors import ConnectError

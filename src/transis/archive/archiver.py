@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from transis.archive.directory import ArchiveDirectory, require_name
 from transis.archive.journal import UnreadableJournal
+from transis.archive.life import Acknowledged, ArchiveLimits, ArchiverLife
 from transis.archive.publish import Recovered, publish, recover
 from transis.archive.rows import RowBuilder, RowPosition
-from transis.archive.writing import Acknowledged, ArchiveLimits, ArchiverLife
 from transis.client.connection import Connection
 from transis.client.group import Group
 from transis.client.session import Session

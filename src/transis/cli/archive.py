@@ -151,7 +151,7 @@ def _make(options: ArchiveOptions, where: tuple[Path | None, str | None, Path | 
     try:
         from transis.archive.archiver import WINDOW, Archiver, ArchiverContext
         from transis.archive.directory import local_directory
-        from transis.archive.writing import ArchiveLimits
+        from transis.archive.life import ArchiveLimits
     except ImportError as error:
         raise MissingExtra("transis archive", "archive") from error
     world = ArchiverContext(

@@ -10,8 +10,8 @@ import pytest
 
 from tests.archive.events import NODES, PROCESSES, START, batch, configuration, group_view
 from transis.archive.directory import ArchiveDirectory
+from transis.archive.life import ArchiveLimits, ArchiverLife
 from transis.archive.rows import RowBuilder
-from transis.archive.writing import ArchiveLimits, ArchiverLife
 from transis.types import ids
 from transis.types.ids import Service
 
