@@ -363,33 +363,6 @@ one counter u64 for each member, nacks u8, and the nacks as at the head of burst
 _COUNTER_SIZE: Final = 8
 
 
-class _Alive(NamedTuple):
-    tag: RingTag
-    sender: int
-    frozen: bool
-    """The sender has made a statement about the next view: `recv` and `clock` stay what they were then."""
-    sent: int
-    clock: int
-    recv: tuple[int, ...]
-    nacks: tuple[Nack, ...]
-
-
-class Alive(_Alive, ControlPacket, kind=KIND_ALIVE):
-    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
-
-    `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
-    """
-
-    __slots__ = ()
-
-    def to_bytes(self) -> bytes:
-        return encode_alive(self)[1:]
-
-    @classmethod
-    def read(cls, body: bytes) -> Alive | Rejection:
-        return decode_alive(body)
-
-
 def encode_alive(alive: Alive) -> bytes:
     tag, sender, frozen, sent, clock, recv, nacks = alive
     assert sender < len(recv) <= MEMBERS_MAX, f"rank {sender} of {len(recv)}"
@@ -417,3 +390,28 @@ def decode_alive(body: bytes) -> Alive | Rejection:
     if isinstance(nacks, Rejection):
         return nacks
     return Alive(RingTag(seq, boot), sender, flags == FLAG_FROZEN, sent, clock, tuple(recv), nacks)
+
+
+class _Alive(NamedTuple):
+    tag: RingTag
+    sender: int
+    frozen: bool
+    """The sender has made a statement about the next view: `recv` and `clock` stay what they were then."""
+    sent: int
+    clock: int
+    recv: tuple[int, ...]
+    nacks: tuple[Nack, ...]
+
+
+class Alive(_Alive, ControlPacket, kind=KIND_ALIVE):
+    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
+
+    `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
+    """
+
+    __slots__ = ()
+
+    def to_bytes(self) -> bytes:
+        return encode_alive(self)[1:]
+
+    read = staticmethod(decode_alive)

@@ -50,35 +50,6 @@ _DISTANCE_END: Final = 1 << 24
 TOKEN_SIZE_MAX: Final = _TOKEN.size + _RANGE_SIZE * RTR_RANGES_MAX
 
 
-@dataclass(slots=True)
-class Token(ControlPacket, kind=KIND_TOKEN):
-    """`sender` and `target` are ranks: a token sent by multicast says whom it is for (W8).
-
-    1. aru <= seq. 2. `rtr` holds inclusive (first, last) ranges, sorted and disjoint, 1 <= first <= last <= seq.
-    """
-
-    ring: RingTag
-    sender: int
-    target: int
-    token_seq: int
-    round: int
-    seq: int
-    aru: int
-    aru_id: int
-    fcc: int
-    backlog: int
-    retrans_flg: bool
-    timestamp: int
-    rtr: list[tuple[int, int]] = field(default_factory=list)
-
-    def to_bytes(self) -> bytes:
-        return encode_token(self)[1:]
-
-    @classmethod
-    def read(cls, body: bytes) -> Token | Rejection:
-        return decode_token(body)
-
-
 def encode_token(token: Token) -> bytes:
     assert len(token.rtr) <= RTR_RANGES_MAX, f"{len(token.rtr)} ranges on one token"
     assert token.aru <= token.seq, f"aru {token.aru} is beyond seq {token.seq}"
@@ -152,6 +123,33 @@ def _decode_ranges(body: bytes, count: int, seq: int) -> list[tuple[int, int]] |
         ranges.append((first, last))
         before = last
     return ranges
+
+
+@dataclass(slots=True)
+class Token(ControlPacket, kind=KIND_TOKEN):
+    """`sender` and `target` are ranks: a token sent by multicast says whom it is for (W8).
+
+    1. aru <= seq. 2. `rtr` holds inclusive (first, last) ranges, sorted and disjoint, 1 <= first <= last <= seq.
+    """
+
+    ring: RingTag
+    sender: int
+    target: int
+    token_seq: int
+    round: int
+    seq: int
+    aru: int
+    aru_id: int
+    fcc: int
+    backlog: int
+    retrans_flg: bool
+    timestamp: int
+    rtr: list[tuple[int, int]] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        return encode_token(self)[1:]
+
+    read = staticmethod(decode_token)
 
 
 # --- join -------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import sha256
@@ -73,7 +73,7 @@ class ControlPacket:
             if layout is not None:
                 cls._decoder = msgspec.msgpack.Decoder(layout)
         if "kind" in cls.__dict__:
-            _KINDS[cls.kind] = cls  # A dataclass with slots is made twice: the second one stays.
+            _KINDS[cls.kind], _READERS[cls.kind] = cls, cls.read  # A dataclass with slots is made twice: the second one stays.
 
     def to_bytes(self) -> bytes:
         """All that follows the kind."""
@@ -94,11 +94,14 @@ class ControlPacket:
     @classmethod
     def read(cls, body: bytes) -> ControlPacket | Rejection:
         """The packet in these bytes, or why there is none."""
-        return _parse_remembered(body) if len(body) <= _REMEMBERED_SIZE else _parse(body)
+        if len(body) <= _REMEMBERED_SIZE:
+            return _parse_remembered(body)
+        return _parse(body) if len(body) <= CONTROL_MAX else Rejection("length", f"{len(body)} bytes are no control packet")
 
 
 _KINDS: Final[dict[int, type[ControlPacket]]] = {}
 """1 is data (wire/burst.py) and 9 a part of a packet; all others are classes."""
+_READERS: Final[dict[int, Callable[[bytes], ControlPacket | Rejection]]] = {}
 
 
 class Introduction(Protocol):
@@ -145,10 +148,10 @@ def encode_control(packet: ControlPacket) -> bytes:
 
 def decode_control(body: bytes) -> ControlPacket | Rejection:
     """The packet in one inner body, or why there is none."""
-    if not body or len(body) > CONTROL_MAX:
-        return Rejection("length", f"{len(body)} bytes are no control packet")
-    packet = _KINDS.get(body[0])
-    return Rejection("kind", f"kind {body[0]} is no control packet") if packet is None else packet.read(body)
+    if not body:
+        return Rejection("length", "0 bytes are no control packet")
+    read = _READERS.get(body[0])
+    return Rejection("kind", f"kind {body[0]} is no control packet") if read is None else read(body)
 
 
 def _parse(body: bytes) -> ControlPacket | Rejection:
