@@ -209,7 +209,7 @@ class BaseCore(Generic[S, E]):
 
 HEALTH_MAX: Final = 7
 CURE: Final = 64
-"""So many things in a row that go well take one from the score."""
+"""This many things in a row that go well take one from the score."""
 
 
 class Health:

@@ -23,7 +23,7 @@ from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 BEACONS_OF_OTHERS: Final = 5
 HEARD_BEACONS: Final = 12
-"""A node counts as heard for so many beacon intervals: two beacons of an ordinary member may be lost."""
+"""A node counts as heard for this many beacon intervals: two beacons of an ordinary member may be lost."""
 
 
 def broadcast_beacon(core: BaseCore[Any, Any], view: RingId, members: frozenset[NodeId]) -> None:

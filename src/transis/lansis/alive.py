@@ -20,9 +20,9 @@ from transis.lansis.view import LansisCore
 from transis.types.outputs import NEVER, Audience, Port, Send
 
 PATIENCE: Final = 4
-"""A busy member waits so many times as long before it says in an ALIVE what its next burst would say."""
+"""A busy member waits this many times as long before it says in an ALIVE what its next burst would say."""
 CROWDED: Final = 4
-"""When this part of the window that is usable here waits for acknowledgements, they hurry, whatever was sent."""
+"""When this fraction of the usable window waits for acknowledgements, they hurry, whatever was sent."""
 
 
 class Heartbeat:
@@ -86,13 +86,13 @@ class Heartbeat:
         self._say()
 
     def alive_now(self) -> None:
-        """Somebody seems to be in a view that I have left: one ALIVE tells it, and one is enough for a while."""
+        """Somebody seems to be in a view that I have left: one ALIVE tells it so, and one is enough for a while."""
         core = self._core
         if not core.view.is_singleton and core.now >= self._said_at + core.config.pulse.prompt_us:
             self._say()
 
     def nack_due(self) -> None:
-        """Nothing left in time that could have carried my requests."""
+        """No packet left in time that could have carried my requests."""
         if self._core.view.requests.due_at() <= self._core.now:
             self._say()
 

@@ -35,9 +35,9 @@ from transis.wire.items import Incomplete
 RANK_BITS: Final = 7
 DATAGRAM_BITS: Final = 8
 TIMESTAMP_ROOM: Final = 1 << 28
-"""A view's timestamps stay below its base and so much more: receivers take no others."""
+"""A view's timestamps stay below its base plus this: receivers take no others."""
 RENEWAL_ROOM: Final = TIMESTAMP_ROOM - (1 << 20)
-"""So far above the base a view is renewed, long before the room is used up."""
+"""A view is renewed this far above its base, long before the room is used up."""
 
 assert MEMBERS_MAX <= 1 << RANK_BITS
 assert BURST_DATAGRAMS_MAX <= 1 << DATAGRAM_BITS
@@ -96,7 +96,7 @@ GAPS_MAX: Final = 32
 
 class Dag:
     def __init__(self, me: int, expected: Sequence[int], base: int, reach: int = SEQ_JUMP_MAX) -> None:
-        """`reach`: datagrams so far ahead of what is in the DAG are not kept. Nobody that follows the protocol sends them."""
+        """`reach`: datagrams farther ahead of what is in the DAG are not kept. Nobody that follows the protocol sends them."""
         starts = [first - 1 for first in expected]
         self._me = me
         self._reach = reach
@@ -190,7 +190,7 @@ class Dag:
         return asked
 
     def _named_in_data(self, rank: int, counter: int, by: int) -> None:
-        """Data overtakes no data on its way from one member; what two members name in theirs was sent well before."""
+        """Data of one member does not overtake its own; what two members name in theirs was sent well before."""
         self.name(rank, counter)
         told = self._told[rank]
         if by != self._teller[rank]:
@@ -242,7 +242,7 @@ class Dag:
         return DagNode(self._base, rank, pieces, head.dep, past)
 
     def _pieces(self, rank: int, first: int) -> tuple[Burst, ...] | None:
-        """The datagrams of the burst that begins at `first`, up to the one that says it is the last; None if one lacks."""
+        """The datagrams of the burst that begins at `first`, up to the one that says it is the last; None if one is missing."""
         store = self.stores[rank]
         piece = store.at(first)
         assert piece is not None, "everything up to aru is held"
@@ -285,7 +285,7 @@ class Dag:
         self._limbo.setdefault(rank, self.inserted[rank])
 
     def _require(self, rank: int, counter: int) -> None:
-        """Something that belongs into the DAG follows this."""
+        """Something that belongs in the DAG follows this."""
         if counter > self._limbo.get(rank, counter):
             self._limbo[rank] = counter
             self._ripe.append(rank)
@@ -348,7 +348,7 @@ class Dag:
 
     @property
     def nodes(self) -> Sequence[DagNode]:
-        """Inserted and not collected, in the order of insertion, which is one of causes before effects."""
+        """Inserted and not collected, in the order of insertion: causes before effects."""
         return self._nodes
 
     def acks(self) -> tuple[tuple[int, int], ...]:

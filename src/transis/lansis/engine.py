@@ -45,7 +45,7 @@ from transis.wire.control import Beacon
 
 @dataclass(slots=True, init=False)
 class LansisParts:
-    """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
+    """The parts of this engine, each made of those before it. A part reaches those after it through this record."""
 
     core: LansisCore
     quarantine: Quarantine
@@ -155,7 +155,7 @@ STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 @dataclass(frozen=True, slots=True)
 class LansisInspection:
-    """What tests look at that no output tells. To be read only: these are the engine's own, of this moment."""
+    """What tests look at and no output says. Read only: these are the engine's own objects, as they are now."""
 
     view: ViewState
     frozen: Frozen | None
@@ -241,7 +241,7 @@ class LansisEngine(EngineBase[LansisCore]):
                 self._handle(Event.QUERY, packet)
 
     def _on_burst(self, burst: Burst) -> None:
-        """In the mode `transis` there is more in bursts than data of a view (marks.py)."""
+        """In the mode `transis` bursts carry more than data of a view (marks: sending.py)."""
         if self._flow is None or self._control is None:
             self._on_data(burst)
         elif not self._flow.is_flow(burst):
@@ -271,17 +271,17 @@ class LansisEngine(EngineBase[LansisCore]):
 
     def _on_hello(self, event: Event, packet: Attempt | Joining | Faults | Beacon) -> None:
         """Statements and Beacons introduce their senders."""
-        if self._is_admitted(packet) and not self._is_said_in_the_graph(packet):
+        if self._is_admitted(packet) and not self._is_said_in_the_dag(packet):
             self._handle(event, packet)
 
-    def _is_said_in_the_graph(self, packet: Attempt | Joining | Faults | Beacon) -> bool:
-        return self._control is not None and isinstance(packet, Joining | Faults) and self._control.is_in_the_graph(packet)
+    def _is_said_in_the_dag(self, packet: Attempt | Joining | Faults | Beacon) -> bool:
+        return self._control is not None and isinstance(packet, Joining | Faults) and self._control.is_in_the_dag(packet)
 
     # --- looking in -------------------------------------------------------------------------------------------------
 
     @property
     def ring_id(self) -> RingId:
-        """The view in use, by the name that the ring's engine has for it."""
+        """The view in use; the ring's engine has it under the same name."""
         return self._core.view.id
 
     def statistics(self) -> dict[str, int]:

@@ -77,7 +77,7 @@ class Installation:
         core.addresses |= {said.sender: said.address for said in proposal.statements}
 
     def _configure(self, view: View) -> None:
-        """Nothing bound to another view may be sent in this one, and the application lane waits for the stack."""
+        """Nothing bound to another view may be sent in this one, and the application lane waits for the groups."""
         core = self._core
         if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):
             core.trap(Trap.HALF_SENT)

@@ -16,7 +16,7 @@ from transis.lansis.packets import NACK_COUNT_MAX, NACK_RANGES_MAX, Nack
 from transis.types.outputs import NEVER
 
 PATIENCE_MAX: Final = 8
-"""The time between two requests for the same grows up to so many times the first."""
+"""The time between two requests for the same grows up to this many times the first."""
 
 
 class _OpenRequest:

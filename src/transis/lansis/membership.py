@@ -79,7 +79,7 @@ class Barrier:
 STRIKES: Final = 2
 """Timeouts that a member may spend heard, but of another opinion, before I give it up."""
 CROWD: Final = 32
-"""From so many members on everybody gets more time to agree."""
+"""From this many members on, everybody gets more time to agree."""
 JITTER: Final = 4
 """First JOINs are spread over this part of alpha, by name, so that the first one finds the others listening."""
 REPEATS_PER_AGREE: Final = 5

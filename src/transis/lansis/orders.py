@@ -93,7 +93,7 @@ class DeliveryOrder(Protocol):
         """Any node entered the DAG, whatever its class."""
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
-        """A member sent so many datagrams, and will stamp nothing at or below `clock` any more."""
+        """A member sent up to this counter, and will stamp nothing at or below `clock` any more."""
 
     def next(self) -> DagNode | None:
         """What may leave in the regular view, as far as the order goes; None while it is not certain."""

@@ -59,7 +59,7 @@ def number_of(header: DataHeader) -> int:
 
 
 def flow_tag(node: NodeId) -> RingTag:
-    """No view has so high a sequence."""
+    """No view has a sequence that high."""
     return RingTag(COUNTER_MAX, node.boot)
 
 

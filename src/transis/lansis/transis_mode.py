@@ -236,7 +236,7 @@ class ControlNodes:
         if burst.last_seq > view.dag.stores[rank].highest:
             self._membership.heard_at[view.node(rank)] = self._core.now
 
-    def is_in_the_graph(self, said: Statement) -> bool:
+    def is_in_the_dag(self, said: Statement) -> bool:
         """Does this copy from the control socket say what its sender says to me in the DAG?"""
         view = self._core.view
         is_ours = said.view == view.id and view.rank_of(said.sender) is not None

@@ -26,13 +26,13 @@ from transis.wire.packer import Filled
 # --- view -------------------------------------------------------------------------------------------------------------
 
 CROWD: Final = 10
-"""From twice so many members on everybody says less often that it lives: their packets grow with the square."""
+"""From twice this many members on, everybody says less often that it lives: these packets grow with the square."""
 REACH_GAPS: Final = 4
 REACH_LEAST: Final = 4096
-"""What waits for something missing is kept up to so many times `gap_max` and so many datagrams more: members may have other
+"""What waits for something missing is kept up to this many times `gap_max`, and this many datagrams more: members may have other
 settings, and votes and statements wait for no window."""
 ALIVES_IN_SILENCE: Final = 4
-"""So many signs of life are missing before a member counts as silent, however large the view."""
+"""This many signs of life are missing before a member counts as silent, however large the view."""
 
 
 class ViewState:
@@ -71,10 +71,10 @@ class ViewState:
         self.crowd = max(1, len(members) // CROWD)
         self.alive_us = config.pulse.alive_us * self.crowd
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
-        """A member that was not heard for so long is asked whether it lives."""
+        """After this silence a member is asked whether it lives."""
         self.pressure = Pressure(unit_us(config.pulse))
         self.round_us = self.silence_us // 2
-        """What fills the window is everywhere well within so long, or less of it is used."""
+        """What fills the window is everywhere well within this time, or less of the window is used."""
         self.rate = SendRate(config.window, len(members), self.round_us)
         self.spoke_at = [now - self.round_us] * len(members)
         """When the last burst of each member entered the DAG."""

@@ -25,13 +25,13 @@ PRESSURE_MAX: Final = 64
 THIN: Final = 4
 """A burst of less than a quarter of what it might have is thin."""
 STREAM: Final = 8
-"""With so many datagrams on their way a member is not an occasional speaker."""
+"""With this many datagrams on their way a member is not an occasional speaker."""
 UNITS_IN_NACK: Final = 8
 CRUMBS: Final = 2
 """A burst has at least this part of the quota, or all that waits."""
 BEGINNING: Final = 16
 FEW: Final = 4
-"""A view begins with this part of the window, or with so many datagrams of each member: nobody knows yet how fast its slowest
+"""A view begins with this part of the window, or with this many datagrams of each member: nobody knows yet how fast its slowest
 member is. It never has fewer than these: every burst costs everybody an answer, so thin ones help nobody."""
 QUICK: Final = 4
 """What is everywhere in this part of the longest time is quick: the window doubles."""

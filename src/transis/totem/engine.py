@@ -31,7 +31,7 @@ from transis.wire.control import Beacon
 
 @dataclass(slots=True, init=False)
 class TotemParts:
-    """The parts of this engine, each made of those before it. Through `Parts` one reaches those after it."""
+    """The parts of this engine, each made of those before it. A part reaches those after it through this record."""
 
     core: TotemCore
     quarantine: Quarantine
@@ -119,7 +119,7 @@ RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 @dataclass(frozen=True, slots=True)
 class TotemInspection:
-    """What tests look at that no output tells."""
+    """What tests look at and no output says."""
 
     received_flg: bool
     """It has everything of the exchange, and its entries say so."""

@@ -16,7 +16,7 @@ from transis.types.ids import NodeId
 from transis.types.outputs import Audience, Port, Send
 
 SELF_ROTATION_US = 100
-"""A singleton's token needs so long for its rotation: it must not spin."""
+"""How long a singleton's token takes for its rotation: it must not spin."""
 
 
 class TokenPassing:

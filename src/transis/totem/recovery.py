@@ -222,7 +222,7 @@ class Recovery:
             expected = burst.last_seq + 1
 
     def _configure(self, view: View) -> None:
-        """A regular view: nothing bound to another view may be sent in it, and the application lane waits for the stack."""
+        """A regular view: nothing bound to another view may be sent in it, and the application lane waits for the groups."""
         core = self._core
         if core.outbox.restart():
             core.trap(Trap.HALF_SENT)

@@ -14,9 +14,9 @@ from transis.types.config import Timing
 
 ROTATIONS_IN_LOSS: Final = 8
 RETRIES_IN_LOSS: Final = 3
-"""T_retx stays so many times below T_loss, however large the ring: a lost token must be sent again before it is missed."""
+"""T_retx stays this many times below T_loss, however large the ring: a lost token must be sent again before it is missed."""
 STRETCH_MAX: Final = 16
-"""However slow the ring looks, T_loss stays below so many times its configured value: a dead ring must be noticed."""
+"""However slow the ring looks, T_loss stays below this many times its configured value: a dead ring must be noticed."""
 
 
 class Timeouts:
@@ -64,10 +64,10 @@ class Timeouts:
         return min(self._for_size(self.timing.token_retransmit_us, self._members), self._healthy_loss_us // RETRIES_IN_LOSS)
 
     def consensus_us(self, members: int) -> int:
-        """Consensus must outlast the slowest ring that could form of so many members."""
+        """Consensus must outlast the slowest ring that this many members could form."""
         return self._for_size(self.timing.consensus_us, members) * (1 + self.health)
 
     def _for_size(self, base_us: int, members: int) -> int:
-        """A timeout stretched as T_loss is for a ring of so many members whose rotation nobody measured yet."""
+        """A timeout stretched as T_loss is, for a ring of this many members whose rotation nobody has measured yet."""
         expected = ROTATIONS_IN_LOSS * members * self.timing.hop_us * base_us // self.timing.token_loss_us
         return min(max(base_us, expected), STRETCH_MAX * base_us)
