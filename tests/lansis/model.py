@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from transis.lansis.membership import Barrier
 from transis.lansis.packets import Attempt, Faults, Flushed, Joining, Statement
-from transis.lansis.statements import GROWN, MembershipSets, Opinion, Parting, Proposal, part, propose
+from transis.lansis.statements import GROWN, MembershipSets, Opinion, Proposal, ViewEnd, part, propose
 from transis.types.ids import NodeId, RingId, RingTag
 from transis.types.views import Cause
 
@@ -260,10 +260,10 @@ class Machine:
         self.say_flushed()
         self.try_install()
 
-    def parting(self, proposal: Proposal) -> Parting:
+    def parting(self, proposal: Proposal) -> ViewEnd:
         return part(proposal, self.stay.id, self.stay.members)
 
-    def holds(self, parting: Parting) -> bool:
+    def holds(self, parting: ViewEnd) -> bool:
         return all(self.inserted[node] >= last for node, last in parting.pre.items())
 
     def say_flushed(self) -> None:

@@ -13,7 +13,7 @@ from tests.engine.hand import Journey, Verdict, both, first, is_data, node_id, o
 from tests.lansis.hand import PULSE, Table, config, is_flushed
 from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Joining, Statement, encode_acks
-from transis.lansis.sending import Mark, mark_of, round_of
+from transis.lansis.sending import BurstMark, mark_of, round_of
 from transis.lansis.states import AGREEING, State
 from transis.types.config import Window
 from transis.types.ids import DatagramClass, Service
@@ -26,7 +26,7 @@ CALM_US = 200_000
 SMALL = Window(window=6, visit_max=6)
 
 
-def marked(mark: Mark) -> Verdict:
+def marked(mark: BurstMark) -> Verdict:
     return lambda journey: isinstance(journey.packet, Burst) and mark_of(journey.packet.header) is mark
 
 
@@ -151,8 +151,8 @@ def test_strangers_keep_what_flows_and_need_not_ask_for_it() -> None:
 # --- losses ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mark", [Mark.FLOW, Mark.CLAIM])
-def test_who_lost_a_flow_or_its_claim_asks_for_the_burst_and_delivers_it_once(mark: Mark) -> None:
+@pytest.mark.parametrize("mark", [BurstMark.FLOW, BurstMark.CLAIM])
+def test_who_lost_a_flow_or_its_claim_asks_for_the_burst_and_delivers_it_once(mark: BurstMark) -> None:
     table = changing("abc", "c")
     lost = first(1, both(marked(mark), one_way("a", "b")))
     table.drops.append(lost)
@@ -168,7 +168,7 @@ def test_who_lost_a_flow_or_its_claim_asks_for_the_burst_and_delivers_it_once(ma
 
 def test_a_claim_that_overtakes_its_flow_does_no_harm() -> None:
     table = changing("abc", "c")
-    table.delays.append((marked(Mark.FLOW), 300_000))
+    table.delays.append((marked(BurstMark.FLOW), 300_000))
     for text in TEXTS:
         table.submit("a", Service.AGREED, text)
     finish(table, "ab")
@@ -281,7 +281,7 @@ def test_faults_are_told_in_the_dag_and_nowhere_else() -> None:
     table.crash("c")
     table.run_until(lambda: table.all_in("ab"))
     assert [journey for journey in table.journeys if isinstance(journey.packet, Statement)] == []
-    spoken = [journey for journey in table.journeys if marked(Mark.STATEMENT)(journey)]
+    spoken = [journey for journey in table.journeys if marked(BurstMark.STATEMENT)(journey)]
     assert {(journey.source, journey.port) for journey in spoken} == {("a", Port.DATA), ("b", Port.DATA)}
 
 
@@ -294,14 +294,14 @@ def test_a_join_goes_to_members_in_the_dag_and_to_strangers_beside_it() -> None:
     table.journeys.clear()
     table.start("c")
     table.run_until(lambda: table.all_in("abc"))
-    assert any(marked(Mark.STATEMENT)(journey) for journey in table.journeys)
+    assert any(marked(BurstMark.STATEMENT)(journey) for journey in table.journeys)
 
 
 def test_a_statement_is_taken_with_all_that_it_follows_and_not_before() -> None:
     table = Table("abc", mode="transis")
     table.form("abc")
     table.run(CALM_US)
-    table.drops.append(both(marked(Mark.DATA), one_way("a", "b")))
+    table.drops.append(both(marked(BurstMark.DATA), one_way("a", "b")))
     table.submit("a", Service.AGREED, "lost at first")
     table.crash("c")
     table.run_until(lambda: table["a"].engine.state is State.FAULTS)
@@ -319,7 +319,7 @@ def test_the_copy_of_a_join_beside_the_dag_says_nothing_to_a_member() -> None:
     table = Table("abc", mode="transis")
     table.form("ab")
     table.run(CALM_US)
-    table.drops += [both(marked(Mark.STATEMENT), one_way("a", "b")), is_flushed]
+    table.drops += [both(marked(BurstMark.STATEMENT), one_way("a", "b")), is_flushed]
     table.journeys.clear()
     table.start("c")
     table.run_until(
@@ -338,7 +338,16 @@ def test_the_row_of_a_member_that_made_a_statement_is_closed_even_if_nobody_can_
     view = table["a"].engine.inspect().view
     b, graph = 1 - view.rank, view.dag
     header = DataHeader(
-        DatagramClass.CAUSAL, view.tag, b, graph.inserted[b] + 1, round_of(Mark.STATEMENT), graph.latest + 1, 0, 0, True, False
+        DatagramClass.CAUSAL,
+        view.tag,
+        b,
+        graph.inserted[b] + 1,
+        round_of(BurstMark.STATEMENT),
+        graph.latest + 1,
+        0,
+        0,
+        True,
+        False,
     )
     assert not view.stability.is_closed(b)
     table.hand("a", Burst(header, [encode_data(header, encode_acks(0, (), ()) + b"no statement")]))
@@ -353,7 +362,7 @@ def test_when_all_have_stated_the_same_all_of_pre_is_held_already(mode: str, wai
     table = Table("abc", mode=mode)
     table.form("abc")
     table.run(CALM_US)
-    table.drops.append(both(marked(Mark.DATA), one_way("a", "b")))
+    table.drops.append(both(marked(BurstMark.DATA), one_way("a", "b")))
     table.submit("a", Service.AGREED, "lost at first")
     table.crash("c")
     table.run_until(lambda: table["a"].engine.state in AGREEING)

@@ -18,7 +18,7 @@ from transis.engine.core import TIMESTAMP_TAKEN_MAX
 from transis.lansis.dag import TIMESTAMP_ROOM
 from transis.lansis.engine import LansisEngine
 from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Nack, Query, Statement, encode_acks
-from transis.lansis.sending import NUMBER_MAX, Mark, flow_tag, round_of
+from transis.lansis.sending import NUMBER_MAX, BurstMark, flow_tag, round_of
 from transis.lansis.states import State
 from transis.types.ids import DatagramClass, NodeId, RingId, RingTag
 from transis.types.limits import PROC_SET_MAX, RING_SEQ_MAX
@@ -65,7 +65,7 @@ def statements(draw: st.DrawFn, engine: LansisEngine) -> Statement:
 def bursts(engine: LansisEngine) -> st.SearchStrategy[Burst]:
     """One datagram of any class: bodies are junk or half sense."""
     ranks, seqs = st.integers(0, 3), st.integers(1, 40) | st.integers(1, COUNTER_MAX)
-    rounds = st.builds(round_of, st.sampled_from(Mark), st.integers(0, 3) | st.just(NUMBER_MAX))
+    rounds = st.builds(round_of, st.sampled_from(BurstMark), st.integers(0, 3) | st.just(NUMBER_MAX))
     flows = st.sampled_from([flow_tag(node_id(name)) for name in "abcx"])
     headers = st.builds(
         DataHeader, st.sampled_from(DatagramClass), tags(engine) | flows, ranks, seqs, rounds, numbers, numbers,
@@ -81,7 +81,7 @@ def spoken(draw: st.DrawFn, engine: LansisEngine) -> Burst:
     rank, graph = draw(st.integers(0, len(view) - 1)), view.dag
     said_by_it = draw(statements(engine))._replace(sender=draw(st.sampled_from([view.node(rank), node_id("x")])))
     body = draw(st.binary(max_size=60)) if draw(st.booleans()) else encode_control(said_by_it)
-    seq, mark = graph.inserted[rank] + 1, round_of(draw(st.sampled_from((Mark.STATEMENT, Mark.CLAIM))), 1)
+    seq, mark = graph.inserted[rank] + 1, round_of(draw(st.sampled_from((BurstMark.STATEMENT, BurstMark.CLAIM))), 1)
     header = DataHeader(DatagramClass.CAUSAL, view.tag, rank, seq, mark, graph.latest + 1, 0, 0, True, False)
     return Burst(header, [encode_data(header, encode_acks(0, (), ()) + body)])
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lansis.judging import judge
 from tests.lansis.model import Machine, World
-from transis.lansis.statements import Parting, Proposal
+from transis.lansis.statements import Proposal, ViewEnd
 from transis.types.ids import RingTag
 
 STEPS = 400
@@ -44,21 +44,21 @@ def test_storms_go_where_it_hurts() -> None:
 class WithoutFlush(Machine):
     """FLUSHED at assent, whatever is held."""
 
-    def holds(self, parting: Parting) -> bool:
+    def holds(self, parting: ViewEnd) -> bool:
         return True
 
 
 class OwnFrontier(Machine):
     """D is my own frontier and not the furthest of all."""
 
-    def parting(self, proposal: Proposal) -> Parting:
+    def parting(self, proposal: Proposal) -> ViewEnd:
         return super().parting(proposal)._replace(delivered=self.delivered)
 
 
 class LivePre(Machine):
     """Pre is what I hold now and not what the statements say."""
 
-    def parting(self, proposal: Proposal) -> Parting:
+    def parting(self, proposal: Proposal) -> ViewEnd:
         parting = super().parting(proposal)
         return parting._replace(pre={node: max(last, self.inserted[node]) for node, last in parting.pre.items()})
 

@@ -66,7 +66,7 @@ class Release(IntEnum):
     """Nothing: it hears and is heard, but rings with it fail."""
 
 
-class Backoff(NamedTuple):
+class PeerBackoff(NamedTuple):
     until: int
     length_us: int
     release: Release
@@ -77,7 +77,7 @@ class Quarantine:
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._backoffs: dict[NodeId, Backoff] = {}
+        self._backoffs: dict[NodeId, PeerBackoff] = {}
 
     def holds(self, node: NodeId, now: int, evidence: Release | None = None) -> bool:
         """Must the peer wait? `evidence` is what it has shown now, if anything."""
@@ -98,7 +98,7 @@ class Quarantine:
         for node in sorted(left_out):
             before = self._backoffs.get(node)
             length = self._timing.quarantine_us if before is None else min(2 * before.length_us, self._timing.quarantine_max_us)
-            self._backoffs[node] = Backoff(now + length, length, left_out[node])
+            self._backoffs[node] = PeerBackoff(now + length, length, left_out[node])
 
     def _release(self, node: NodeId, now: int) -> None:
         """A member is free. One that breaks every ring it is in comes back each time, so its record is kept for a while."""

@@ -31,7 +31,7 @@ from transis.lansis.packets import Alive, Attempt, Faults, Flushed, Joining, Que
 from transis.lansis.presence import ViewPresence
 from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
-from transis.lansis.sending import Sender
+from transis.lansis.sending import BurstSender
 from transis.lansis.statements import MembershipSets, Proposal
 from transis.lansis.states import AGREEING, Event, State, Trap
 from transis.lansis.transis_mode import ControlNodes, FlowThrough
@@ -53,7 +53,7 @@ class LansisParts:
     repair: Repair
     heartbeat: Heartbeat
     receiver: Receiver
-    sending: Sender
+    sending: BurstSender
     operational: OperationalView
     membership: MembershipChange
     detector: Detector
@@ -72,7 +72,7 @@ class LansisParts:
         self.repair = Repair(core)
         self.heartbeat = Heartbeat(core, self.repair)
         self.receiver = Receiver(core, self.delivery, self.repair, self.heartbeat, self)
-        self.sending = Sender(core, self.receiver, self.repair, self.heartbeat, self)
+        self.sending = BurstSender(core, self.receiver, self.repair, self.heartbeat, self)
         self.operational = OperationalView(core, self.receiver, self.sending, self.delivery, self.repair)
         self.membership = MembershipChange(core, self.delivery, self.heartbeat, health, self)
         self.detector = Detector(core, self.membership, health)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from transis.engine.presence import Release
 from transis.lansis.detector import BROKEN, LAGS
 from transis.lansis.packets import Alive, Flushed, Statement
-from transis.lansis.statements import Parting, Proposal, part
+from transis.lansis.statements import Proposal, ViewEnd, part
 from transis.lansis.states import AGREEING, Event, State, Trap
 from transis.lansis.view import LansisCore, ViewState
 from transis.types.ids import NodeId, RingTag, ViewId, ViewKind
@@ -85,7 +85,7 @@ class Installation:
         core.emit(Configure(view))
         core.refuse(core.outbox.drop_bound(view.id), "the view changed first")
 
-    def _transitional_view(self, proposal: Proposal, parting: Parting) -> View:
+    def _transitional_view(self, proposal: Proposal, parting: ViewEnd) -> View:
         members = tuple(_member(said) for said in parting.trans)
         return View(
             parting.transitional_id(proposal),
@@ -272,6 +272,6 @@ class Flush:
             assert core.view.dag.holds_all(pre), "what was flushed is held until a view is installed"
 
 
-def pre_of(core: LansisCore, parting: Parting) -> list[int]:
+def pre_of(core: LansisCore, parting: ViewEnd) -> list[int]:
     """Pre by rank in the view that ends."""
     return [parting.pre[node] for node in core.view.members]

@@ -10,14 +10,14 @@ from transis.lansis.delivery import DagDelivery
 from transis.lansis.packets import Alive
 from transis.lansis.receiving import Receiver
 from transis.lansis.repair import Repair
-from transis.lansis.sending import Sender
+from transis.lansis.sending import BurstSender
 from transis.lansis.states import Trap
 from transis.lansis.view import LansisCore
 from transis.wire.burst import Burst
 
 
 class OperationalView:
-    def __init__(self, core: LansisCore, receiver: Receiver, sending: Sender, delivery: DagDelivery, repair: Repair) -> None:
+    def __init__(self, core: LansisCore, receiver: Receiver, sending: BurstSender, delivery: DagDelivery, repair: Repair) -> None:
         self._core = core
         self._receiver = receiver
         self._sender = sending

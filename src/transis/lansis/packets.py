@@ -25,9 +25,9 @@ from transis.wire.burst import COUNTER_MAX
 from transis.wire.control import (
     CauseLayout,
     ControlPacket,
-    Layout,
     Nodes,
     NodeTable,
+    PacketLayout,
     Role,
     cause_layout,
     cause_of,
@@ -46,7 +46,7 @@ KIND_JOINING: Final = 12
 KIND_FAULTS: Final = 13
 
 
-class StatementLayout(Layout, frozen=True):
+class StatementLayout(PacketLayout, frozen=True):
     nodes: Nodes
     sender: int
     address: str
@@ -201,7 +201,7 @@ PROPOSAL_SIZE: Final = 16
 _BOOT_END: Final = 1 << 64
 
 
-class FlushedLayout(Layout, frozen=True):
+class FlushedLayout(PacketLayout, frozen=True):
     sender: NodeId
     address: str
     view: tuple[int, NodeId]
@@ -237,7 +237,7 @@ class Flushed(_Flushed, ControlPacket, kind=KIND_FLUSHED, layout=FlushedLayout, 
         return cls(require_node(layout.sender), layout.address, view, layout.proposal, next_view)
 
 
-class QueryLayout(Layout, frozen=True):
+class QueryLayout(PacketLayout, frozen=True):
     sender: NodeId
     address: str
     tag: tuple[int, int]

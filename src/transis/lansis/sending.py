@@ -39,18 +39,18 @@ NUMBER_BITS: Final = 30
 NUMBER_MAX: Final = (1 << NUMBER_BITS) - 1
 
 
-class Mark(IntEnum):
+class BurstMark(IntEnum):
     DATA = 0
     STATEMENT = 1
     FLOW = 2
     CLAIM = 3
 
 
-def mark_of(header: DataHeader) -> Mark:
-    return Mark(header.round >> NUMBER_BITS)
+def mark_of(header: DataHeader) -> BurstMark:
+    return BurstMark(header.round >> NUMBER_BITS)
 
 
-def round_of(mark: Mark, number: int = 0) -> int:
+def round_of(mark: BurstMark, number: int = 0) -> int:
     return mark << NUMBER_BITS | number
 
 
@@ -74,13 +74,13 @@ def placed(flow: Flow, prefix: bytes, room: int) -> Filled:
 def claim_of(flow: Flow, filled: Filled) -> int:
     """The mark of a claim; none if more than one datagram is new in it: then all of it is sent."""
     is_short = len(filled.datagrams) == len(flow.filled.datagrams) + 1
-    return round_of(Mark.CLAIM, flow.first) if is_short else round_of(Mark.DATA)
+    return round_of(BurstMark.CLAIM, flow.first) if is_short else round_of(BurstMark.DATA)
 
 
 # --- sending ----------------------------------------------------------------------------------------------------------
 
 
-class Sender:
+class BurstSender:
     def __init__(self, core: LansisCore, receiver: Receiver, repair: Repair, heartbeat: Heartbeat, parts: LansisParts) -> None:
         self._core = core
         self._parts = parts

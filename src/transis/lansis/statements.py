@@ -202,7 +202,7 @@ class Proposal(NamedTuple):
         return [1 + dict(said.recv).get(said.sender, 0) for said in self.statements]
 
 
-class Parting(NamedTuple):
+class ViewEnd(NamedTuple):
     """What a view ends with for those of its members that go on together."""
 
     trans: tuple[Statement, ...]
@@ -231,7 +231,7 @@ def _digest(statements: tuple[Statement, ...]) -> bytes:
     return name.digest()[:PROPOSAL_SIZE]
 
 
-def part(proposal: Proposal, view: RingId, ccs: Iterable[NodeId]) -> Parting:
+def part(proposal: Proposal, view: RingId, ccs: Iterable[NodeId]) -> ViewEnd:
     """What the members of `view` that are in the proposal deliver before they leave it."""
     members = frozenset(ccs)
     trans = tuple(said for said in proposal.statements if said.view == view and said.sender in members)
@@ -240,4 +240,4 @@ def part(proposal: Proposal, view: RingId, ccs: Iterable[NodeId]) -> Parting:
         for node, counter in said.recv:
             if node in members:
                 pre[node] = max(pre[node], counter)
-    return Parting(trans, pre, max(said.delivered for said in trans))
+    return ViewEnd(trans, pre, max(said.delivered for said in trans))

@@ -26,7 +26,7 @@ from transis.lansis.dag import TIMESTAMP_ROOM, DagNode
 from transis.lansis.membership import MembershipChange
 from transis.lansis.packets import Acks, Faults, Joining, Statement, decode_acks, encode_acks
 from transis.lansis.receiving import Receiver
-from transis.lansis.sending import NUMBER_MAX, Mark, flow_tag, mark_of, number_of, round_of
+from transis.lansis.sending import NUMBER_MAX, BurstMark, flow_tag, mark_of, number_of, round_of
 from transis.lansis.states import AGREEING
 from transis.lansis.view import Flow, Frozen, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingTag
@@ -103,7 +103,7 @@ class FlowThrough:
         self._number += count
         self.flowed += count
         core.flowed.append(Flow(first, filled))
-        head, mark = filled.datagrams[0], round_of(Mark.FLOW)
+        head, mark = filled.datagrams[0], round_of(BurstMark.FLOW)
         header = DataHeader(filled.klass, flow_tag(core.me), 0, first, mark, core.clock, core.now, head.index, head.last, False)
         core.note("flowed", datagrams=count)
         datagrams = encode_ramp(header, [part.body for part in filled.datagrams], filled.datagrams[-1].last)
@@ -113,7 +113,7 @@ class FlowThrough:
 
     def is_flow(self, burst: Burst) -> bool:
         """Keep a flow of somebody who may be in the next view, but no more of it than a window."""
-        if mark_of(burst.header) is not Mark.FLOW:
+        if mark_of(burst.header) is not BurstMark.FLOW:
             return False
         sender = self._sender(burst.ring)
         if sender is not None and sender != self._core.me:
@@ -134,7 +134,9 @@ class FlowThrough:
     def rest_of(self, claim: Burst) -> Burst | None:
         """What a claim of my view is completed with; nothing if something of the flow is missing here."""
         view, header = self._core.view, claim.header
-        is_claim = claim.ring == view.tag and header.sender < len(view) and mark_of(header) is Mark.CLAIM and header.index == 0
+        is_claim = (
+            claim.ring == view.tag and header.sender < len(view) and mark_of(header) is BurstMark.CLAIM and header.index == 0
+        )
         parts = self._take(view.node(header.sender), number_of(header)) if is_claim else []
         if not parts:
             return None
@@ -204,7 +206,7 @@ class ControlNodes:
         room = body_max(core.config.datagram)
         stream = encode_acks(view.order.frontier, view.dag.acks(), ()) + encode_control(mine)
         filled = VisitWriter(room, -(-len(stream) // room), stream).burst(DatagramClass.CAUSAL)
-        stamp = Stamp(view.view_id, view.tag, view.rank, round_of(Mark.STATEMENT), view.dag.latest + 1)
+        stamp = Stamp(view.view_id, view.tag, view.rank, round_of(BurstMark.STATEMENT), view.dag.latest + 1)
         burst = originate(core, stamp, core.counter + 1, 0, filled.datagrams)
         core.counter = burst.last_seq
         self._receiver.accept_own(burst)
@@ -214,7 +216,7 @@ class ControlNodes:
 
     def is_control(self, node: DagNode) -> bool:
         """A node entered the DAG: is it a statement? Then it is taken as soon as the packet that brought it is done with."""
-        if mark_of(node.pieces[0].header) is not Mark.STATEMENT:
+        if mark_of(node.pieces[0].header) is not BurstMark.STATEMENT:
             return False
         view = self._core.view
         if node.rank != view.rank:
@@ -231,7 +233,7 @@ class ControlNodes:
     def noticed(self, burst: Burst) -> None:
         """A new statement has come that may have to wait for what it follows: its sender is not silent."""
         view, rank = self._core.view, burst.sender
-        if mark_of(burst.header) is not Mark.STATEMENT or burst.ring != view.tag or rank >= len(view):
+        if mark_of(burst.header) is not BurstMark.STATEMENT or burst.ring != view.tag or rank >= len(view):
             return
         if burst.last_seq > view.dag.stores[rank].highest:
             self._membership.heard_at[view.node(rank)] = self._core.now

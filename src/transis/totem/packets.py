@@ -23,9 +23,9 @@ from transis.wire.control import (
     DIGEST_SIZE,
     CauseLayout,
     ControlPacket,
-    Layout,
     Nodes,
     NodeTable,
+    PacketLayout,
     Role,
     cause_layout,
     cause_of,
@@ -166,14 +166,14 @@ class Row(NamedTuple):
     unheard: frozenset[NodeId]
 
 
-class RowLayout(Layout, frozen=True):
+class RowLayout(PacketLayout, frozen=True):
     node: int
     version: int
     beat: int
     unheard: bytes
 
 
-class JoinLayout(Layout, frozen=True):
+class JoinLayout(PacketLayout, frozen=True):
     nodes: Nodes
     sender: int
     address: str
@@ -289,7 +289,7 @@ class CommitEntry(NamedTuple):
     timestamp: int
 
 
-class EntryLayout(Layout, frozen=True):
+class EntryLayout(PacketLayout, frozen=True):
     node: int
     address: str
     info: bytes
@@ -303,7 +303,7 @@ class EntryLayout(Layout, frozen=True):
     timestamp: int
 
 
-class CommitLayout(Layout, frozen=True):
+class CommitLayout(PacketLayout, frozen=True):
     """The ring's representative is the first entry's node, so only the ring's sequence travels."""
 
     nodes: Nodes

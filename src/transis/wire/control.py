@@ -34,7 +34,7 @@ from transis.wire.envelope import WIRE_VERSION
 # --- packets by kind --------------------------------------------------------------------------------------------------
 
 
-class Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class PacketLayout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How a packet lies on the wire. Fields travel by position; an array that is too short or too long is not a packet."""
 
 
@@ -64,7 +64,7 @@ class ControlPacket:
     _decoder: ClassVar[msgspec.msgpack.Decoder[Any]]
 
     def __init_subclass__(
-        cls, *, kind: int | None = None, layout: type[Layout] | None = None, role: Role = Role.NONE, **keywords: object
+        cls, *, kind: int | None = None, layout: type[PacketLayout] | None = None, role: Role = Role.NONE, **keywords: object
     ) -> None:
         super().__init_subclass__(**keywords)
         if kind is not None:
@@ -79,7 +79,7 @@ class ControlPacket:
         """All that follows the kind."""
         return msgspec.msgpack.encode(self.to_layout())
 
-    def to_layout(self) -> Layout:
+    def to_layout(self) -> PacketLayout:
         raise NotImplementedError(f"{type(self).__name__} has no layout")
 
     @classmethod
@@ -276,7 +276,7 @@ DIGEST_SIZE: Final = 8
 CAUSE_TEXT_MAX: Final = 64
 
 
-class CauseLayout(Layout, frozen=True):
+class CauseLayout(PacketLayout, frozen=True):
     """Why a view is being changed."""
 
     what: str
@@ -436,7 +436,7 @@ KIND_PROBE: Final = 7
 KIND_PROBE_ANSWER: Final = 8
 
 
-class BeaconLayout(Layout, frozen=True):
+class BeaconLayout(PacketLayout, frozen=True):
     nodes: Nodes
     sender: int
     address: str
@@ -498,7 +498,7 @@ class Beacon(_Beacon, ControlPacket, kind=KIND_BEACON, layout=BeaconLayout, role
         )
 
 
-class ProbeLayout(Layout, frozen=True):
+class ProbeLayout(PacketLayout, frozen=True):
     sender: NodeId
     address: str
 
@@ -525,7 +525,7 @@ class Probe(_Probe, ControlPacket, kind=KIND_PROBE, layout=ProbeLayout, role=Rol
 VERDICTS = ("taken", "stale", "copied")
 
 
-class ProbeAnswerLayout(Layout, frozen=True):
+class ProbeAnswerLayout(PacketLayout, frozen=True):
     about: NodeId
     by: NodeId
     verdict: str
