@@ -25,7 +25,7 @@ from bench.audit import generated, workplace
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
 from transis.audit.plans.store import Store
-from transis.spark.inputs import settled
+from transis.spark.inputs import checkpointed
 from transis.spark.session import spark_session
 
 KINDS: Final = ("confs", "deliveries", "extents", "segments", "sends")
@@ -135,7 +135,7 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection) -> Answer:
 
 def by_spark(laid: Laid) -> Answer:
     """As the audit does it: the matched spine is kept, then asked."""
-    pairs = settled(matched(spine(ordered(laid)), ranked_sends(laid)))
+    pairs = checkpointed(matched(spine(ordered(laid)), ranked_sends(laid)))
     ends = {row.ring: row.good for row in proven_ends(pairs).collect()}
     return Answer(pairs.where("tpos is not null").count(), ends)
 
@@ -153,7 +153,7 @@ def timed(plan: Callable[[], Answer], repeat: int) -> tuple[list[float], Answer]
 def compare(trace: Path, size: int, store_path: Path, repeat: int) -> dict[str, Any]:
     with spark_session(size=size) as spark, Store(spark, store_path) as store:
         store.add([trace])
-        laid = lay(Tables(store.events()), settled)
+        laid = lay(Tables(store.events()), checkpointed)
         spark_s, of_spark = timed(lambda: by_spark(laid), repeat)
     connection = kept_tables(store_path)
     duckdb_s, of_duckdb = timed(lambda: by_duckdb(connection), repeat)

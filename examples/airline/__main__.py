@@ -50,13 +50,13 @@ def _new(directory: Path) -> Path:
 
 def _run(directory: Path, is_kept: bool) -> None:
     from examples.airline.job import flights_table, oversold, proposals, sales, sold_apart, sold_together
-    from transis.spark.inputs import kept_together
+    from transis.spark.inputs import coalesced
     from transis.spark.reconcile import write_tables
     from transis.spark.session import spark_session
 
     told = tell_story(directory, lambda words: print(words, flush=True))
     with spark_session("local[1]") as spark:
-        sold = kept_together(sales(spark, str(directory / "archive"), GROUP, "primary"))
+        sold = coalesced(sales(spark, str(directory / "archive"), GROUP, "primary"))
         _require_agreement(told, {row.request for row in sold.where("has_seat").collect()})
         tables = {
             "Sold together": sold_together(sold),

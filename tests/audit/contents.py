@@ -14,27 +14,27 @@ from tests.guarantees.mutants import MUTANTS
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
 from transis.audit.report.content import (
-    Around,
-    Clock,
+    AroundRow,
+    ClockRow,
     Computed,
     Content,
-    End,
-    Fault,
-    Incident,
-    Latency,
-    Point,
-    Ring,
-    Run,
-    Stay,
-    Throughput,
-    Verdict,
-    Violation,
+    EndRow,
+    FaultRow,
+    IncidentRow,
+    LatencyRow,
+    PointRow,
+    RingRow,
+    RunRow,
+    StayRow,
+    ThroughputRow,
+    VerdictRow,
+    ViolationRow,
 )
 from transis.sim.run import simulate
 from transis.sim.words import event_words
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit
-from transis.trace.events import End as Ended
-from transis.trace.events import Fault as Struck
+from transis.trace.events import EndRow as Ended
+from transis.trace.events import FaultRow as Struck
 from transis.types.ids import MessageId, NodeId, ProcessId
 
 BIN_US = 50_000
@@ -86,7 +86,7 @@ def content_of_history(name: str, history: History) -> Content:
         ring=tuple(_ring(name, history)),
         incidents=tuple(_incidents(name, history)),
         clocks=(
-            Clock(run=name, node="b/1", reference="a/1", at_us=0, offset_us=-634_264.5, drift_ppm=12.5, uncertainty_us=140.0),
+            ClockRow(run=name, node="b/1", reference="a/1", at_us=0, offset_us=-634_264.5, drift_ppm=12.5, uncertainty_us=140.0),
         ),
         computed=COMPUTED,
     )
@@ -106,7 +106,7 @@ def many_runs(count: int, broken: Sequence[int] = (3, 41), pending: Sequence[int
                 one = replace(one, verdict="pending", pending=5)
             verdicts.append(one)
     points = [
-        Point(
+        PointRow(
             run=name,
             service=service,
             offered_per_s=100.0 * (n + 1),
@@ -132,7 +132,7 @@ def _renamed(value: Any, run: str) -> Any:
     """Rows of one run as rows of another."""
     if not isinstance(value, tuple):
         return value
-    return tuple(replace(row, **({"name": run} if isinstance(row, Run) else {"run": run})) for row in value)
+    return tuple(replace(row, **({"name": run} if isinstance(row, RunRow) else {"run": run})) for row in value)
 
 
 def _joined(left: Content, right: Content, name: str) -> Any:
@@ -140,38 +140,38 @@ def _joined(left: Content, right: Content, name: str) -> Any:
     return value + getattr(right, name) if isinstance(value, tuple) else value
 
 
-def _run(name: str, history: History) -> Run:
+def _run(name: str, history: History) -> RunRow:
     events = sum(len(trace.events) for trace in history.nodes)
-    return Run(
+    return RunRow(
         name=name, cluster="simulated", closed=history.closed, mode=history.promises, engine="totem", builds=("0.3.0",),
         seed=name.removeprefix("seed "), nodes=len(history.nodes), files=len(history.nodes), bytes=40 * events, events=events,
     )  # fmt: skip
 
 
-def _verdicts(name: str, report: Report) -> Iterator[Verdict]:
+def _verdicts(name: str, report: Report) -> Iterator[VerdictRow]:
     for one in report.verdicts.values():
-        yield Verdict(
+        yield VerdictRow(
             run=name, property=one.property, verdict=one.verdict, checked=one.checked, violations=one.count, pending=one.pending,
             inputs="5f2c9e0d1b7a4433",
         )  # fmt: skip
 
 
-def _violations(name: str, report: Report) -> Iterator[Violation]:
+def _violations(name: str, report: Report) -> Iterator[ViolationRow]:
     for verdict in report.verdicts.values():
         for rank, one in enumerate(verdict.violations, start=1):
             witness = tuple((str(node), lseq) for node, lseq in one.witness)
-            yield Violation(
+            yield ViolationRow(
                 run=name, property=one.property, explanation=one.explanation, witness=witness, rank=rank, total=verdict.count,
                 messages=tuple(map(str, one.messages)), nodes=tuple(sorted({node for node, _ in witness})),
             )  # fmt: skip
 
 
-def _around(name: str, history: History, report: Report) -> Iterator[Around]:
+def _around(name: str, history: History, report: Report) -> Iterator[AroundRow]:
     """Events near each witness, of its node by number and of the others by time."""
     for verdict in report.verdicts.values():
         for rank, violation in enumerate(verdict.violations, start=1):
             for node, event in _near(history, violation.witness):
-                yield Around(
+                yield AroundRow(
                     run=name, property=verdict.property, rank=rank, node=str(node), lseq=event.lseq, time_us=event.time_us,
                     kind=KINDS.get(type(event), "other"), label=event_words(node, event), about=_about(node, event),
                 )  # fmt: skip
@@ -198,25 +198,25 @@ def _about(node: NodeId, event: Event) -> str:
     return str(MessageId(ProcessId(node, event.process), event.first)) if isinstance(event, Sent | Submit) else ""
 
 
-def _faults(name: str, history: History) -> Iterator[Fault]:
+def _faults(name: str, history: History) -> Iterator[FaultRow]:
     for trace in history.nodes:
         for event in trace.events:
             if isinstance(event, Struck):
-                yield Fault(run=name, node=str(trace.node), time_us=event.time_us, what=event.what)
+                yield FaultRow(run=name, node=str(trace.node), time_us=event.time_us, what=event.what)
 
 
-def _ends(name: str, history: History) -> Iterator[End]:
+def _ends(name: str, history: History) -> Iterator[EndRow]:
     for trace in history.nodes:
         for event in trace.events:
             if isinstance(event, Ended):
-                yield End(run=name, node=str(trace.node), time_us=event.time_us, how=event.how)
+                yield EndRow(run=name, node=str(trace.node), time_us=event.time_us, how=event.how)
 
 
 def _last_us(history: History) -> int:
     return max(event.time_us for trace in history.nodes for event in trace.events)
 
 
-def _stays(name: str, history: History) -> Iterator[Stay]:
+def _stays(name: str, history: History) -> Iterator[StayRow]:
     for trace in history.nodes:
         confs = [event for event in trace.events if isinstance(event, Conf)]
         last = trace.events[-1]
@@ -224,13 +224,13 @@ def _stays(name: str, history: History) -> Iterator[Stay]:
         for conf, end_us in zip(confs, [*(one.time_us for one in confs[1:]), over_us], strict=True):
             view = conf.view
             kind = "regular" if view.id.is_regular else "transitional"
-            yield Stay(
+            yield StayRow(
                 run=name, node=str(trace.node), start_us=conf.time_us, end_us=end_us, view=str(view.id), kind=kind,
                 members=tuple(map(str, view.nodes)), cause=str(view.cause),
             )  # fmt: skip
 
 
-def _latency(name: str, history: History) -> Iterator[Latency]:
+def _latency(name: str, history: History) -> Iterator[LatencyRow]:
     """By the simulator's own time, which is the same everywhere."""
     sent = {
         MessageId(ProcessId(trace.node, event.process), event.first + i): event.time_us
@@ -247,30 +247,30 @@ def _latency(name: str, history: History) -> Iterator[Latency]:
                 bucket = floor(log2(max(1, event.time_us - start_us)) * 8)
                 buckets[event.service.name.lower(), str(event.process.node), str(trace.node), bucket] += event.count
     for (service, sender, receiver, bucket), count in sorted(buckets.items()):
-        yield Latency(
+        yield LatencyRow(
             run=name, service=service, sender=sender, receiver=receiver, count=count, uncertainty_us=140.0,
             low_us=2 ** (bucket / 8), high_us=2 ** ((bucket + 1) / 8),
         )  # fmt: skip
 
 
-def _throughput(name: str, history: History) -> Iterator[Throughput]:
+def _throughput(name: str, history: History) -> Iterator[ThroughputRow]:
     for trace in history.nodes:
         counts: Counter[int] = Counter()
         for event in trace.events:
             if isinstance(event, Delivery):
                 counts[event.time_us // BIN_US] += event.count
         for place in range(_last_us(history) // BIN_US + 1):
-            yield Throughput(run=name, node=str(trace.node), start_us=place * BIN_US, width_us=BIN_US, messages=counts[place])
+            yield ThroughputRow(run=name, node=str(trace.node), start_us=place * BIN_US, width_us=BIN_US, messages=counts[place])
 
 
-def _ring(name: str, history: History) -> Iterator[Ring]:
+def _ring(name: str, history: History) -> Iterator[RingRow]:
     for trace in history.nodes:
         counts = Counter((event.what, event.time_us // BIN_US) for event in trace.events if isinstance(event, NoteEvent))
         for (what, place), count in sorted(counts.items()):
-            yield Ring(run=name, node=str(trace.node), start_us=place * BIN_US, what=what, value=float(count))
+            yield RingRow(run=name, node=str(trace.node), start_us=place * BIN_US, what=what, value=float(count))
 
 
-def _incidents(name: str, history: History) -> Iterator[Incident]:
+def _incidents(name: str, history: History) -> Iterator[IncidentRow]:
     """Regular views after the first, each once."""
     seen = set()
     for trace in history.nodes:
@@ -280,7 +280,7 @@ def _incidents(name: str, history: History) -> Iterator[Incident]:
             if view.id.is_regular and view.id not in seen:
                 seen.add(view.id)
                 old, new = set(before.view.nodes), set(view.nodes)
-                yield Incident(
+                yield IncidentRow(
                     run=name, start_us=before.time_us, cause=str(view.cause),
                     old=(str(before.view.regular),), new=(str(view.id),),
                     lost=tuple(map(str, sorted(old - new))), joined=tuple(map(str, sorted(new - old))),

@@ -21,13 +21,13 @@ from typer.testing import CliRunner, Result
 from tests.audit import damage
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
-from transis.audit.job import Wish, audit, exit_code
+from transis.audit.job import AuditRequest, audit, exit_code
 from transis.audit.plans.evidence import CHAIN, MEMBERS, MIXED, READABLE
 from transis.audit.plans.store import Store
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import Content
 from transis.audit.report.verdicts import verdicts_by_run
-from transis.audit.words import tell_audit
+from transis.audit.words import print_audit
 from transis.cli.main import app
 from transis.spark.progress import Steps
 from transis.trace.segment import SCHEMA
@@ -113,7 +113,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     place = tmp_path_factory.mktemp("audited")
     root, store, page = place / "traces", place / "store", place / "page.html"
     damage.write_all(root)
-    first = audit(Wish((str(root),), str(store)), Steps())
+    first = audit(AuditRequest((str(root),), str(store)), Steps())
     damage.add_what_comes_late(root)
     again = run("audit", root / "good" / "..", "--json", "--strict", "--store", store, "--report", page)
     yield Told(first, again, json.loads(again.stdout), page.read_text(), store)
@@ -161,7 +161,7 @@ def test_kill_9_in_the_middle_of_recording_is_no_message_from_nowhere(told: Told
 @pytest.mark.slow
 def test_the_whole_of_it_is_told_to_people_and_to_machines(told: Told) -> None:
     out = StringIO()
-    tell_audit(Console(file=out, width=200, highlight=False, markup=False), told.first)
+    print_audit(Console(file=out, width=200, highlight=False, markup=False), told.first)
     words = out.getvalue()
     assert exit_code(told.first) == 1
     assert "The evidence is not whole: read what was found about it first." in words

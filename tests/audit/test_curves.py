@@ -8,14 +8,26 @@ from random import Random
 
 import pytest
 
-from transis.audit.measure.curves import LINES_MAX, Curve, Knot, Least, Span, Way, Window, curve_of, lines, skew_of, ways
+from transis.audit.measure.curves import (
+    LINES_MAX,
+    ClockPath,
+    Curve,
+    Knot,
+    Least,
+    PairWindow,
+    Span,
+    curve_of,
+    lines,
+    skew_of,
+    ways,
+)
 from transis.sim.host import Clock
 
 SPAN_US = 10_000_000
 WIDTH_US = 1_000_000
 
 
-def messages(rng: Random, one: Clock, other: Clock, slow_us: int) -> list[Window]:
+def messages(rng: Random, one: Clock, other: Clock, slow_us: int) -> list[PairWindow]:
     """What two nodes see of each other: a message each way every few milliseconds, with delays of their own."""
     windows: dict[int, list[list[Least]]] = {}
     for sent in range(0, SPAN_US, 20_000):
@@ -24,7 +36,7 @@ def messages(rng: Random, one: Clock, other: Clock, slow_us: int) -> list[Window
             left_us = one.local(arrived if way else sent)
             difference = one.local(arrived) - other.local(sent) if way else other.local(arrived) - one.local(sent)
             windows.setdefault(left_us // WIDTH_US, [[], []])[way].append(Least(difference, left_us))
-    return [Window(window, min(there, default=None), min(back, default=None)) for window, (there, back) in windows.items()]
+    return [PairWindow(window, min(there, default=None), min(back, default=None)) for window, (there, back) in windows.items()]
 
 
 def truth(one: Clock, other: Clock) -> Callable[[float], float]:
@@ -63,11 +75,11 @@ def test_drift_that_is_known_costs_no_certainty() -> None:
 
 
 def test_a_pair_that_talks_one_way_only_cannot_be_compared() -> None:
-    assert curve_of([Window(0, Least(100, 5), None), Window(1, Least(90, 1_000_005), None)]) is None
+    assert curve_of([PairWindow(0, Least(100, 5), None), PairWindow(1, Least(90, 1_000_005), None)]) is None
 
 
 def test_ways_that_alternate_are_put_together() -> None:
-    curve = curve_of([Window(0, Least(1_100, 10), None), Window(1, None, Least(-900, 2_000_010))])
+    curve = curve_of([PairWindow(0, Least(1_100, 10), None), PairWindow(1, None, Least(-900, 2_000_010))])
     assert curve is not None
     assert [knot.at_us for knot in curve.knots] == [1_000_010]
     assert curve.knots[0].shift_us == 1_000
@@ -75,8 +87,8 @@ def test_ways_that_alternate_are_put_together() -> None:
 
 
 def test_windows_in_which_messages_waited_do_not_bend_the_curve() -> None:
-    windows = [Window(at, Least(100, at), Least(100, at)) for at in (0, 1_000, 2_000)]
-    curve = curve_of([*windows, Window(1_500, Least(90_000, 1_500), Least(100, 1_500))])
+    windows = [PairWindow(at, Least(100, at), Least(100, at)) for at in (0, 1_000, 2_000)]
+    curve = curve_of([*windows, PairWindow(1_500, Least(90_000, 1_500), Least(100, 1_500))])
     assert curve is not None
     assert curve.at(1_500).shift_us == 0
 
@@ -118,7 +130,7 @@ def test_everybody_finds_the_most_certain_way_to_the_one_whom_most_can_be_compar
 
 def test_lines_cover_the_span_and_meet_at_the_edges_of_windows() -> None:
     curve = Curve([Knot(0, 0.0, 1.0), Knot(1_000, 10.0, 2.0), Knot(3_000, 50.0, 3.0)])
-    found = list(lines(Way(1, (curve,)), Span(500, 2_999), 500))
+    found = list(lines(ClockPath(1, (curve,)), Span(500, 2_999), 500))
     assert [line.window for line in found] == [0, 1, 2, 3, 4, 5, 6]
     for line, following in pairwise(found):
         assert line.at_us + 500 == following.at_us

@@ -18,7 +18,7 @@ from transis.audit.measure import schemas
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
 from transis.audit.plans.tables import EVENTS, KINDS, VIOLATIONS
 from transis.audit.report.collect import as_dict
-from transis.audit.report.content import Verdict
+from transis.audit.report.content import VerdictRow
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
@@ -71,7 +71,7 @@ def test_every_column_has_its_type_and_a_meaning() -> None:
 
 def test_every_table_has_its_columns() -> None:
     told = columns_of("table", "a row is", "columns")
-    verdicts = [field.name for field in fields(Verdict) if field.name != "inputs"]
+    verdicts = [field.name for field in fields(VerdictRow) if field.name != "inputs"]
     kept = {"verdicts": verdicts, "violations": [*VIOLATIONS.names, "rank"], TABLE: JUDGED.names}
     past = {PAST: [], CUTS: PAST_CUTS.names, RINGS: PAST_RINGS.names}  # The first has the columns of events, told above.
     assert told == {name: schema.names for name, schema in MEASURES.items()} | kept | past

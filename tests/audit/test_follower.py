@@ -17,7 +17,7 @@ from tests.audit.digests import seal
 from tests.audit.test_fold import A, B, at
 from transis.audit.follow.divergence import ONE_SEQUENCE
 from transis.audit.follow.evidence import Evidence
-from transis.audit.follow.follower import Batch, Follower, FollowWish, directories_of, figures_of, follow
+from transis.audit.follow.follower import Batch, Follower, FollowRequest, directories_of, figures_of, follow
 from transis.audit.follow.ledger import FollowLedger, opened
 from transis.audit.follow.source import read_back, row_of
 from transis.types.errors import PipelineError
@@ -149,7 +149,7 @@ def test_an_alert_stays_while_the_follower_starts(flight: Path, tmp_path: Path) 
         raise PipelineError("that is enough")
 
     with pytest.raises(PipelineError, match="enough"):
-        follow(FollowWish((str(flight),), tmp_path / "kept", metrics=("127.0.0.1", 0)), tell, Event(), lambda: None)
+        follow(FollowRequest((str(flight),), tmp_path / "kept", metrics=("127.0.0.1", 0)), tell, Event(), lambda: None)
     assert 'transis_audit_broken{cluster="simulated",property="one_sequence"} 1.0' in scraped
     with opened(tmp_path / "kept") as ledger:
         assert figures_of(ledger).looked_s == looked_s, "when it last looked, not when it began"

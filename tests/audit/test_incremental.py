@@ -23,7 +23,7 @@ from tests.guarantees.oracle import good_history
 from tests.guarantees.surgery import Draft
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
-from transis.audit.job import Wish, audit, keep_all
+from transis.audit.job import AuditRequest, audit, keep_all
 from transis.audit.plans.incremental import PAST, RINGS, TABLE, Before, Past
 from transis.audit.plans.judge import judge
 from transis.audit.plans.lake import Ledger
@@ -32,7 +32,7 @@ from transis.audit.plans.store import Store
 from transis.audit.plans.tables import LARGE
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
-from transis.spark.inputs import settled
+from transis.spark.inputs import checkpointed
 from transis.spark.progress import Steps
 from transis.trace.events import History
 from transis.trace.reader import read_segment
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.slow
 
 def audited(place: Path) -> Content:
     """As `transis audit --only`: each property takes its time, and these are those that read most rows."""
-    return audit(Wish((str(place / "traces"),), str(place / "store"), only=(*COUNTS, *OTHERS)), Steps())
+    return audit(AuditRequest((str(place / "traces"),), str(place / "store"), only=(*COUNTS, *OTHERS)), Steps())
 
 
 def looked_at(spark: SparkSession, place: Path) -> None:
@@ -57,8 +57,8 @@ def looked_at(spark: SparkSession, place: Path) -> None:
     with Store(spark, place / "store") as store:
         store.add([place / "traces"])
         raw, past = Tables(store.events()), Past(store)
-        laid = lay(Tables(past.events()), settled)
-        judged = judge(laid, settled, Steps(), only=["fifo"])
+        laid = lay(Tables(past.events()), checkpointed)
+        judged = judge(laid, checkpointed, Steps(), only=["fifo"])
         results = {"verdicts": judged.verdicts, "violations": judged.violations}
         keep_all(store, {**results, TABLE: Before(store, raw, results).table(spark)}, past, laid, judged, [], Steps())
 

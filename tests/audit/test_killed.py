@@ -13,7 +13,7 @@ from tests.guarantees.oracle import good_history
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.tables import Keys
-from transis.spark.inputs import decode, find_segments, settled
+from transis.spark.inputs import checkpointed, decode, find_segments
 from transis.trace.events import Conf
 from transis.trace.recovery import record_end
 
@@ -37,7 +37,7 @@ def laid(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Laid:
     for run in (SILENT, TOLD):
         _killed_in_the_middle(root / run, run)
     assert record_end(root / TOLD, KILLED.node, "failed")
-    return lay(Tables(settled(decode(spark, find_segments(spark, [root])))), settled)
+    return lay(Tables(checkpointed(decode(spark, find_segments(spark, [root])))), checkpointed)
 
 
 def _of(rows: DataFrame, run: str) -> DataFrame:

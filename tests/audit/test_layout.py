@@ -5,10 +5,21 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.audit.draw.layout import SILENCE_PX, TICK_PX, Layout, LifeLine, Mark, Moment, Picture, Room, Scale, Step
-from transis.audit.draw.svg import GAP_PX, Rows, clock, fitting, shortened, width_of
+from transis.audit.draw.layout import (
+    SILENCE_PX,
+    TICK_PX,
+    EventMark,
+    InstantRoom,
+    LifeLine,
+    Moment,
+    Picture,
+    PictureLayout,
+    Scale,
+    Step,
+)
+from transis.audit.draw.svg import GAP_PX, LabelRows, clock, fitting, shortened, width_of
 
-ROOM = Room(20.0, Step.AFTER)
+ROOM = InstantRoom(20.0, Step.AFTER)
 TIMES = st.lists(st.integers(0, 10_000_000), min_size=1, max_size=60)
 
 
@@ -57,9 +68,9 @@ def test_a_picture_may_begin_late() -> None:
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 4)), min_size=1, max_size=40, unique=True))
 def test_in_a_spaced_picture_no_two_events_of_a_node_touch(places: list[tuple[int, int]]) -> None:
     moments = [Moment(time_us, 2 * step + 1) for time_us, step in places]
-    marks = tuple(Mark(0, moment, "deliver", "") for moment in moments)
+    marks = tuple(EventMark(0, moment, "deliver", "") for moment in moments)
     lives = (LifeLine(0, 0, 1_001),)
-    layout = Layout(Picture(lanes=("a",), end_us=1_001, spaced=True, lives=lives, marks=marks))
+    layout = PictureLayout(Picture(lanes=("a",), end_us=1_001, spaced=True, lives=lives, marks=marks))
     drawn = [layout.x(moment) for moment in sorted(moments)]
     assert all(after - before >= 21.9 for before, after in pairwise(drawn))
     assert layout.left < drawn[0]
@@ -73,7 +84,7 @@ def test_times_are_written_as_people_write_them() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.floats(1, 200)), max_size=40))
 def test_labels_of_a_row_do_not_overlap(wanted: list[tuple[float, float]]) -> None:
-    rows = Rows(3, 600.0)
+    rows = LabelRows(3, 600.0)
     taken: dict[int, float] = {}
     for x, width in sorted(wanted):
         place = rows.place(x, width)

@@ -18,7 +18,18 @@ import pytest
 from tests.audit.contents import content_of_seed, many_runs, two_runs
 from transis.audit.draw.spacetime import draw_inline
 from transis.audit.report.charts import embedded, latency_chart
-from transis.audit.report.content import Around, Content, End, Fault, Latency, Stay, Verdict, Violation, from_json, to_json
+from transis.audit.report.content import (
+    AroundRow,
+    Content,
+    EndRow,
+    FaultRow,
+    LatencyRow,
+    StayRow,
+    VerdictRow,
+    ViolationRow,
+    from_json,
+    to_json,
+)
 from transis.audit.report.page import kind_of_master, page_of, write_report
 from transis.audit.report.pictures import EVENTS_OF_A_NODE, picture_around, picture_of_views, reported_once
 from transis.audit.report.runs import percentiles
@@ -145,8 +156,8 @@ def test_what_is_broken_comes_first_and_what_was_not_judged_stands_apart() -> No
 
 
 def test_evidence_is_told_before_everything_else() -> None:
-    lost = Verdict(run="seed 5", property="quality_chain", verdict="broken", checked=4, violations=1)
-    missing = Violation(run="seed 5", property="quality_chain", explanation="segment 2 of b/1 is missing")
+    lost = VerdictRow(run="seed 5", property="quality_chain", verdict="broken", checked=4, violations=1)
+    missing = ViolationRow(run="seed 5", property="quality_chain", explanation="segment 2 of b/1 is missing")
     text = Page(page_of(replace(broken(), verdicts=(*broken().verdicts, lost), violations=(*broken().violations, missing)))).text
     assert "The evidence is not whole" in text
     assert text.index("quality_chain") < text.index("total_order_6_1")
@@ -225,22 +236,22 @@ def test_every_violation_has_its_sentence_its_events_and_its_picture() -> None:
     assert len(rings) == sum(len(set(violation.witness)) for violation in violations)
 
 
-def around(node: str, lseq: int, time_us: int, kind: str, about: str = "m") -> Around:
-    return Around(
+def around(node: str, lseq: int, time_us: int, kind: str, about: str = "m") -> AroundRow:
+    return AroundRow(
         run="r", property="fifo", rank=1, node=node, lseq=lseq, time_us=time_us, kind=kind, label=f"{kind} {about}", about=about
     )
 
 
-def drawn(violation: Violation, events: list[Around], stays: tuple[Stay, ...] = ()) -> Page:
+def drawn(violation: ViolationRow, events: list[AroundRow], stays: tuple[StayRow, ...] = ()) -> Page:
     return Page(draw_inline(picture_around(violation, events, 0, stays), "events", "spacetime"))
 
 
-def stay(start_us: int, end_us: int, view: str, kind: str = "regular") -> Stay:
-    return Stay(run="r", node="a/1", start_us=start_us, end_us=end_us, view=view, kind=kind, members=("a/1", "b/1"))
+def stay(start_us: int, end_us: int, view: str, kind: str = "regular") -> StayRow:
+    return StayRow(run="r", node="a/1", start_us=start_us, end_us=end_us, view=view, kind=kind, members=("a/1", "b/1"))
 
 
 def test_a_picture_leads_from_a_sending_to_its_deliveries() -> None:
-    violation = Violation(run="r", property="fifo", explanation="", witness=(("b", 4),))
+    violation = ViolationRow(run="r", property="fifo", explanation="", witness=(("b", 4),))
     events = [
         around("a", 1, 10, "send"),
         around("a", 2, 11, "deliver"),
@@ -255,7 +266,7 @@ def test_a_picture_leads_from_a_sending_to_its_deliveries() -> None:
 
 
 def test_what_the_violation_is_not_about_is_faint() -> None:
-    violation = Violation(run="r", property="fifo", explanation="", witness=(("b", 4),))
+    violation = ViolationRow(run="r", property="fifo", explanation="", witness=(("b", 4),))
     events = [
         *(around("a", 1, 10, "send"), around("b", 4, 20, "deliver")),
         *(around("a", 2, 11, "send", "x"), around("b", 5, 21, "deliver", "x")),
@@ -264,7 +275,7 @@ def test_what_the_violation_is_not_about_is_faint() -> None:
 
 
 def test_a_node_whose_clock_goes_back_is_drawn_in_the_order_of_its_events() -> None:
-    violation = Violation(run="r", property="fifo", explanation="", witness=(("a", 1), ("a", 2)))
+    violation = ViolationRow(run="r", property="fifo", explanation="", witness=(("a", 1), ("a", 2)))
     page = drawn(violation, [around("a", 1, 50, "send"), around("a", 2, 10, "deliver")])
     centres = [float(value) for tag, name, value in page.attributes if (tag, name) == ("circle", "cx")]
     first, second = centres[-3:-1]
@@ -272,7 +283,7 @@ def test_a_node_whose_clock_goes_back_is_drawn_in_the_order_of_its_events() -> N
 
 
 def test_a_picture_of_too_much_keeps_what_is_near_the_witness() -> None:
-    violation = Violation(run="r", property="fifo", explanation="", witness=(("a", 500),))
+    violation = ViolationRow(run="r", property="fifo", explanation="", witness=(("a", 500),))
     page = drawn(violation, [around("a", lseq, lseq, "submit") for lseq in range(1, 1000)])
     tips = [text for text in page.texts if text.startswith("a, event")]
     assert len(tips) == EVENTS_OF_A_NODE
@@ -281,7 +292,7 @@ def test_a_picture_of_too_much_keeps_what_is_near_the_witness() -> None:
 
 def test_a_picture_shows_the_views_of_its_nodes() -> None:
     """Those installed in it, and before the first of them the one that was in force."""
-    violation = Violation(run="r", property="fifo", explanation="", witness=(("a/1", 2),))
+    violation = ViolationRow(run="r", property="fifo", explanation="", witness=(("a/1", 2),))
     events = [around("a/1", 1, 30, "send"), around("a/1", 2, 50, "view", "T9@a/1"), around("a/1", 3, 50, "view", "R9@a/1")]
     stays = (stay(5, 50, "R5@a/1"), stay(50, 50, "T9@a/1", "transitional"), stay(50, 90, "R9@a/1"))
     bands = picture_around(violation, events, 0, stays).bands
@@ -293,21 +304,21 @@ def test_a_picture_shows_the_views_of_its_nodes() -> None:
 
 def test_a_transitional_view_of_one_instant_has_room_in_the_timeline() -> None:
     stays = [stay(5, 50, "R5@a/1"), stay(50, 50, "T9@a/1", "transitional"), stay(50, 90, "R9@a/1")]
-    faults = reported_once([Fault(run="r", node=node, time_us=40, what="cut a->b") for node in ("b/1", "a/1")])
-    picture = picture_of_views(stays, faults, [End(run="r", node="a/1", time_us=95, how="failed")], (5, 95))
+    faults = reported_once([FaultRow(run="r", node=node, time_us=40, what="cut a->b") for node in ("b/1", "a/1")])
+    picture = picture_of_views(stays, faults, [EndRow(run="r", node="a/1", time_us=95, how="failed")], (5, 95))
     assert [(band.start, band.end) for band in picture.bands] == [((0, 0), (45, 0)), ((45, 0), (45, 2)), ((45, 2), (85, 0))]
     assert [(strike.time_us, strike.lanes) for strike in picture.strikes] == [(35, (0,))]
     (life,) = picture.lives
     assert (life.start_us, life.end_us, life.crashed) == (0, 90, True)
 
 
-def bar(low_us: float, high_us: float, count: int) -> Latency:
-    return Latency(run="r", service="safe", low_us=low_us, high_us=high_us, count=count)
+def bar(low_us: float, high_us: float, count: int) -> LatencyRow:
+    return LatencyRow(run="r", service="safe", low_us=low_us, high_us=high_us, count=count)
 
 
 def test_the_area_of_a_density_is_one() -> None:
     rows = [
-        Latency(run="r", service="safe", low_us=low, high_us=2 * low, count=count)
+        LatencyRow(run="r", service="safe", low_us=low, high_us=2 * low, count=count)
         for low, count in ((100, 3), (200, 5), (800, 2))
     ]
     chart = latency_chart(rows)
@@ -320,7 +331,7 @@ def test_the_area_of_a_density_is_one() -> None:
 
 def test_percentiles_of_a_histogram() -> None:
     rows = [
-        Latency(run="r", service="safe", low_us=low, high_us=low + 10, count=count)
+        LatencyRow(run="r", service="safe", low_us=low, high_us=low + 10, count=count)
         for low, count in ((0, 50), (10, 40), (90, 10))
     ]
     assert percentiles(rows, (0.25, 0.5, 0.7, 0.9, 0.95, 1.0)) == [5.0, 10.0, 15.0, 20.0, 95.0, 100.0]

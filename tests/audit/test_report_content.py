@@ -11,8 +11,8 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, Stri
 from tests.audit.contents import content_of_history, content_of_seed, many_runs, wounded
 from transis.audit.measure import schemas
 from transis.audit.report.charts import ring_charts
-from transis.audit.report.collect import as_dict, written
-from transis.audit.report.content import Computed, Content, Reason, Ring, Verdict, content_of, from_json, to_json
+from transis.audit.report.collect import as_dict, json_text
+from transis.audit.report.content import Computed, Content, ReasonRow, RingRow, VerdictRow, content_of, from_json, to_json
 from transis.audit.report.runs import RING_MEASURES, measured
 from transis.audit.report.verdicts import headline, starts_us, sums_of
 from transis.sim.plan import TOTEM
@@ -25,8 +25,8 @@ NAMES = {7: "a run"}
 RING_NOTES = (("backlog", 3), ("tokens lost", 0))
 
 
-def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 0) -> Verdict:
-    return Verdict(run=run, property=name, verdict=word, checked=checked, violations=violations)
+def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 0) -> VerdictRow:
+    return VerdictRow(run=run, property=name, verdict=word, checked=checked, violations=violations)
 
 
 def test_json_tells_properties_exactly_as_simulate_does() -> None:
@@ -39,7 +39,7 @@ def test_json_tells_properties_exactly_as_simulate_does() -> None:
     for key in ("runs", "properties", "not_exercised", "not_promised"):
         assert found[key] == expected[key], key
     assert list(found["properties"]["fifo"]) == ["verdict", "checked", "violations"]
-    assert json.loads(written(content_of_seed(5)))["violations"] == []
+    assert json.loads(json_text(content_of_seed(5)))["violations"] == []
 
 
 def test_json_explains_each_violation_with_its_witness() -> None:
@@ -142,11 +142,11 @@ def test_every_measure_becomes_rows_of_the_report() -> None:
 
 
 def test_what_the_ring_never_did_is_no_chart() -> None:
-    notes = [Ring(run="r", node="a/1", start_us=at, what=what, value=at * size) for at in (1, 2) for what, size in RING_NOTES]
+    notes = [RingRow(run="r", node="a/1", start_us=at, what=what, value=at * size) for at in (1, 2) for what, size in RING_NOTES]
     assert [chart.title for chart in ring_charts(notes, (), 0)] == ["The ring over time: backlog"]
 
 
 def test_machines_are_told_why_evidence_is_pending() -> None:
-    why = Reason(run="r", property="quality_chain", explanation="x.trace: not sealed")
+    why = ReasonRow(run="r", property="quality_chain", explanation="x.trace: not sealed")
     told = as_dict(Content(verdicts=(verdict("r", "quality_chain", "pending"),), reasons=(why,)))
     assert told["evidence"] == [{"run": "r", "property": "quality_chain", "explanation": "x.trace: not sealed"}]

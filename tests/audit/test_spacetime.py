@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.guarantees.oracle import good_history
-from transis.audit.draw.layout import Layout, Picture
+from transis.audit.draw.layout import Picture, PictureLayout
 from transis.audit.draw.spacetime import LINES_MAX, bundles, draw_html, draw_svg
 from transis.audit.draw.svg import escaped
 from transis.audit.guarantees.property import Violation
@@ -99,7 +99,7 @@ def test_every_view_every_life_and_every_fault_is_drawn() -> None:
 
 def test_everything_lies_within_the_drawing() -> None:
     drawn = picture(seed=4)
-    layout = Layout(drawn)
+    layout = PictureLayout(drawn)
     root = ElementTree.fromstring(draw_svg(drawn))
     for found in root.iter(f"{SVG}line"):
         for x in (found.get("x1"), found.get("x2")):
@@ -114,7 +114,7 @@ def test_the_same_history_gives_the_same_drawing() -> None:
 
 def test_messages_are_bundled_until_they_fit() -> None:
     drawn = picture(seed=5, steps=4_000)
-    made = bundles(drawn.sendings, drawn.arrivals, Layout(drawn).x)
+    made = bundles(drawn.sendings, drawn.arrivals, PictureLayout(drawn).x)
     assert sum(bundle.count for bundle in made) == sum(sending.count for sending in drawn.sendings)
     landed = sum(landing.count for bundle in made for landing in bundle.landings.values())
     assert landed == sum(arrival.count for arrival in drawn.arrivals)

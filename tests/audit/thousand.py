@@ -27,7 +27,7 @@ from transis.audit.guarantees import PROPERTIES
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import lay
 from transis.sim.run import simulate
-from transis.spark.inputs import settled
+from transis.spark.inputs import checkpointed
 from transis.spark.progress import Steps
 from transis.spark.session import spark_session
 from transis.trace.events import History
@@ -75,7 +75,7 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory, spark_session(size=32 << 20) as spark:
         tables = tables_of_histories(spark, histories, Path(directory))
-        found = audited(lay(tables, settled), settled, Steps())
+        found = audited(lay(tables, checkpointed), checkpointed, Steps())
         print(f"audited: {time.monotonic() - started:.0f} s")
         lines = disagreements(histories, found, PROPERTIES)
     print(*lines, sep="\n")

@@ -15,7 +15,7 @@ from tests.audit.frames import tables_of_histories, write_histories
 from transis.audit.plans.finding import Found
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import Tables, lay
-from transis.spark.inputs import kept_together
+from transis.spark.inputs import coalesced
 from transis.spark.progress import Steps
 from transis.trace.events import History
 
@@ -41,5 +41,5 @@ def audited_together(spark: SparkSession, directory: Path) -> Found:
     """What all properties found in all of them."""
     write_histories(histories_for("views in segments"), directory / "in-segments.parquet", SEGMENTS)
     whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}
-    tables = Tables(tables_of_histories(spark, whole, directory).events, kept_together)
-    return audited(lay(tables, kept_together), kept_together, Steps())
+    tables = Tables(tables_of_histories(spark, whole, directory).events, coalesced)
+    return audited(lay(tables, coalesced), coalesced, Steps())

@@ -19,16 +19,14 @@ from typing import Any, Final
 from tests.guarantees.mutants import CAUSAL_MUTANTS, GROUP_MUTANTS, MUTANTS
 from tests.house.tables import write_segments
 from tests.spark.archived import archive_simulated
-from transis.audit.job import Wish as AuditWish
-from transis.audit.job import audit, exit_code
+from transis.audit.job import AuditRequest, audit, exit_code
 from transis.audit.report.collect import as_dict
-from transis.audit.report.content import Computed, Content, Run
+from transis.audit.report.content import Computed, Content, RunRow
 from transis.sim.plan import Scenario
 from transis.sim.run import simulate
 from transis.spark.progress import Steps
-from transis.spark.reconcile import Wish as ReconcileWish
+from transis.spark.reconcile import ReconcileRequest, reconcile
 from transis.spark.reconcile import as_dict as reconciled_as_dict
-from transis.spark.reconcile import reconcile
 from transis.trace.events import History
 
 NODES: Final = 4
@@ -59,7 +57,7 @@ TORN_BYTES: Final = 3
 def audits() -> str:
     with TemporaryDirectory() as place:
         write_runs(Path(place))
-        content = audit(AuditWish((place,), master="local[1]"), Steps())
+        content = audit(AuditRequest((place,), master="local[1]"), Steps())
     names = sorted(run.name for run in content.runs)
     assert len(names) == len(GOOD) + len(WOUNDED) + 1
     alone = {name: of_run(content, name) for name in names}
@@ -69,7 +67,7 @@ def audits() -> str:
 def reconciled() -> str:
     with TemporaryDirectory() as place:
         archive_simulated(Path(place), "totem", 1)
-        found = reconciled_as_dict(reconcile(ReconcileWish(place, keys={"seat": "$.seat"}, master="local[1]"), Steps()))
+        found = reconciled_as_dict(reconcile(ReconcileRequest(place, keys={"seat": "$.seat"}, master="local[1]"), Steps()))
     return as_text(found | {"archive": "archive"})
 
 
@@ -99,7 +97,7 @@ def of_run(content: Content, run: str) -> Content:
 
 
 def _run_of(row: Any) -> str:
-    return str(row.name if isinstance(row, Run) else row.run)
+    return str(row.name if isinstance(row, RunRow) else row.run)
 
 
 def as_text(found: dict[str, Any]) -> str:

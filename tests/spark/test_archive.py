@@ -32,8 +32,8 @@ from transis.spark.archive import (
     read_stream,
     spans,
 )
-from transis.spark.inputs import kept_together
-from transis.spark.lineage import Lineage, Parting, Side
+from transis.spark.inputs import coalesced
+from transis.spark.lineage import Lineage, RingParting, Side
 from transis.spark.once import configurations, conflicting_keys, delivered_in, in_views, messages, views
 from transis.spark.sides import BLOCK, conflicts, in_blocks, lineage_of, merged, numbered, only_one_side, side_by_side, with_keys
 
@@ -49,10 +49,10 @@ class Archive:
     def __init__(self, spark: SparkSession, directory: Path, runs: list[Archived]) -> None:
         self.runs = runs
         self.rows: list[dict[str, Any]] = pq.read_table(directory / "stream").to_pylist()
-        self.stream = kept_together(read_stream(spark, str(directory)))
+        self.stream = coalesced(read_stream(spark, str(directory)))
         found = spans(self.stream)
         self.spans = spark.createDataFrame(found.collect(), found.schema)
-        self.once = kept_together(messages(self.stream, self.spans))
+        self.once = coalesced(messages(self.stream, self.spans))
         self.lineage: Lineage = lineage_of(configurations(self.stream))
 
     @cached_property
@@ -65,7 +65,7 @@ class Archive:
 
     @cached_property
     def apart(self) -> DataFrame:
-        return kept_together(only_one_side(self.stream, self.spans, self.once, self.lineage))
+        return coalesced(only_one_side(self.stream, self.spans, self.once, self.lineage))
 
     def told(self) -> Iterator[tuple[Archived, str, Told]]:
         """What the witness of each node was handed."""
@@ -277,13 +277,13 @@ def _is_certain(row: Row, begun: dict[Any, list[tuple[int, int]]]) -> bool:
     return row.service != "basic" and (row.ordered or not later)
 
 
-def _archived_ways(lineage: Lineage, parting: Parting, side: Side, went: set[tuple[str, str]]) -> list[set[str]]:
+def _archived_ways(lineage: Lineage, parting: RingParting, side: Side, went: set[tuple[str, str]]) -> list[set[str]]:
     """The nodes of each way into that side that an archiver went, too."""
     firsts = [lineage.known[first] for first in side.firsts if (str(parting.ring), str(first)) in went]
     return [{node for node, ring in zip(one.nodes, one.previous, strict=True) if ring == parting.ring} for one in firsts]
 
 
-def _nodes_of(parting: Parting, side: str) -> set[str]:
+def _nodes_of(parting: RingParting, side: str) -> set[str]:
     return set(parting.sides[int(side) - 1].nodes)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from transis.spark.progress import told_plainly
+from transis.spark.progress import plain_failures
 from transis.spark.session import spark_session, ui_address
 from transis.types.errors import PipelineError, UsageError
 
@@ -31,9 +31,9 @@ def test_times_are_utc_and_partitions_few(spark: SparkSession) -> None:
 
 def test_spark_errors_are_told_in_a_borrowed_session(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "not.parquet").write_text("something else")
-    with pytest.raises(PipelineError, match=r"not\.parquet is not a Parquet file"), told_plainly():
+    with pytest.raises(PipelineError, match=r"not\.parquet is not a Parquet file"), plain_failures():
         spark.read.parquet(str(tmp_path)).collect()
-    with pytest.raises(PipelineError, match="cannot read that kind of address"), told_plainly():
+    with pytest.raises(PipelineError, match="cannot read that kind of address"), plain_failures():
         spark.read.parquet("s3a://bucket/traces").collect()
-    with pytest.raises(PipelineError, match=r"/not\.parquet is a file, not a directory"), told_plainly():
+    with pytest.raises(PipelineError, match=r"/not\.parquet is a file, not a directory"), plain_failures():
         spark.range(3).write.parquet(str(tmp_path / "not.parquet" / "below"))

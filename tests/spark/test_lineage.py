@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.spark.lineage import POLICIES, Configuration, Life, Lineage, Parting, Policy, Ring, Side, life_of, ring_of
+from transis.spark.lineage import (
+    POLICIES,
+    ArchivedConfiguration,
+    ArchivedLife,
+    Lineage,
+    Policy,
+    RingId,
+    RingParting,
+    Side,
+    life_of,
+    ring_of,
+)
 
 
 class Story:
@@ -20,17 +31,17 @@ class Story:
 
     def __init__(self, members: str | None = None) -> None:
         """`members` are the nodes that have a member of the group all the time, as its views say; without, nobody knows."""
-        self.at: dict[str, Ring] = {}
-        self.configurations: list[Configuration] = []
+        self.at: dict[str, RingId] = {}
+        self.configurations: list[ArchivedConfiguration] = []
         self._members = members
         self._lives: Counter[str] = Counter()
         self._clock = count(1)
 
     def form(
         self, nodes: str, primary: bool | None = None, archived: bool = True, seen_us: int | None = None, brought: str = ""
-    ) -> Ring:
+    ) -> RingId:
         previous = tuple(self.at.get(node) for node in nodes)
-        ring = Ring(max((one.seq for one in previous if one is not None), default=0) + 4, self.word(nodes[0]))
+        ring = RingId(max((one.seq for one in previous if one is not None), default=0) + 4, self.word(nodes[0]))
         self.at.update(dict.fromkeys(nodes, ring))
         now = next(self._clock)
         if archived:
@@ -38,7 +49,7 @@ class Story:
             hosts = None if self._members is None else frozenset(map(self.word, self._members))
             words = tuple(map(self.word, nodes))
             self.configurations.append(
-                Configuration(ring, words, previous, primary, seen, hosts, frozenset(map(self.word, brought)))
+                ArchivedConfiguration(ring, words, previous, primary, seen, hosts, frozenset(map(self.word, brought)))
             )
         return ring
 
@@ -59,7 +70,7 @@ def letters(nodes: Iterable[str]) -> str:
     return "".join(life_of(node).name for node in nodes)
 
 
-def sides(parting: Parting) -> list[str]:
+def sides(parting: RingParting) -> list[str]:
     return [letters(side.nodes) for side in parting.sides]
 
 
@@ -262,9 +273,9 @@ def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_me
 @pytest.mark.parametrize("policy", POLICIES)
 def test_ties_go_to_the_lower_representative(policy: Policy) -> None:
     """Also if its side tried more often until it had a ring."""
-    whole, low, high = Ring(4, "a/1/0"), Ring(44, "a/1/0"), Ring(8, "c/1/0")
+    whole, low, high = RingId(4, "a/1/0"), RingId(44, "a/1/0"), RingId(8, "c/1/0")
     made = [(whole, ("a/1/0", "c/1/0"), (None, None)), (low, ("a/1/0",), (whole,)), (high, ("c/1/0",), (whole,))]
-    order = Lineage(Configuration(*one) for one in made).linear(policy)
+    order = Lineage(ArchivedConfiguration(*one) for one in made).linear(policy)
     assert sorted(order, key=order.__getitem__) == [whole, low, high]
 
 
@@ -303,13 +314,13 @@ def test_of_partings_that_cross_each_other_the_later_one_has_its_way(policy: Pol
 
 
 def test_an_edge_that_leads_backward_is_left_out() -> None:
-    low, high = Ring(4, "a"), Ring(8, "a")
-    lineage = Lineage([Configuration(low, ("a",), (high,)), Configuration(high, ("a",), (low,))])
+    low, high = RingId(4, "a"), RingId(8, "a")
+    lineage = Lineage([ArchivedConfiguration(low, ("a",), (high,)), ArchivedConfiguration(high, ("a",), (low,))])
     assert lineage.parents == {low: (), high: (low,)}
 
 
 def test_a_ring_is_read_from_its_word() -> None:
-    ring = Ring(12, "ann@site/3/00ab")
+    ring = RingId(12, "ann@site/3/00ab")
     assert ring_of(str(ring)) == ring
 
 
@@ -350,7 +361,7 @@ PREFERRED: dict[Policy, Callable[[Side], tuple[Any, ...]]] = {
 }
 
 
-def _hold_to_the_policy(lineage: Lineage, order: dict[Ring, int], preferred: Callable[[Side], tuple[Any, ...]]) -> None:
+def _hold_to_the_policy(lineage: Lineage, order: dict[RingId, int], preferred: Callable[[Side], tuple[Any, ...]]) -> None:
     """Of each parting all rings of the preferred side come first, unless it and later ones cannot all have their way."""
     before = {ring: set(parents) for ring, parents in lineage.parents.items()}
     for parting in reversed(lineage.partings):
@@ -366,12 +377,12 @@ def _hold_to_the_policy(lineage: Lineage, order: dict[Ring, int], preferred: Cal
         assert all(order[one] < order[other] for one, other in wanted), parting
 
 
-def _descendants(lineage: Lineage, ring: Ring) -> set[Ring]:
+def _descendants(lineage: Lineage, ring: RingId) -> set[RingId]:
     """With itself."""
     return {ring}.union(*(_descendants(lineage, child) for child in lineage.children[ring]))
 
 
-def _hold_to_the_definition(lineage: Lineage, parting: Parting, below: dict[Ring, set[Ring]]) -> None:
+def _hold_to_the_definition(lineage: Lineage, parting: RingParting, below: dict[RingId, set[RingId]]) -> None:
     firsts = [first for side in parting.sides for first in side.firsts]
     reached = {ring: {first for first in firsts if ring in below[first]} for ring in set.union(*map(below.__getitem__, firsts))}
     apart = {ring for ring, by in reached.items() if not by >= _left(lineage, ring, reached)}
@@ -385,9 +396,9 @@ def _hold_to_the_definition(lineage: Lineage, parting: Parting, below: dict[Ring
         assert side.rings == tuple(ring for ring, label in parting.between if label == str(side.number))
 
 
-def _left(lineage: Lineage, now: Ring, reached: dict[Ring, set[Ring]]) -> set[Ring]:
+def _left(lineage: Lineage, now: RingId, reached: dict[RingId, set[RingId]]) -> set[RingId]:
     """What has rings ahead, or lives that no later one has taken the place of, as of a ring."""
-    lives: dict[Life, set[Ring]] = {}
+    lives: dict[ArchivedLife, set[RingId]] = {}
     for ring in sorted(one for one in reached if one <= now):
         for node in lineage.nodes_of(ring):
             lives.setdefault(life_of(node), set()).update(reached[ring])

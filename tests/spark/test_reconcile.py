@@ -23,8 +23,8 @@ from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
 from transis.spark.cli import tell
-from transis.spark.lineage import Configuration, Lineage, Ring
-from transis.spark.reconcile import TOLD_MAX, Reconciled, Told, Wish, as_dict, exit_code, told_of
+from transis.spark.lineage import ArchivedConfiguration, Lineage, RingId
+from transis.spark.reconcile import LISTED_MAX, ListedRows, Reconciled, ReconcileRequest, as_dict, exit_code, listed
 from transis.spark.sides import conflicts, read_keys, with_keys
 from transis.types.errors import UsageError
 from transis.types.views import group_id
@@ -178,9 +178,9 @@ def test_one_run_with_everything(spark: SparkSession, archive: Path, tmp_path: P
 
 
 def test_what_is_too_much_to_be_told_is_counted(spark: SparkSession) -> None:
-    rows, total = told_of(spark.range(TOLD_MAX + 5), F.col("id").desc())
-    assert ([row.id for row in rows[:2]], len(rows), total) == ([TOLD_MAX + 4, TOLD_MAX + 3], TOLD_MAX, TOLD_MAX + 5)
-    assert told_of(spark.range(3), "id").total == 3
+    rows, total = listed(spark.range(LISTED_MAX + 5), F.col("id").desc())
+    assert ([row.id for row in rows[:2]], len(rows), total) == ([LISTED_MAX + 4, LISTED_MAX + 3], LISTED_MAX, LISTED_MAX + 5)
+    assert listed(spark.range(3), "id").total == 3
 
 
 # -- in words --------------------------------------------------------------------------------------------------------
@@ -188,18 +188,18 @@ def test_what_is_too_much_to_be_told_is_counted(spark: SparkSession) -> None:
 
 def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
     """Of a cluster n1 n2 n3 that parted; nobody archived n3."""
-    whole, first, again = (Ring(seq, "n1/1/00aa") for seq in (4, 8, 12))
-    unseen, nodes = Ring(8, "n3/1/00cc"), ("n1/1/00aa", "n2/1/00bb", "n3/1/00cc")
+    whole, first, again = (RingId(seq, "n1/1/00aa") for seq in (4, 8, 12))
+    unseen, nodes = RingId(8, "n3/1/00cc"), ("n1/1/00aa", "n2/1/00bb", "n3/1/00cc")
     lineage = Lineage(
         [
-            Configuration(whole, nodes, (None, None, None)),
-            Configuration(first, nodes[:2], (whole, whole)),
-            Configuration(again, nodes, (first, first, unseen)),
+            ArchivedConfiguration(whole, nodes, (None, None, None)),
+            ArchivedConfiguration(first, nodes[:2], (whole, whole)),
+            ArchivedConfiguration(again, nodes, (first, first, unseen)),
         ]
     )
     given = {"archivers": ("n1",), "lives": 2, "messages": 1234, "views": 1, "apart": {(1, "1"): 1}, "not_json": 0}
-    given |= {"gaps": Told(gaps, len(gaps)), "contradictions": Told([], 0), "conflicts": Told([], 0)}
-    return Reconciled(wish=Wish("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, **given | more)
+    given |= {"gaps": ListedRows(gaps, len(gaps)), "contradictions": ListedRows([], 0), "conflicts": ListedRows([], 0)}
+    return Reconciled(wish=ReconcileRequest("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, **given | more)
 
 
 def words(found: Reconciled) -> list[str]:
@@ -242,7 +242,7 @@ def test_what_has_only_a_beginning_and_an_open_end_is_fine() -> None:
 
 def test_collisions_and_contradictions_are_a_problem() -> None:
     touched = [Row(side="1", messages=3), Row(side="2", messages=1)]
-    found = reconciled([], conflicts=Told([Row(parting=1, seat="12A\n", touched=touched)], 1), not_json=2)
+    found = reconciled([], conflicts=ListedRows([Row(parting=1, seat="12A\n", touched=touched)], 1), not_json=2)
     assert exit_code(found) == 1
     lines = words(found)
     assert lines[-4:-2] == ["2 values of these cannot be read as JSON and have no key", "Keys that sides touched apart"]
@@ -250,7 +250,7 @@ def test_collisions_and_contradictions_are_a_problem() -> None:
         ["parting", "seat", "messages"],
         ["1", "12A\\n", "side", "1:", "3,", "side", "2:", "1"],
     ]
-    wrong = reconciled([], contradictions=Told([Row(what="two messages at one place", first="a", last="b")], 1))
+    wrong = reconciled([], contradictions=ListedRows([Row(what="two messages at one place", first="a", last="b")], 1))
     assert exit_code(wrong) == 1
     assert "  this cannot be: two messages at one place: a and b" in words(wrong)
 
@@ -266,8 +266,11 @@ def test_of_many_rows_it_is_said_how_many_there_are_and_where() -> None:
     """Those that the JSON has not are not said to be there."""
     gaps = [gap("absent", (number, 0), (number + 1, 0)) for number in range(30)]
     assert words(reconciled(gaps))[21] == "  and 10 more; --json and --out have them"
-    many = replace(reconciled([]), gaps=Told(gaps, 5_000))
+    many = replace(reconciled([]), gaps=ListedRows(gaps, 5_000))
     assert words(many)[21] == "  and 4,980 more; --json has 30, --out has all"
     assert as_dict(many)["gaps_total"] == 5_000
     touched = Row(parting=1, seat="1A", touched=[Row(side="1", messages=3), Row(side="2", messages=1)])
-    assert words(reconciled([], conflicts=Told([touched] * 1_000, 1_001)))[-1] == "and 981 more; --json has 1,000, --out has all"
+    assert (
+        words(reconciled([], conflicts=ListedRows([touched] * 1_000, 1_001)))[-1]
+        == "and 981 more; --json has 1,000, --out has all"
+    )

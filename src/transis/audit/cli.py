@@ -107,13 +107,13 @@ def audit(
     from transis.audit.job import exit_code
 
     if as_json:
-        from transis.audit.report.collect import written
+        from transis.audit.report.collect import json_text
 
-        print(written(content))
+        print(json_text(content))
     else:
-        from transis.audit.words import tell_audit
+        from transis.audit.words import print_audit
 
-        tell_audit(stdout(), content)
+        print_audit(stdout(), content)
         if report is not None:
             say(stdout(), f"The report: {report}")
     raise typer.Exit(exit_code(content, strict))
@@ -133,12 +133,12 @@ def judged(
         from transis.spark.progress import require_spark
 
         require_spark()
-        from transis.audit.job import Wish
+        from transis.audit.job import AuditRequest
         from transis.audit.job import audit as audited
         from transis.audit.report.page import write_report
         from transis.spark.progress import Steps
 
-        content = audited(Wish(inputs, store, master, ui, measure=report is not None, only=only), Steps())
+        content = audited(AuditRequest(inputs, store, master, ui, measure=report is not None, only=only), Steps())
         if report is not None:
             write_report(content, report)
     except TransisError as error:
@@ -170,16 +170,16 @@ def followed(
     _require_fitting(follow, ledger, every_s, apart)
     assert ledger is not None
     endpoint = _endpoint(metrics) if metrics is not None else None
-    told = _Telling(as_json)
+    told = _FollowOutput(as_json)
     try:
         from transis.spark.progress import require_spark
 
         require_spark()
-        from transis.audit.follow.follower import FollowWish
+        from transis.audit.follow.follower import FollowRequest
         from transis.audit.follow.follower import follow as run
 
         with _ended_by_signals() as (enough, listen):
-            outcome = run(FollowWish(inputs, ledger, every_s, endpoint, once, master), told, enough, listen)
+            outcome = run(FollowRequest(inputs, ledger, every_s, endpoint, once, master), told, enough, listen)
         told.end(outcome, ledger)
         if outcome.lacking is not None and not outcome.is_broken:
             raise PipelineError(outcome.lacking)
@@ -228,7 +228,7 @@ def _ended_by_signals() -> Iterator[tuple[Event, Callable[[], None]]]:
 
 
 @dataclass
-class _Telling:
+class _FollowOutput:
     """What a person, or a machine with --json, reads while it runs: a line for every batch that changed something."""
 
     as_json: bool

@@ -20,10 +20,10 @@ from transis.audit.plans.incremental import CUTS, TABLE, Before, Past, over_raw_
 from transis.audit.plans.judge import Judged, judge, require_known
 from transis.audit.plans.lay import Laid, Settle, Tables, lay
 from transis.audit.plans.store import Store
-from transis.audit.report.collect import tell
-from transis.audit.report.content import Content, Verdict
+from transis.audit.report.collect import collect_content
+from transis.audit.report.content import Content, VerdictRow
 from transis.spark.cluster import TINY
-from transis.spark.inputs import find_local, is_local, kept_together, settled
+from transis.spark.inputs import checkpointed, coalesced, find_local, is_local
 from transis.spark.progress import Steps
 from transis.spark.session import spark_session, ui_address
 from transis.types.errors import TransisError
@@ -37,7 +37,7 @@ RESULTS: Final = ("verdicts", "violations")
 
 
 @dataclass(frozen=True)
-class Wish:
+class AuditRequest:
     """What somebody asks for."""
 
     inputs: tuple[str, ...]
@@ -50,45 +50,51 @@ class Wish:
     """Names of the properties that are wanted, if not all; what a store has of verdicts is then left as it is."""
 
 
-def audit(wish: Wish, steps: Steps) -> Content:
+def audit(request: AuditRequest, steps: Steps) -> Content:
     """Everything that the traces prove, and what a report tells of it."""
-    require_known(wish.only)
-    size = _size(wish.inputs)
+    require_known(request.only)
+    size = _size(request.inputs)
     with ExitStack() as stack:
         with steps("starting Spark"):
-            spark = stack.enter_context(spark_session(wish.master, size=size, ui=wish.ui))
-        if wish.ui:
+            spark = stack.enter_context(spark_session(request.master, size=size, ui=request.ui))
+        if request.ui:
             steps.say(f"Spark's own page: {ui_address(spark)}")
-        return _audit(spark, wish, kept_together if size < TINY else None, steps)
+        return _audit(spark, request, coalesced if size < TINY else None, steps)
 
 
-def _audit(spark: SparkSession, wish: Wish, keep: Settle | None, steps: Steps) -> Content:
-    with Store(spark, wish.store) as store:
+def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, steps: Steps) -> Content:
+    with Store(spark, request.store) as store:
         with steps("reading traces"):
-            store.add(wish.inputs)
+            store.add(request.inputs)
             store.require_readable()
             raw = Tables(store.events(), keep)
-        laid, results = _judged(store, raw, wish, keep, steps)
+        laid, results = _judged(store, raw, request, keep, steps)
         verdicts, violations = (results[name].collect() for name in RESULTS)
-        told = over_raw_rows(laid, raw) if wish.measure else replace(laid, tables=raw)
-        return tell(told, verdicts, violations, steps, store if wish.store is not None else None, wish.measure)
+        told = over_raw_rows(laid, raw) if request.measure else replace(laid, tables=raw)
+        return collect_content(told, verdicts, violations, steps, store if request.store is not None else None, request.measure)
 
 
-def _judged(store: Store, raw: Tables, wish: Wish, keep: Settle | None, steps: Steps) -> tuple[Laid, dict[str, DataFrame]]:
+def _judged(
+    store: Store, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
+) -> tuple[Laid, dict[str, DataFrame]]:
     """Verdicts and violations; what was judged before, and the past of runs that grow, is not looked at again. What is kept in a
     store is always the whole: some properties only are judged from it, and leave it as it is."""
     with steps("laying out lives and configurations"):
-        past, before = Past(store), Before(store, raw, RESULTS, forgotten=bool(wish.only))
+        past, before = Past(store), Before(store, raw, RESULTS, forgotten=bool(request.only))
         tables = Tables(past.events(), keep) if past.runs else raw
-        laid = lay(tables, settled)
-        changed = lay(Tables(before.of(before.changed, tables.events), keep), settled) if before.unchanged else laid
+        laid = lay(tables, checkpointed)
+        changed = lay(Tables(before.of(before.changed, tables.events), keep), checkpointed) if before.unchanged else laid
     if before.is_all:
         return laid, {name: store.table(name) for name in RESULTS}
-    judged = judge(changed, settled, steps, wish.only)
+    judged = judge(changed, checkpointed, steps, request.only)
     relapsed = past.relapsed(judged)
-    whole = judge(lay(Tables(before.of(relapsed, raw.events), keep), settled), settled, steps, wish.only) if relapsed else None
+    whole = (
+        judge(lay(Tables(before.of(relapsed, raw.events), keep), checkpointed), checkpointed, steps, request.only)
+        if relapsed
+        else None
+    )
     results = before.completed(_whole_where_broken(judged, whole, relapsed))
-    if wish.store is not None and not wish.only:
+    if request.store is not None and not request.only:
         keep_all(store, {**results, TABLE: before.table(raw.events.sparkSession)}, past, changed, judged, before.unchanged, steps)
         results = {name: store.table(name) for name in RESULTS}
     return laid, results
@@ -133,7 +139,7 @@ def exit_code(content: Content, strict: bool = False) -> int:
     return UNKNOWN if not words or any(missing) else FINE
 
 
-def _is_missing(row: Verdict) -> bool:
+def _is_missing(row: VerdictRow) -> bool:
     """Evidence that is bad, or that somebody has and we have not. That a trace is still open, or its tail torn, is neither."""
     return row.verdict == BROKEN or (row.verdict == PENDING and row.property in (MEMBERS, DENSITY))
 
@@ -143,7 +149,7 @@ def main(argv: list[str]) -> int:
     import argparse
     import sys
 
-    from transis.audit.report.collect import written
+    from transis.audit.report.collect import json_text
 
     parser = argparse.ArgumentParser(prog="audit_job.py", description="Audit traces of a Transis cluster on Spark.")
     parser.add_argument("inputs", nargs="+", metavar="DIR", help="directories of traces, local or any Hadoop path")
@@ -152,9 +158,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="judge this property; may be repeated")
     given = parser.parse_args(argv)
     try:
-        content = audit(Wish(tuple(given.inputs), given.store, only=tuple(given.only)), Steps())
+        content = audit(AuditRequest(tuple(given.inputs), given.store, only=tuple(given.only)), Steps())
     except TransisError as error:
         print(f"audit_job.py: {error}", file=sys.stderr)  # noqa: T201  # it is a program
         return UNKNOWN
-    print(written(content))  # noqa: T201
+    print(json_text(content))  # noqa: T201
     return exit_code(content, given.strict)

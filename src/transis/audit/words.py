@@ -14,9 +14,9 @@ from rich.text import Text
 
 from transis.audit.draw.svg import clock
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING
-from transis.audit.report.content import Content, Violation
+from transis.audit.report.content import Content, ViolationRow
 from transis.audit.report.verdicts import (
-    Sum,
+    PropertySum,
     around_by_violation,
     headline,
     heaviest_first,
@@ -29,13 +29,13 @@ from transis.audit.report.verdicts import (
 from transis.cli.options import plain_table, printable, say
 
 COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
-VIOLATIONS_TOLD: Final = 20
+VIOLATIONS_LISTED: Final = 20
 """Violations told one by one; the report and the JSON have more."""
-REASONS_TOLD: Final = 10
-RUNS_TOLD: Final = 10
+REASONS_LISTED: Final = 10
+RUNS_LISTED: Final = 10
 
 
-def tell_audit(console: Console, content: Content) -> None:
+def print_audit(console: Console, content: Content) -> None:
     sums = list(sums_of(content).values())
     judged = heaviest_first(one for one in sums if one.is_judged)
     troubled = [one for one in judged if one.is_evidence and one.verdict != HELD]
@@ -55,7 +55,7 @@ def tell_audit(console: Console, content: Content) -> None:
     say(console, sentence, COLOURS[verdict])
 
 
-def _table(title: str, sums: Sequence[Sum]) -> Table:
+def _table(title: str, sums: Sequence[PropertySum]) -> Table:
     table = plain_table("guarantee", "verdict", "checks made", "violations", "pending", title=title)
     table.add_column("in words")
     for one in sums:
@@ -64,7 +64,7 @@ def _table(title: str, sums: Sequence[Sum]) -> Table:
     return table
 
 
-def _apart(sums: Sequence[Sum]) -> Iterator[str]:
+def _apart(sums: Sequence[PropertySum]) -> Iterator[str]:
     """What nobody may read as held."""
     for verdict in (NOT_EXERCISED, NOT_PROMISED):
         names = [one.name for one in sums if one.verdict == verdict]
@@ -76,9 +76,9 @@ def _reasons(content: Content) -> Iterator[str]:
     """Why evidence is missing or still to come."""
     found = reasons_in_order(content)
     many = len(content.runs) > 1
-    for one in found[:REASONS_TOLD]:
+    for one in found[:REASONS_LISTED]:
         yield f"{one.property}{f' (run {one.run})' if many else ''}: {one.explanation}"
-    more = sum(one.pending for one in sums_of(content).values() if one.is_evidence) - min(len(found), REASONS_TOLD)
+    more = sum(one.pending for one in sums_of(content).values() if one.is_evidence) - min(len(found), REASONS_LISTED)
     if found and more > 0:
         yield f"and {more:,} more reasons of this kind"
 
@@ -88,23 +88,23 @@ def _violations(content: Content) -> Iterator[str]:
     around = around_by_violation(content)
     starts = starts_us(content)
     many = len(content.runs) > 1
-    for one in found[:VIOLATIONS_TOLD]:
+    for one in found[:VIOLATIONS_LISTED]:
         yield _sentence(one, many)
         for node, lseq, event in witness_events(one, around.get((one.run, one.property, one.rank), [])):
             told = "" if event is None else f" at {clock(event.time_us - starts[one.run])}: {event.label}"
             yield f"    {node}, event {lseq}{told}"
     if found:
-        more = sum(row.violations for row in content.verdicts) - min(len(found), VIOLATIONS_TOLD)
+        more = sum(row.violations for row in content.verdicts) - min(len(found), VIOLATIONS_LISTED)
         yield f"and {more:,} more violations" if more > 0 else ""
 
 
-def _sentence(violation: Violation, many: bool) -> str:
+def _sentence(violation: ViolationRow, many: bool) -> str:
     where = f" (run {violation.run})" if many else ""
     which = f" [{violation.rank} of {violation.total:,}]" if violation.total > 1 else ""
     return f"{violation.property}{which}{where}: {violation.explanation}"
 
 
-def _counts(judged: Sequence[Sum]) -> str:
+def _counts(judged: Sequence[PropertySum]) -> str:
     counts = ((word, sum(one.verdict == word for one in judged)) for word in (BROKEN, PENDING, HELD))
     return ", ".join(f"{count:,} {word}" for word, count in counts)
 
@@ -114,5 +114,5 @@ def _runs(content: Content) -> str:
     runs = f"in {len(content.runs):,} run{'s' if len(content.runs) != 1 else ''}"
     if len(content.runs) < 2 or not broken:
         return runs
-    more = f" and {len(broken) - RUNS_TOLD:,} more" if len(broken) > RUNS_TOLD else ""
-    return f"{runs}; broken in {', '.join(broken[:RUNS_TOLD])}{more}"
+    more = f" and {len(broken) - RUNS_LISTED:,} more" if len(broken) > RUNS_LISTED else ""
+    return f"{runs}; broken in {', '.join(broken[:RUNS_LISTED])}{more}"

@@ -54,7 +54,7 @@ from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, result_from
-from transis.sim.words import coverage_tables, fault_line, verdict_table, witness_lines, written
+from transis.sim.words import coverage_tables, fault_line, json_text, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
 
@@ -174,7 +174,7 @@ def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool,
     if file is not None:
         write_diagram(file, _picture(request, tally, small))
     if json:
-        print(written(request, tally, {"shrunk": small.script()} if small is not None else {}))
+        print(json_text(request, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
         _print_simulate(stdout(), request, tally, small, file)
     if was_interrupted:
@@ -202,10 +202,10 @@ def _picture(request: SimulateRequest, tally: Tally, small: Shrunk | None) -> Pi
 
 def _print_simulate(out: Console, request: SimulateRequest, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
     if tally.outcome is not None:
-        _tell_plan(out, tally.outcome)
-    tell_tables(out, request, tally)
+        _print_plan(out, tally.outcome)
+    print_tables(out, request, tally)
     say(out, _totals(request, tally))
-    tell_failures(out, tally)
+    print_failures(out, tally)
     if small is not None:
         say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
         say(out, small.script())
@@ -216,7 +216,7 @@ def _print_simulate(out: Console, request: SimulateRequest, tally: Tally, small:
         say(out, f"Traces: {where}")
 
 
-def tell_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:
+def print_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:
     """Verdicts, faults, and what was reached."""
     out.print(verdict_table(tally.summary.properties))
     out.print()
@@ -226,7 +226,7 @@ def tell_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:
     out.print()
 
 
-def _tell_plan(out: Console, outcome: RunOutcome) -> None:
+def _print_plan(out: Console, outcome: RunOutcome) -> None:
     """The plan and the budgets of a single run: what its seed drew."""
     plan = outcome.plan
     say(out, f"Plan of seed {plan.seed}", "bold")
@@ -257,7 +257,7 @@ def sums(tally: Tally) -> str:
     return f"{runs}, {violations}, {views}, {deliveries}"
 
 
-def tell_failures(out: Console, tally: Tally) -> None:
+def print_failures(out: Console, tally: Tally) -> None:
     if not tally.failures:
         say(out, "Every guarantee that was exercised held.", "green")
         return
@@ -378,7 +378,7 @@ def sweep(
     except TransisError as error:
         raise unable("sweep", error) from None
     if json:
-        print(written(request, swept.tally, _more(swept)))
+        print(json_text(request, swept.tally, _more(swept)))
     else:
         _print_sweep(stdout(), request, swept, directory)
     raise typer.Exit(0 if swept.is_fine else VIOLATED)
@@ -467,7 +467,7 @@ def _more(swept: SweepResult) -> dict[str, Any]:
 
 
 def _print_sweep(out: Console, request: SimulateRequest, swept: SweepResult, directory: Path) -> None:
-    tell_tables(out, request, swept.tally)
+    print_tables(out, request, swept.tally)
     say(out, sums(swept.tally))
     if swept.ran_now:
         speed = f"{swept.ran_now:,} seeds in {swept.seconds:,.1f} s, {swept.runs_per_minute:,.0f} a minute"
@@ -480,7 +480,7 @@ def _print_sweep(out: Console, request: SimulateRequest, swept: SweepResult, dir
     if len(swept.without_verdict) > SEEDS_SHOWN_MAX:
         say(out, f"and {len(swept.without_verdict) - SEEDS_SHOWN_MAX:,} more seeds without a verdict", "red")
     if swept.tally.summary.runs:
-        tell_failures(out, swept.tally)
+        print_failures(out, swept.tally)
     if swept.tally.failures:
         say(out, f"Traces of failed seeds: {directory / 'failed'}")
 

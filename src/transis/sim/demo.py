@@ -28,7 +28,7 @@ from transis.sim.cluster import SimulatedCluster
 from transis.sim.picture import picture_of
 from transis.sim.plan import Plan, agreement_us, with_setting
 from transis.sim.real_demo import DemoResult, drawn, play_real
-from transis.sim.words import sum_up, tell_outcome, tell_step, witness_lines
+from transis.sim.words import print_outcome, print_step, print_summary, witness_lines
 from transis.trace.events import History
 from transis.trace.reader import Finding
 from transis.types.config import ENGINES, MS
@@ -172,8 +172,8 @@ def _play(console: Console | None, cluster: SimulatedCluster, number: int, step:
     since_us = cluster.world.now
     step.act(cluster)
     if console is not None:
-        tell_step(console, number, step.heading, step.paragraph, (since_us, cluster.world.now))
-        tell_outcome(console, cluster.history(), since_us)
+        print_step(console, number, step.heading, step.paragraph, (since_us, cluster.world.now))
+        print_outcome(console, cluster.history(), since_us)
 
 
 def verdicts_of(cluster: SimulatedCluster) -> list[Verdict]:
@@ -255,8 +255,8 @@ def _simulated(console: Console | None, file: Path | None, engine: str) -> bool:
     if console is None:
         print(_written(cluster.world.now / 1e6, verdicts, log, (), file))
     else:
-        sum_up(console, history, verdicts)
-        _tell_end(console, file, history, verdicts)
+        print_summary(console, history, verdicts)
+        _print_end(console, file, history, verdicts)
     return _is_broken(verdicts)
 
 
@@ -289,10 +289,10 @@ def _draw(file: Path, engine: str, played: DemoResult) -> None:
 
 
 def _tell(console: Console, file: Path | None, played: DemoResult) -> None:
-    sum_up(console, played.history, played.verdicts, [played.clients])
+    print_summary(console, played.history, played.verdicts, [played.clients])
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
-    _tell_end(console, file, played.history, played.verdicts)
+    _print_end(console, file, played.history, played.verdicts)
 
 
 def report_file(picture: Path) -> Path:
@@ -311,12 +311,12 @@ def _audited(console: Console, traces: Path, file: Path) -> bool:
         return False
     from transis.audit.cli import judged
     from transis.audit.job import BAD, exit_code
-    from transis.audit.words import tell_audit
+    from transis.audit.words import print_audit
 
     console.print()
     say(console, "Now the audit on Spark: the same traces, judged a second time by code that no daemon runs.", "bold")
     content = judged("demo", (str(traces),), store=None, master=None, ui=False, report=file)
-    tell_audit(console, content)
+    print_audit(console, content)
     say(console, f"The report, with timeline, latencies and incidents: {file} (open it in a browser).")
     return exit_code(content) == BAD
 
@@ -328,7 +328,7 @@ def _played(console: Console | None, place: ClusterDirectory, engine: str) -> De
         raise ClusterError(f"{error}; logs and traces stay in {place.path}") from error
 
 
-def _tell_end(console: Console, file: Path | None, history: History, verdicts: Sequence[Verdict]) -> None:
+def _print_end(console: Console, file: Path | None, history: History, verdicts: Sequence[Verdict]) -> None:
     """The verdict in a sentence, with what shows it if it is bad."""
     broken = [violation for verdict in verdicts for violation in verdict.violations]
     console.print()

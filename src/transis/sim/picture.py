@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from transis.audit.draw.layout import (
-    Arrival,
     Band,
+    DrawnDelivery,
+    DrawnSending,
+    EventMark,
     LifeLine,
-    Mark,
     Moment,
     PausedSpan,
     Picture,
-    Sending,
     Step,
     Strike,
     WitnessMark,
@@ -77,9 +77,9 @@ class _Reading:
         self.node = trace.node
         self.lane = lane
         self.bands: list[Band] = []
-        self.sendings: list[Sending] = []
-        self.arrivals: list[Arrival] = []
-        self.marks: list[Mark] = []
+        self.sendings: list[DrawnSending] = []
+        self.arrivals: list[DrawnDelivery] = []
+        self.marks: list[EventMark] = []
         self.moments: dict[int, Moment] = {}
         self._now = Moment(_start(trace))
         self._view: View | None = None
@@ -102,13 +102,13 @@ class _Reading:
             self.sendings.append(self._sending(event))
         elif isinstance(event, Delivery):
             messages = (str(event.process), event.first, event.count)
-            self.arrivals.append(Arrival(self.lane, show_node(self.node), *messages, str(event.conf), self._now))
+            self.arrivals.append(DrawnDelivery(self.lane, show_node(self.node), *messages, str(event.conf), self._now))
         elif isinstance(event, Refuse):
-            self.marks.append(Mark(self.lane, self._now, "refused", f"refused at {clock(event.time_us)}: {event.why}"))
+            self.marks.append(EventMark(self.lane, self._now, "refused", f"refused at {clock(event.time_us)}: {event.why}"))
 
-    def _sending(self, event: Sent) -> Sending:
+    def _sending(self, event: Sent) -> DrawnSending:
         messages = (str(ProcessId(self.node, event.process)), event.first, event.count, KINDS.get(event.service, "ordered"))
-        return Sending(self.lane, show_node(self.node), *messages, str(event.conf), self._now)
+        return DrawnSending(self.lane, show_node(self.node), *messages, str(event.conf), self._now)
 
     def _configure(self, view: View) -> None:
         """A regular view at the instant of the transitional one before it comes AFTER it."""

@@ -39,7 +39,7 @@ from transis.client.sending import Receipt
 from transis.client.session import Session
 from transis.net.runtime import boottime_us
 from transis.sim.cluster import show_node
-from transis.sim.words import tell_outcome, tell_step
+from transis.sim.words import print_outcome, print_step
 from transis.trace.events import Delivery, End, Event, History, NodeTrace, Sent
 from transis.trace.reader import STILL_OPEN, Finding, read_trace
 from transis.trace.recovery import record_end
@@ -422,10 +422,10 @@ async def play_real(console: Console | None, directory: Path, engine: str) -> De
             since_us, lost = stage.now_us(), len(stage.past)
             await _act(console, stage, number)
             if console is not None:
-                tell_step(console, number, scene.heading, scene.paragraph, (since_us, stage.now_us()))
-                tell_outcome(console, stage.history(closed=False)[0], since_us)
+                print_step(console, number, scene.heading, scene.paragraph, (since_us, stage.now_us()))
+                print_outcome(console, stage.history(closed=False)[0], since_us)
                 for actor in stage.past[lost:]:
-                    _tell_lost(console, actor)
+                    _print_lost(console, actor)
         played = _played(stage)
     stage.testify()
     return played
@@ -440,7 +440,7 @@ async def _act(console: Console | None, stage: DemoCluster, number: int) -> None
         await scene.act(stage)
 
 
-def _tell_lost(console: Console, actor: DemoClient) -> None:
+def _print_lost(console: Console, actor: DemoClient) -> None:
     doubt = sum(receipt.count for receipt in actor.receipts if receipt.outcome == "in doubt")
     told = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
     console.print(Text(told, style="dim"), soft_wrap=True)

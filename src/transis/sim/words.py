@@ -254,14 +254,14 @@ RUN_SHOWN: Final = 3
 """Messages of a run that are named one by one."""
 
 
-def tell_step(console: Console, number: int, heading: str, paragraph: str, times_us: tuple[int, int]) -> None:
+def print_step(console: Console, number: int, heading: str, paragraph: str, times_us: tuple[int, int]) -> None:
     console.print()
     console.print(Rule(f"{number}. {heading}   ({clock(times_us[0])} to {clock(times_us[1])})", align="left"))
     console.print(Text(paragraph), width=min(PROSE_WIDTH, console.width))
     console.print()
 
 
-def tell_outcome(console: Console, history: History, since_us: int) -> None:
+def print_outcome(console: Console, history: History, since_us: int) -> None:
     """The views that came since, and what was delivered in them."""
     console.print(Padding(_installed_table(_installed(history, since_us)), (0, 0, 0, 2)))
     delivered = _deliveries(history, since_us)
@@ -271,7 +271,7 @@ def tell_outcome(console: Console, history: History, since_us: int) -> None:
         console.print(Padding(Text(delivered), (0, 0, 0, 4)))
 
 
-def sum_up(console: Console, history: History, verdicts: Sequence[Verdict], more: Sequence[Table] = ()) -> None:
+def print_summary(console: Console, history: History, verdicts: Sequence[Verdict], more: Sequence[Table] = ()) -> None:
     console.print()
     console.print(Rule("What happened, in one look", align="left"))
     for table in (_timeline(history), _delivery_table(history), *more):
@@ -388,7 +388,7 @@ def _delivery_table(history: History) -> Table:
 # --- as json ----------------------------------------------------------------------------------------------------------
 
 
-def written(request: SimulateRequest, tally: Tally, more: dict[str, Any]) -> str:
+def json_text(request: SimulateRequest, tally: Tally, more: dict[str, Any]) -> str:
     return json.dumps(as_dict(request, tally) | more, indent=2, ensure_ascii=False)
 
 

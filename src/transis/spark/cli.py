@@ -15,7 +15,7 @@ from transis.spark.lineage import POLICIES, policy_of
 from transis.types.errors import TransisError, UsageError
 
 if TYPE_CHECKING:
-    from transis.spark.reconcile import Reconciled, Told
+    from transis.spark.reconcile import ListedRows, Reconciled
 
 RECONCILE_EXAMPLES = """Examples:
 
@@ -60,9 +60,9 @@ def reconcile(
     from transis.spark.reconcile import exit_code
 
     if as_json:
-        from transis.spark.reconcile import written
+        from transis.spark.reconcile import json_text
 
-        print(written(found))
+        print(json_text(found))
     else:
         tell(stdout(), found)
     raise typer.Exit(exit_code(found))
@@ -79,11 +79,11 @@ def _found(
 
         require_spark()
         from transis.spark.progress import Steps
-        from transis.spark.reconcile import Wish
+        from transis.spark.reconcile import ReconcileRequest
         from transis.spark.reconcile import reconcile as reconciled
         from transis.spark.sides import read_keys
 
-        return reconciled(Wish(archive, group, read_keys(key), chosen, out, master, ui), Steps())
+        return reconciled(ReconcileRequest(archive, group, read_keys(key), chosen, out, master, ui), Steps())
     except TransisError as error:
         raise unable("reconcile", error) from None
 
@@ -95,8 +95,8 @@ def tell(console: Console, found: Reconciled) -> None:
         console.print(_conflicts(found))
         for line in _more(found.conflicts):
             say(console, line)
-    if found.wish.out is not None:
-        say(console, f"Tables: {found.wish.out}")
+    if found.request.out is not None:
+        say(console, f"Tables: {found.request.out}")
 
 
 def _lines(found: Reconciled) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _lines(found: Reconciled) -> Iterator[str]:
 
     by = f"{', '.join(found.archivers)} in {_some(found.lives, 'life', 'lives')}"
     yield f"{found.group}: {_some(found.messages, 'message')}, {_some(found.views, 'view')}, archived by {by}"
-    yield from (f"  {waiting_sentence(found.wish.archive, *one)}" for one in found.waiting.items())
+    yield from (f"  {waiting_sentence(found.request.archive, *one)}" for one in found.waiting.items())
     yield from _first(found.gaps, gap_sentence)
     yield from _first(found.contradictions, lambda row: f"this cannot be: {row.what}: {row.first} and {row.last}")
     for parting in found.lineage.partings:
@@ -116,12 +116,12 @@ def _lines(found: Reconciled) -> Iterator[str]:
         yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
 
 
-def _first(told: Told, sentence: Callable[[Any], str]) -> Iterator[str]:
+def _first(told: ListedRows, sentence: Callable[[Any], str]) -> Iterator[str]:
     yield from (f"  {sentence(row)}" for row in told.rows[:ROWS_TOLD])
     yield from (f"  {line}" for line in _more(told))
 
 
-def _more(told: Told) -> Iterator[str]:
+def _more(told: ListedRows) -> Iterator[str]:
     """Where the rows are that are not shown."""
     if told.total > len(told.rows):
         yield f"and {told.total - ROWS_TOLD:,} more; --json has {len(told.rows):,}, --out has all"
@@ -134,7 +134,7 @@ def _some(count: int, one: str, many: str = "") -> str:
 
 
 def _conflicts(found: Reconciled) -> Table:
-    names = list(found.wish.keys or {})
+    names = list(found.request.keys or {})
     table = plain_table("parting", *names, "messages", title="Keys that sides touched apart")
     for row in found.conflicts.rows[:ROWS_TOLD]:
         touched = ", ".join(f"side {one.side}: {one.messages:,}" for one in row.touched)

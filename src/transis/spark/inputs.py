@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from transis.audit.plans.tables import CHUNK, EVENTS, Columns, Row, trouble_batch, wide
-from transis.spark.progress import told_plainly
+from transis.spark.progress import plain_failures
 from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, decode_at, read_frames, read_seal, unknown_version
 from transis.trace.segment import SUFFIX, Header, split_rows
 from transis.types.errors import PipelineError, TraceError
@@ -210,7 +210,7 @@ def _find_remote(spark: SparkSession, directory: str) -> list[SegmentFile]:
     modified = F.unix_micros("modificationTime").alias("modified_us")
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", f"*{SUFFIX}")
     try:
-        with told_plainly():
+        with plain_failures():
             found = reader.load(literally(directory)).select("path", "length", modified).collect()
     except PipelineError as error:
         raise TraceError(f"{directory}: {error}") from error
@@ -252,13 +252,13 @@ def task_count(files: Sequence[SegmentFile]) -> int:
 # --- settling ---------------------------------------------------------------------------------------------------------
 
 
-def settled(table: DataFrame) -> DataFrame:
+def checkpointed(table: DataFrame) -> DataFrame:
     """Its columns are new ones to Spark, which otherwise takes them for those of the table that they come from, and gives up on
     some joins of the two."""
     kept = table.localCheckpoint()
     return kept.toDF(*kept.columns)
 
 
-def kept_together(table: DataFrame) -> DataFrame:
+def coalesced(table: DataFrame) -> DataFrame:
     """For little data: in one piece, since every piece is a task of every job."""
-    return settled(table.coalesce(1))
+    return checkpointed(table.coalesce(1))

@@ -32,7 +32,7 @@ from transis.types.errors import UsageError
 # --- rings ------------------------------------------------------------------------------------------------------------
 
 
-class Ring(NamedTuple):
+class RingId(NamedTuple):
     """A regular configuration: its sequence, and its representative as a word."""
 
     seq: int
@@ -42,18 +42,18 @@ class Ring(NamedTuple):
         return f"R{self.seq}@{self.rep}"
 
 
-def ring_of(configuration: str) -> Ring:
+def ring_of(configuration: str) -> RingId:
     """Of the word for a regular configuration."""
     seq, _, rep = configuration.removeprefix("R").partition("@")
-    return Ring(int(seq), rep)
+    return RingId(int(seq), rep)
 
 
-class Configuration(NamedTuple):
+class ArchivedConfiguration(NamedTuple):
     """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
 
-    ring: Ring
+    ring: RingId
     nodes: tuple[str, ...]
-    previous: tuple[Ring | None, ...]
+    previous: tuple[RingId | None, ...]
     primary: bool | None = None
     seen_us: int = 0
     """When an archiver first saw it, by its own clock."""
@@ -62,44 +62,44 @@ class Configuration(NamedTuple):
     brought: frozenset[str] = frozenset()
     """Nodes whose members came to it out of a group view, when several came together."""
 
-    def brings(self, node: str, before: Configuration | None) -> bool:
+    def brings(self, node: str, before: ArchivedConfiguration | None) -> bool:
         """Whether that node had a member of the group before, as far as is known; `before` is where it was seen last."""
         return before is None or before.hosts is None or node in before.hosts or node in self.brought
 
 
-class Life(NamedTuple):
+class ArchivedLife(NamedTuple):
     """Of a node: a later incarnation of one name shows that the earlier one is over."""
 
     name: str
     incarnation: int
 
 
-def life_of(node: str) -> Life:
+def life_of(node: str) -> ArchivedLife:
     """Of the word for a node, `n1/3/00ab...`. Boot ids tell lives apart and not which is later."""
     name, incarnation, _ = node.rsplit("/", 2)
-    return Life(name, int(incarnation))
+    return ArchivedLife(name, int(incarnation))
 
 
 # --- walking ----------------------------------------------------------------------------------------------------------
 
-Followers = frozenset[Ring]
+Followers = frozenset[RingId]
 
 
 class Walk(NamedTuple):
     """Rings with the followers that they descend from. `merged` is the first that descends from all; `rest` the first that
     descends from all that are left, if some are not."""
 
-    between: list[tuple[Ring, Followers]]
-    merged: Ring | None
-    rest: Ring | None
+    between: list[tuple[RingId, Followers]]
+    merged: RingId | None
+    rest: RingId | None
 
 
-def walk(followers: Sequence[Ring], children: Mapping[Ring, Sequence[Ring]], nodes: Mapping[Ring, Sequence[str]]) -> Walk:
+def walk(followers: Sequence[RingId], children: Mapping[RingId, Sequence[RingId]], nodes: Mapping[RingId, Sequence[str]]) -> Walk:
     """All rings that descend from some of the followers and not from all that are left, in the order of their sequences. It goes
     on until only descendants of all that are left are ahead."""
     everybody = left = frozenset(followers)
     reached = {ring: frozenset({ring}) for ring in followers}
-    waiting, between, met = sorted(followers), list[tuple[Ring, Followers]](), list[Ring]()
+    waiting, between, met = sorted(followers), list[tuple[RingId, Followers]](), list[RingId]()
     carried = _Carried()
     while any(not reached[ring] >= left for ring in waiting):
         ring = heappop(waiting)
@@ -140,13 +140,13 @@ class _Carried:
         return frozenset().union(*(by for _, by in self._by_name.values()))
 
 
-def met_before_all(followers: Sequence[Ring], walked: Walk) -> list[list[Ring]]:
+def met_before_all(followers: Sequence[RingId], walked: Walk) -> list[list[RingId]]:
     """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
     side_of = {ring: ring for ring in followers}
     for _, together in walked.between:
         merged = {side_of[ring] for ring in together}
         side_of = {ring: min(merged) if side in merged else side for ring, side in side_of.items()}
-    sides: dict[Ring, list[Ring]] = {}
+    sides: dict[RingId, list[RingId]] = {}
     for ring, side in side_of.items():
         sides.setdefault(side, []).append(ring)
     return list(sides.values()) if len(sides) > 1 else [[ring] for ring in followers]
@@ -172,8 +172,8 @@ class Side:
     are those that came from the ring that parted, `size` is how many the largest of its rings had."""
 
     number: int
-    firsts: tuple[Ring, ...]
-    rings: tuple[Ring, ...]
+    firsts: tuple[RingId, ...]
+    rings: tuple[RingId, ...]
     nodes: tuple[str, ...]
     size: int
     primary: bool | None
@@ -183,25 +183,25 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Parting:
+class RingParting:
     """`between` has every ring that some of the sides saw and not all of them, with their numbers in a word: `2`, or `1+2` for a
     ring in which two of three met crosswise. `merged` is the first ring that all came to, if they did; `rest` the first that all
     came to that were left, if no life is left of some."""
 
     number: int
-    ring: Ring
+    ring: RingId
     sides: tuple[Side, ...]
-    between: tuple[tuple[Ring, str], ...]
-    merged: Ring | None
-    rest: Ring | None
+    between: tuple[tuple[RingId, str], ...]
+    merged: RingId | None
+    rest: RingId | None
 
 
 class Lineage:
-    def __init__(self, configurations: Iterable[Configuration]) -> None:
+    def __init__(self, configurations: Iterable[ArchivedConfiguration]) -> None:
         self.known = {one.ring: one for one in sorted(configurations, key=lambda one: one.ring)}
         self._nodes = {ring: one.nodes for ring, one in self.known.items()} | self._nodes_of_unseen()
         self.parents = self._parents()
-        self.children: dict[Ring, list[Ring]] = {ring: [] for ring in self.parents}
+        self.children: dict[RingId, list[RingId]] = {ring: [] for ring in self.parents}
         for ring, parents in self.parents.items():
             for parent in parents:
                 self.children[parent].append(ring)
@@ -211,11 +211,11 @@ class Lineage:
 
     # --- the graph --------------------------------------------------------------------------------------------------
 
-    def _nodes_of_unseen(self) -> dict[Ring, tuple[str, ...]]:
+    def _nodes_of_unseen(self) -> dict[RingId, tuple[str, ...]]:
         """Rings that are only known by who came from them, and from which members of the group did."""
-        found: dict[Ring, set[str]] = {}
-        brought: set[Ring] = set()
-        last: dict[str, Configuration] = {}
+        found: dict[RingId, set[str]] = {}
+        brought: set[RingId] = set()
+        last: dict[str, ArchivedConfiguration] = {}
         for one in self.known.values():
             for node, ring in zip(one.nodes, one.previous, strict=True):
                 if ring is not None and ring not in self.known:
@@ -224,9 +224,9 @@ class Lineage:
             last.update(dict.fromkeys(one.nodes, one))
         return {ring: tuple(sorted(nodes)) for ring, nodes in sorted(found.items()) if ring in brought}
 
-    def _parents(self) -> dict[Ring, tuple[Ring, ...]]:
-        last: dict[str, Ring] = {}  # The last known ring of each node, as rings are gone through in the order of their sequences.
-        parents: dict[Ring, tuple[Ring, ...]] = {}
+    def _parents(self) -> dict[RingId, tuple[RingId, ...]]:
+        last: dict[str, RingId] = {}
+        parents: dict[RingId, tuple[RingId, ...]] = {}
         for ring in sorted(self._nodes):
             configuration = self.known.get(ring)
             if configuration is None:
@@ -237,7 +237,7 @@ class Lineage:
             parents[ring] = tuple(sorted(one for one in found if one.seq < ring.seq))
         return parents
 
-    def _followed_by(self, one: Configuration, parents: dict[Ring, tuple[Ring, ...]]) -> set[Ring]:
+    def _followed_by(self, one: ArchivedConfiguration, parents: dict[RingId, tuple[RingId, ...]]) -> set[RingId]:
         """Where its nodes come from. Who waited in a ring without a member, while others went on from it, is no side of it."""
         came = {
             (node, ring) for node, ring in zip(one.nodes, one.previous, strict=True) if ring in self._nodes and ring is not None
@@ -246,18 +246,18 @@ class Lineage:
         waited = {ring for _, ring in came} - brought
         return brought | {ring for ring in waited if not any(_descends(other, ring, parents) for other in brought)}
 
-    def nodes_of(self, ring: Ring) -> tuple[str, ...]:
+    def nodes_of(self, ring: RingId) -> tuple[str, ...]:
         """Its members; of a ring that nobody archived those who are known to have come from it."""
         return self._nodes[ring]
 
     # --- partings ---------------------------------------------------------------------------------------------------
 
-    def _numbered_partings(self) -> list[Parting]:
+    def _numbered_partings(self) -> list[RingParting]:
         parted = [ring for ring, followers in sorted(self.children.items()) if len(followers) > 1]
         found = [(ring, *one) for ring in parted for one in self._apart(self.children[ring])]
         return [self._parting(number, *one) for number, one in enumerate(found, 1)]
 
-    def _apart(self, followers: list[Ring]) -> Iterator[tuple[list[list[Ring]], Walk]]:
+    def _apart(self, followers: list[RingId]) -> Iterator[tuple[list[list[RingId]], Walk]]:
         """How these followers went apart: the sides, by what each begins with; then the same inside of each side."""
         walked = walk(followers, self.children, self._nodes)
         sides = met_before_all(followers, walked)
@@ -266,13 +266,13 @@ class Lineage:
             if len(side) > 1:
                 yield from self._apart(side)
 
-    def _parting(self, number: int, ring: Ring, firsts: list[list[Ring]], walked: Walk) -> Parting:
+    def _parting(self, number: int, ring: RingId, firsts: list[list[RingId]], walked: Walk) -> RingParting:
         number_of = {first: side for side, group in enumerate(firsts, 1) for first in group}
         between = tuple((one, "+".join(map(str, sorted({number_of[first] for first in by})))) for one, by in walked.between)
         sides = tuple(self._side(side, ring, group, between) for side, group in enumerate(firsts, 1))
-        return Parting(number, ring, sides, between, walked.merged, walked.rest)
+        return RingParting(number, ring, sides, between, walked.merged, walked.rest)
 
-    def _side(self, number: int, parted: Ring, firsts: list[Ring], between: Iterable[tuple[Ring, str]]) -> Side:
+    def _side(self, number: int, parted: RingId, firsts: list[RingId], between: Iterable[tuple[RingId, str]]) -> Side:
         rings = tuple(ring for ring, side in between if side == str(number))
         known = [self.known[ring] for ring in rings if ring in self.known]
         said = {one.primary for one in known}
@@ -288,7 +288,7 @@ class Lineage:
             all(ring in self.known for ring in firsts),
         )
 
-    def _coming(self, parted: Ring, first: Ring) -> Iterator[str]:
+    def _coming(self, parted: RingId, first: RingId) -> Iterator[str]:
         """The nodes that came from the ring that parted."""
         configuration = self.known.get(first)
         if configuration is None:
@@ -297,32 +297,32 @@ class Lineage:
 
     # --- one order --------------------------------------------------------------------------------------------------
 
-    def linear(self, policy: Policy) -> dict[Ring, int]:
+    def linear(self, policy: Policy) -> dict[RingId, int]:
         """Every ring behind those that it follows, and of sides the one that the policy prefers before the others, up to the
         merge. Where partings that cross each other want opposite orders, the later one has its way."""
         return _OneOrder(self, policy).found
 
-    def origins(self) -> dict[Ring, tuple[int, str]]:
+    def origins(self) -> dict[RingId, tuple[int, str]]:
         """The parting and the side of each ring that not everybody saw; of several partings the last."""
         return {ring: (parting.number, side) for parting in self.partings for ring, side in parting.between}
 
 
-class _Wish(NamedTuple):
+class _Precedence(NamedTuple):
     """That a ring comes first: because it is a parent, or because a parting of that number prefers its side."""
 
-    ring: Ring
+    ring: RingId
     parting: int
 
 
-class _Step(NamedTuple):
-    """On the way to a ring: which wish led there, and what it wants before it."""
+class _PathStep(NamedTuple):
+    """On the way to a ring: which precedence led there, and what it wants before it."""
 
-    wish: _Wish
-    wants: Iterator[_Wish]
+    precedence: _Precedence
+    wants: Iterator[_Precedence]
 
 
 PARENT: Final = 1 << 62
-"""In place of a parting: this wish is never given up."""
+"""In place of a parting: this precedence is never given up."""
 
 
 class _OneOrder:
@@ -330,52 +330,53 @@ class _OneOrder:
     of the first parting among them is given up. A circle has one, as parents make none."""
 
     def __init__(self, lineage: Lineage, policy: Policy) -> None:
-        self.found: dict[Ring, int] = {}
-        self._wants = {ring: [_Wish(parent, PARENT) for parent in parents] for ring, parents in lineage.parents.items()}
+        self.found: dict[RingId, int] = {}
+        self._wants = {ring: [_Precedence(parent, PARENT) for parent in parents] for ring, parents in lineage.parents.items()}
         for parting in lineage.partings:
             self._prefer(parting, sorted(parting.sides, key=lambda side: _preference(policy, side)))
-        self._given_up: set[tuple[Ring, _Wish]] = set()
+        self._given_up: set[tuple[RingId, _Precedence]] = set()
         for ring in sorted(lineage.parents):
             if ring not in self.found:
                 self._go_to(ring)
 
-    def _prefer(self, parting: Parting, sides: list[Side]) -> None:
+    def _prefer(self, parting: RingParting, sides: list[Side]) -> None:
         """Before a side begins, the preferred ones are over. Whoever waited for the merge begins with it, and has no side."""
         for rank, side in enumerate(sides):
-            preferred = [_Wish(ring, parting.number) for before in sides[:rank] for ring in before.rings]
+            preferred = [_Precedence(ring, parting.number) for before in sides[:rank] for ring in before.rings]
             for first in set(side.firsts).intersection(side.rings):
                 self._wants[first] += preferred
 
-    def _go_to(self, ring: Ring) -> None:
-        way = [self._step(_Wish(ring, PARENT))]
+    def _go_to(self, ring: RingId) -> None:
+        way = [self._step(_Precedence(ring, PARENT))]
         on_way = {ring}
         while way:
-            here = way[-1].wish.ring
-            wish = next((one for one in way[-1].wants if one.ring not in self.found and (here, one) not in self._given_up), None)
-            if wish is None:
+            here = way[-1].precedence.ring
+            open_ones = (one for one in way[-1].wants if one.ring not in self.found and (here, one) not in self._given_up)
+            precedence = next(open_ones, None)
+            if precedence is None:
                 self.found[here] = len(self.found)
-                on_way.remove(way.pop().wish.ring)
-            elif wish.ring in on_way:
-                on_way.difference_update(self._give_up(way, wish))
+                on_way.remove(way.pop().precedence.ring)
+            elif precedence.ring in on_way:
+                on_way.difference_update(self._give_up(way, precedence))
             else:
-                way.append(self._step(wish))
-                on_way.add(wish.ring)
+                way.append(self._step(precedence))
+                on_way.add(precedence.ring)
 
-    def _step(self, wish: _Wish) -> _Step:
-        return _Step(wish, iter(self._wants[wish.ring]))
+    def _step(self, precedence: _Precedence) -> _PathStep:
+        return _PathStep(precedence, iter(self._wants[precedence.ring]))
 
-    def _give_up(self, way: list[_Step], last: _Wish) -> list[Ring]:
-        """The wish closes a circle: go back to the ring that had the one of the first parting. Which rings are left for later."""
-        start = next(rank for rank, step in enumerate(way) if step.wish.ring == last.ring)
-        wishes = [*(step.wish for step in way[start + 1 :]), last]
-        rank, dropped = min(enumerate(wishes, start), key=lambda one: one[1].parting)
-        self._given_up.add((way[rank].wish.ring, dropped))
-        left = [step.wish.ring for step in way[rank + 1 :]]
+    def _give_up(self, way: list[_PathStep], last: _Precedence) -> list[RingId]:
+        """A circle: go back to the ring that had the precedence of the first parting. Returns the rings left for later."""
+        start = next(rank for rank, step in enumerate(way) if step.precedence.ring == last.ring)
+        precedences = [*(step.precedence for step in way[start + 1 :]), last]
+        rank, dropped = min(enumerate(precedences, start), key=lambda one: one[1].parting)
+        self._given_up.add((way[rank].precedence.ring, dropped))
+        left = [step.precedence.ring for step in way[rank + 1 :]]
         del way[rank + 1 :]
         return left
 
 
-def _descends(ring: Ring, ancestor: Ring, parents: dict[Ring, tuple[Ring, ...]]) -> bool:
+def _descends(ring: RingId, ancestor: RingId, parents: dict[RingId, tuple[RingId, ...]]) -> bool:
     ahead, seen = [ring], {ring}
     while ahead:
         found = {one for one in parents.get(ahead.pop(), ()) if one.seq >= ancestor.seq and one not in seen}

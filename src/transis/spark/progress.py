@@ -77,7 +77,7 @@ def require_spark() -> None:
 
 
 @contextmanager
-def told_plainly(log: Path | None = None) -> Iterator[None]:
+def plain_failures(log: Path | None = None) -> Iterator[None]:
     """Failures of Spark inside leave as PipelineError. To be used while the session still runs: Spark is asked for the text."""
     require_spark()
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -131,7 +131,7 @@ def _causes(error: Any) -> str:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-class Step(NamedTuple):
+class JobStep(NamedTuple):
     words: str
     seconds: float
 
@@ -140,7 +140,7 @@ class Steps:
     """`with steps("reading 12 segments"): ...` shows the words and the time so far, and keeps how long it took."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self.taken: list[Step] = []
+        self.taken: list[JobStep] = []
         self._stream = sys.stderr if stream is None else stream
 
     @contextmanager
@@ -148,7 +148,7 @@ class Steps:
         started = time.monotonic()
         with self._line(words):
             yield
-        self.taken.append(Step(words, time.monotonic() - started))
+        self.taken.append(JobStep(words, time.monotonic() - started))
 
     def say(self, words: str) -> None:
         """A line that stays."""

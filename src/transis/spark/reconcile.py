@@ -39,8 +39,8 @@ from transis.spark.archive import (
     read_stream,
     spans,
 )
-from transis.spark.inputs import is_local, local_path, settled
-from transis.spark.lineage import Lineage, Parting, Policy, Ring, Side
+from transis.spark.inputs import checkpointed, is_local, local_path
+from transis.spark.lineage import Lineage, Policy, RingId, RingParting, Side
 from transis.spark.once import configurations, conflicting_keys, in_views, messages, views
 from transis.spark.progress import Steps
 from transis.spark.session import spark_session, ui_address
@@ -50,12 +50,12 @@ from transis.types.views import group_id
 
 # --- job --------------------------------------------------------------------------------------------------------------
 
-TOLD_MAX: Final = 1_000
+LISTED_MAX: Final = 1_000
 """Rows of gaps, contradictions and conflicts that are told one by one; the totals count all, and tables have them."""
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReconcileRequest:
     """What somebody asks for. Without a group it is the only one of the archive."""
 
     archive: str
@@ -67,35 +67,35 @@ class Wish:
     ui: bool = False
 
 
-class Told(NamedTuple):
+class ListedRows(NamedTuple):
     """Rows that are told one by one, and how many there are in all."""
 
     rows: list[Row]
     total: int
 
 
-NONE_TOLD: Final = Told([], 0)
+NOTHING_LISTED: Final = ListedRows([], 0)
 
 
 @dataclass(frozen=True)
 class Reconciled:
     """What was found: plain values, small whatever the size of the archive."""
 
-    wish: Wish
+    request: ReconcileRequest
     group: str
     archivers: tuple[str, ...]
     lives: int
     messages: int
     views: int
     lineage: Lineage
-    gaps: Told
+    gaps: ListedRows
     """What is missing first."""
-    contradictions: Told
+    contradictions: ListedRows
     apart: dict[tuple[int, str], int]
     """Messages by parting and side that not all sides saw."""
     not_json: int
     """How many of these have a value that is no JSON, so that they have no key."""
-    conflicts: Told
+    conflicts: ListedRows
     waiting: dict[str, int] = field(default_factory=dict)
     """By archiver, journals that nobody publishes: their rows are not in the tables yet."""
 
@@ -105,16 +105,16 @@ class Reconciled:
         return not (self.contradictions.total or self.conflicts.total or any(row.kind in MISSING for row in self.gaps.rows))
 
 
-def reconcile(wish: Wish, steps: Steps) -> Reconciled:
-    group = wish.group if wish.group is not None else _only_group(wish.archive)
-    size = plain_size(find_files(wish.archive, [group]))
-    out = None if wish.out is None else _new_directory(wish.out)
+def reconcile(request: ReconcileRequest, steps: Steps) -> Reconciled:
+    group = request.group if request.group is not None else _only_group(request.archive)
+    size = plain_size(find_files(request.archive, [group]))
+    out = None if request.out is None else _new_directory(request.out)
     with ExitStack() as stack:
         with steps("starting Spark"):
-            spark = stack.enter_context(spark_session(wish.master, size=size, ui=wish.ui))
-        if wish.ui:
+            spark = stack.enter_context(spark_session(request.master, size=size, ui=request.ui))
+        if request.ui:
             steps.say(f"Spark's own page: {ui_address(spark)}")
-        return _Job(spark, wish, group, steps).run(out)
+        return _Reconciliation(spark, request, group, steps).run(out)
 
 
 def _only_group(archive: str) -> str:
@@ -134,10 +134,10 @@ def _new_directory(out: str) -> Path:
     return path
 
 
-class _Job:
-    def __init__(self, spark: SparkSession, wish: Wish, group: str, steps: Steps) -> None:
-        self._spark, self._wish, self._group, self._steps = spark, wish, group, steps
-        self._stream = read_stream(spark, wish.archive, [group])
+class _Reconciliation:
+    def __init__(self, spark: SparkSession, request: ReconcileRequest, group: str, steps: Steps) -> None:
+        self._spark, self._request, self._group, self._steps = spark, request, group, steps
+        self._stream = read_stream(spark, request.archive, [group])
 
     def run(self, out: Path | None) -> Reconciled:
         with self._steps("what each archiver saw"):
@@ -146,8 +146,8 @@ class _Job:
             known = self._spark.createDataFrame(lives, seen.schema)
             lineage = lineage_of(configurations(self._stream))
         with self._steps("what is missing"):
-            missing = told_of(gaps(self._stream, known), ~F.col("kind").isin(*MISSING), *RING, "before")
-            broken = told_of(conflicting_keys(self._stream), "what", "first", "last")
+            missing = listed(gaps(self._stream, known), ~F.col("kind").isin(*MISSING), *RING, "before")
+            broken = listed(conflicting_keys(self._stream), "what", "first", "last")
         with self._steps("each message once"):
             once = messages(self._stream, known)
             counted = once.count()
@@ -157,32 +157,32 @@ class _Job:
             found = self._apart(apart)
         if out is not None:
             self._write(out, known, once, lineage, apart, broken.total > 0)
-        waiting = waiting_journals(Path(local_path(self._wish.archive)), group_id(self._group))
+        waiting = waiting_journals(Path(local_path(self._request.archive)), group_id(self._group))
         names = tuple(sorted({row.archiver for row in lives}))
         stays = len({(row.archiver, row.life) for row in lives})
-        return Reconciled(self._wish, self._group, names, stays, counted, shown, lineage, missing, broken, *found, waiting)
+        return Reconciled(self._request, self._group, names, stays, counted, shown, lineage, missing, broken, *found, waiting)
 
-    def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, Told]:
+    def _apart(self, apart: DataFrame | None) -> tuple[dict[tuple[int, str], int], int, ListedRows]:
         """How many messages each side had for itself, how many have no key, and the keys that collide."""
         if apart is None:
-            return {}, 0, NONE_TOLD
-        keys = dict(self._wish.keys or {})
-        rows = settled(with_keys(apart, keys).drop("value"))
+            return {}, 0, NOTHING_LISTED
+        keys = dict(self._request.keys or {})
+        rows = checkpointed(with_keys(apart, keys).drop("value"))
         counts = rows.groupBy(*SIDE).agg(F.count("*").alias("messages"), F.count(F.when(~F.col("is_json"), 1)).alias("no"))
         by_side = counts.collect()
-        collided = told_of(conflicts(rows, list(keys)), "parting", *keys) if keys else NONE_TOLD
+        collided = listed(conflicts(rows, list(keys)), "parting", *keys) if keys else NOTHING_LISTED
         not_json = sum(row.no for row in by_side) if keys else 0
         return {(row.parting, row.side): row.messages for row in by_side}, not_json, collided
 
     def _write(
         self, out: Path, known: DataFrame, once: DataFrame, lineage: Lineage, apart: DataFrame | None, is_broken: bool
     ) -> None:
-        keys = dict(self._wish.keys or {})
+        keys = dict(self._request.keys or {})
         tables = {
             "messages": in_views(once, self._stream, known),
             "views": views(self._stream),
             "gaps": gaps(self._stream, known),
-            "merged": merged(self._stream, known, once, lineage, self._wish.policy),
+            "merged": merged(self._stream, known, once, lineage, self._request.policy),
         }
         if is_broken:
             tables["contradictions"] = conflicting_keys(self._stream)
@@ -195,10 +195,10 @@ class _Job:
             write_tables(tables, out)
 
 
-def told_of(rows: DataFrame, *order: Column | str) -> Told:
+def listed(rows: DataFrame, *order: Column | str) -> ListedRows:
     """The first in that order. They are counted only if there are more."""
-    found = rows.orderBy(*order).limit(TOLD_MAX + 1).collect()
-    return Told(found[:TOLD_MAX], len(found) if len(found) <= TOLD_MAX else rows.count())
+    found = rows.orderBy(*order).limit(LISTED_MAX + 1).collect()
+    return ListedRows(found[:LISTED_MAX], len(found) if len(found) <= LISTED_MAX else rows.count())
 
 
 def write_tables(tables: Mapping[str, DataFrame], out: Path) -> None:
@@ -237,7 +237,7 @@ def short(node: str) -> str:
     return node.rpartition("/")[0] or node
 
 
-def ring_word(ring: Ring) -> str:
+def ring_word(ring: RingId) -> str:
     return f"R{ring.seq}@{short(ring.rep)}"
 
 
@@ -273,14 +273,14 @@ def side_word(side: Side) -> str:
     return " ".join(map(short, side.nodes))
 
 
-def parting_sentence(parting: Parting) -> str:
+def parting_sentence(parting: RingParting) -> str:
     sides = " | ".join(side_word(side) for side in parting.sides)
     met = "and did not meet again" if parting.merged is None else f"and met in {ring_word(parting.merged)}"
     rest = "" if parting.rest is None else f"; all that was left of them is in {ring_word(parting.rest)}"
     return f"{ring_word(parting.ring)} parted into {sides} {met}{rest}"
 
 
-def apart_sentence(parting: Parting, label: str, messages: str) -> str:
+def apart_sentence(parting: RingParting, label: str, messages: str) -> str:
     """What a side, or several together, saw alone."""
     sides = [side for side in parting.sides if str(side.number) in label.split("+")]
     who = " and ".join(map(side_word, sides))
@@ -289,19 +289,19 @@ def apart_sentence(parting: Parting, label: str, messages: str) -> str:
     return f"only {who} saw what nobody archived; of it the archive has {messages}"
 
 
-def labels_of(parting: Parting) -> Iterator[str]:
+def labels_of(parting: RingParting) -> Iterator[str]:
     """All sides, and what several of them saw together."""
     yield from (str(side.number) for side in parting.sides)
     yield from sorted({label for _, label in parting.between if "+" in label})
 
 
-def written(found: Reconciled) -> str:
+def json_text(found: Reconciled) -> str:
     return json.dumps(as_dict(found), indent=2, ensure_ascii=False, default=str)
 
 
 def as_dict(found: Reconciled) -> dict[str, Any]:
     return {
-        "archive": found.wish.archive,
+        "archive": found.request.archive,
         "group": found.group,
         "archivers": list(found.archivers),
         "lives": found.lives,
@@ -314,16 +314,16 @@ def as_dict(found: Reconciled) -> dict[str, Any]:
         "contradictions_total": found.contradictions.total,
         "contradictions": plain(found.contradictions.rows),
         "partings": [_parting(one, found) for one in found.lineage.partings],
-        "policy": found.wish.policy,
-        "keys": dict(found.wish.keys or {}),
+        "policy": found.request.policy,
+        "keys": dict(found.request.keys or {}),
         "not_json": found.not_json,
         "conflicts_total": found.conflicts.total,
         "conflicts": plain(found.conflicts.rows),
-        "out": found.wish.out,
+        "out": found.request.out,
     }
 
 
-def _parting(parting: Parting, found: Reconciled) -> dict[str, Any]:
+def _parting(parting: RingParting, found: Reconciled) -> dict[str, Any]:
     return {
         "number": parting.number,
         "ring": str(parting.ring),

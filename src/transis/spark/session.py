@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from transis.spark.cluster import LOCAL, MIB, Master, heap, options_for, read_master, settings_for
 from transis.spark.java import Java, ensure_java
 from transis.spark.packaging import ARCHIVE, write_archive
-from transis.spark.progress import require_spark, told_plainly
+from transis.spark.progress import plain_failures, require_spark
 from transis.spark.quickstart import archive_of
 from transis.types.errors import PipelineError, UsageError
 
@@ -112,7 +112,7 @@ def _borrowed(master: str | None) -> Iterator[SparkSession]:
     running = session.conf.get("spark.master")
     if master not in (None, running):
         raise UsageError(f"master = {master!r}: this process has a Spark session with master {running} already; stop it first")
-    with told_plainly():
+    with plain_failures():
         yield session
 
 
@@ -123,7 +123,7 @@ def _submitted(size: int, app: str) -> Iterator[SparkSession]:
     builder = SparkSession.builder.appName(app)
     for name, value in settings_for(size, cores=None).items():
         builder = builder.config(name, value)
-    with told_plainly():
+    with plain_failures():
         session = builder.getOrCreate()
         try:
             yield session
@@ -147,7 +147,7 @@ def own_session(
         _set_environment(java, where, ui)
         settings = _settings(where, size, ui, app, directory, [*options_for(size), *java_options])
         session = stack.enter_context(_running(settings, log))
-        with told_plainly(log):
+        with plain_failures(log):
             yield session
 
 
@@ -304,7 +304,7 @@ def _session(conf: SparkConf, gateway: Any, log: Path) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    with told_plainly(log):
+    with plain_failures(log):
         _silence_accumulators(SparkContext(conf=conf, gateway=gateway))
         return SparkSession.builder.getOrCreate()
 

@@ -35,7 +35,7 @@ from transis.spark.archive import (
     is_message,
     place,
 )
-from transis.spark.lineage import Configuration, Lineage, Policy, Ring, ring_of
+from transis.spark.lineage import ArchivedConfiguration, Lineage, Policy, RingId, ring_of
 from transis.types.errors import PipelineError, UsageError
 
 # --- sides ------------------------------------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ def lineage_of(configurations: DataFrame) -> Lineage:
     if len(rows) > LINEAGE_MAX:
         raise PipelineError(f"the archive has more than {LINEAGE_MAX:,} configurations: read a part of its files")
     return Lineage(
-        Configuration(
-            Ring(row.ring_seq, row.ring_rep),
+        ArchivedConfiguration(
+            RingId(row.ring_seq, row.ring_rep),
             tuple(row.nodes),
             tuple(None if one is None else ring_of(one) for one in row.previous),
             row.primary,

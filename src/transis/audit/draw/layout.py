@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from transis.audit.draw.svg import Rows, shortened, width_of
+from transis.audit.draw.svg import LabelRows, shortened, width_of
 
 # --- picture ----------------------------------------------------------------------------------------------------------
 
@@ -65,7 +65,7 @@ class Band(NamedTuple):
         return self.view == self.regular
 
 
-class Sending(NamedTuple):
+class DrawnSending(NamedTuple):
     """`kind` of line: basic, causal, ordered or safe. One that the picture is not about is `faint`."""
 
     lane: int
@@ -79,7 +79,7 @@ class Sending(NamedTuple):
     faint: bool = False
 
 
-class Arrival(NamedTuple):
+class DrawnDelivery(NamedTuple):
     """Messages of a process, delivered at a node."""
 
     lane: int
@@ -91,7 +91,7 @@ class Arrival(NamedTuple):
     moment: Moment
 
 
-class Mark(NamedTuple):
+class EventMark(NamedTuple):
     """An event with a sign of its own, and words below it if there is room for them."""
 
     lane: int
@@ -138,9 +138,9 @@ class Picture(NamedTuple):
     """Each event gets room of its own and may have words: for a few events whose order matters more than their distance."""
     lives: tuple[LifeLine, ...] = ()
     bands: tuple[Band, ...] = ()
-    sendings: tuple[Sending, ...] = ()
-    arrivals: tuple[Arrival, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    sendings: tuple[DrawnSending, ...] = ()
+    arrivals: tuple[DrawnDelivery, ...] = ()
+    marks: tuple[EventMark, ...] = ()
     strikes: tuple[Strike, ...] = ()
     pauses: tuple[PausedSpan, ...] = ()
     witnesses: tuple[WitnessMark, ...] = ()
@@ -156,7 +156,7 @@ TICK_PX: Final = 84.0
 STEPS: Final = (1, 2, 5)
 
 
-class Room(NamedTuple):
+class InstantRoom(NamedTuple):
     """The width of an instant, which its steps share."""
 
     width: float
@@ -175,7 +175,7 @@ class Silence(NamedTuple):
 class Scale:
     """From time to x. `busy` are the instants at which something is drawn, and `rooms` those among them that need some width."""
 
-    def __init__(self, busy: Iterable[int], rooms: Mapping[int, Room], width: float, start_us: int = 0) -> None:
+    def __init__(self, busy: Iterable[int], rooms: Mapping[int, InstantRoom], width: float, start_us: int = 0) -> None:
         self._times = sorted({start_us, *busy, *rooms})
         self._rooms = rooms
         gaps = [after - before for before, after in zip(self._times, self._times[1:], strict=False)]
@@ -303,7 +303,7 @@ class Label(NamedTuple):
     row: int | None
 
 
-class Layout:
+class PictureLayout:
     """The geometry of one picture."""
 
     def __init__(self, picture: Picture) -> None:
@@ -337,7 +337,7 @@ class Layout:
         return top + height * (0.55 if self.picture.spaced else 0.72 if self.detailed else 0.6)
 
     def _place_faults(self) -> tuple[list[Label], int]:
-        rows = Rows(ROWS_MAX, self.scale.width)
+        rows = LabelRows(ROWS_MAX, self.scale.width)
         labels = []
         for strike in self.picture.strikes:
             x = self.scale.at(strike.time_us)
@@ -366,7 +366,8 @@ def _scale(picture: Picture) -> Scale:
     room_px = min(ROOM_PX, max(4.0, ROOMS_PX / max(1, len(picture.lanes))))
     if picture.width:
         room_px = min(room_px, max(CHANGE_PX, picture.width * ROOMS_SHARE / max(1, len(double))))
-    rooms = dict.fromkeys(sorted(changes), Room(CHANGE_PX, Step.AFTER)) | dict.fromkeys(sorted(double), Room(room_px, Step.AFTER))
+    single_room, double_room = InstantRoom(CHANGE_PX, Step.AFTER), InstantRoom(room_px, Step.AFTER)
+    rooms = {time_us: double_room if time_us in double else single_room for time_us in sorted(changes)}
     busy = {moment.time_us for moment in _moments(picture)} | {life.end_us for life in picture.lives} | {picture.end_us}
     width = min(WIDTH_MAX, WIDTH_BASE + INSTANT_PX * len(busy | changes))
     if picture.width:
@@ -382,7 +383,7 @@ def _spaced_scale(picture: Picture) -> Scale:
     low, high = SPACED_PX
     events = sum(steps.values()) / STEPS_OF_EVENT
     event_px = min(high, max(low, (WIDTH_SPACED - GAP_PX * len(steps)) / max(1.0, events)))
-    rooms = {time_us: Room(event_px * count / STEPS_OF_EVENT, count) for time_us, count in steps.items()}
+    rooms = {time_us: InstantRoom(event_px * count / STEPS_OF_EVENT, count) for time_us, count in steps.items()}
     return Scale((picture.end_us,), rooms, GAP_PX * len(rooms), picture.start_us)
 
 

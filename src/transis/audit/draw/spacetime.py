@@ -17,12 +17,12 @@ from math import log10
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.audit.draw.layout import Arrival, Label, Layout, LifeLine, Moment, Picture, Sending
+from transis.audit.draw.layout import DrawnDelivery, DrawnSending, Label, LifeLine, Moment, Picture, PictureLayout
 from transis.audit.draw.svg import (
     DARK,
     FONT,
     LIGHT,
-    Rows,
+    LabelRows,
     clock,
     element,
     escaped,
@@ -46,7 +46,7 @@ from transis.audit.draw.svg import (
 
 def draw_svg(picture: Picture) -> str:
     """A self-contained SVG document."""
-    layout = Layout(picture)
+    layout = PictureLayout(picture)
     size = {"width": number(layout.width), "height": number(layout.height)}
     view_box = f"0 0 {size['width']} {size['height']}"
     paper = rect(0, 0, layout.width, layout.height, class_="paper")
@@ -56,7 +56,7 @@ def draw_svg(picture: Picture) -> str:
 
 def draw_inline(picture: Picture, label: str, class_: str) -> str:
     """An SVG element for a page that has `style()` and, once, `hatching()`."""
-    layout = Layout(picture)
+    layout = PictureLayout(picture)
     view_box = f"0 0 {number(layout.width)} {number(layout.height)}"
     size = {"width": layout.width, "height": layout.height}
     return element("svg", *_layers(layout, with_ids=False), viewBox=view_box, **size, role="img", aria_label=label, class_=class_)
@@ -81,7 +81,7 @@ def write_diagram(file: Path, picture: Picture) -> None:
 # --- layers -----------------------------------------------------------------------------------------------------------
 
 
-def _layers(layout: Layout, with_ids: bool) -> Iterator[str]:
+def _layers(layout: PictureLayout, with_ids: bool) -> Iterator[str]:
     """A page of one drawing has a script that moves two of them; in a page of several, ids would not be unique."""
     if layout.picture.title:
         yield group(_heading(layout), id="heading" if with_ids else None)
@@ -97,7 +97,7 @@ def _layers(layout: Layout, with_ids: bool) -> Iterator[str]:
     yield group(_lane_names(layout), id="lanes" if with_ids else None)
 
 
-def _heading(layout: Layout) -> Iterator[str]:
+def _heading(layout: PictureLayout) -> Iterator[str]:
     yield text(14, 23, layout.picture.title, class_="title")
     for index, fact in enumerate(layout.picture.facts):
         yield text(14, 42 + 17 * index, fact, class_="faint")
@@ -135,7 +135,7 @@ _LEGEND: Final = (
 _BROKEN: Final = (element("circle", cx=6, cy=0, r=6, class_="ring"), 12.0, "part of a violation")
 
 
-def _grid(layout: Layout) -> Iterator[str]:
+def _grid(layout: PictureLayout) -> Iterator[str]:
     top, end = layout.axis_y, layout.lanes_end
     for time_us, offset in layout.scale.ticks():
         x = layout.left + offset
@@ -146,13 +146,13 @@ def _grid(layout: Layout) -> Iterator[str]:
         yield _cut(layout, layout.left + silence.x + silence.width / 2, silence.end_us - silence.start_us)
 
 
-def _cut(layout: Layout, x: float, length_us: int) -> str:
+def _cut(layout: PictureLayout, x: float, length_us: int) -> str:
     words = f"nothing happens for {clock(length_us)}: cut short"
     zigzag = "".join(f"M{number(x + dx)} {number(y - 5)} l-4 10 " for y in (layout.axis_y, layout.lanes_end + 4) for dx in (0, 5))
     return group((path(zigzag, class_="life", fill="none"), rect(x - 8, layout.axis_y - 6, 16, 12, opacity="0"), title(words)))
 
 
-def _lane_names(layout: Layout) -> Iterator[str]:
+def _lane_names(layout: PictureLayout) -> Iterator[str]:
     if layout.picture.title:
         yield rect(0, layout.lanes_top, layout.left - 6, layout.lanes_end - layout.lanes_top, class_="paper")
     for lane, name in enumerate(layout.picture.lanes):
@@ -165,7 +165,7 @@ def _lane_names(layout: Layout) -> Iterator[str]:
 # --- views ------------------------------------------------------------------------------------------------------------
 
 
-def _bands(layout: Layout) -> Iterator[str]:
+def _bands(layout: PictureLayout) -> Iterator[str]:
     """Views have colours in the order in which they appear."""
     starts = sorted((band.start, band.regular) for band in layout.picture.bands)
     numbers = {view: index for index, view in enumerate(dict.fromkeys(view for _, view in starts))}
@@ -179,7 +179,7 @@ def _bands(layout: Layout) -> Iterator[str]:
         yield group((*parts, title(band.tip)), class_="b", data_k=f"v{band.view}")
 
 
-def _band_words(layout: Layout) -> Iterator[str]:
+def _band_words(layout: PictureLayout) -> Iterator[str]:
     for band in layout.picture.bands:
         x, width = layout.x(band.start), layout.x(band.end) - layout.x(band.start) - 6
         top, _ = layout.band(band.lane)
@@ -194,13 +194,13 @@ def _band_words(layout: Layout) -> Iterator[str]:
 # --- faults and lives -------------------------------------------------------------------------------------------------
 
 
-def _faults(layout: Layout) -> Iterator[str]:
+def _faults(layout: PictureLayout) -> Iterator[str]:
     for label in layout.labels:
         words = f"{clock(label.strike.time_us)}: {label.strike.text}"
         yield group((*_fault_lines(layout, label), *_fault_words(layout, label), title(words)), class_="f")
 
 
-def _fault_lines(layout: Layout, label: Label) -> Iterator[str]:
+def _fault_lines(layout: PictureLayout, label: Label) -> Iterator[str]:
     """A fault of the network crosses all lanes; one of a node ends at its lane."""
     lanes = label.strike.lanes
     whole = not lanes or label.strike.kind == "partition"
@@ -211,14 +211,14 @@ def _fault_lines(layout: Layout, label: Label) -> Iterator[str]:
         yield element("circle", cx=label.x, cy=layout.line_y(lane), r=3.0, class_="word")
 
 
-def _fault_words(layout: Layout, label: Label) -> Iterator[str]:
+def _fault_words(layout: PictureLayout, label: Label) -> Iterator[str]:
     if label.row is None:
         yield path(f"M{number(label.x - 3)} {number(layout.axis_y - 7)} h6 l-3 5 z", class_="word")
     else:
         yield text(label.word_x, layout.label_y(label.row), label.words, class_="word halo")
 
 
-def _lives(layout: Layout) -> Iterator[str]:
+def _lives(layout: PictureLayout) -> Iterator[str]:
     for life in layout.picture.lives:
         y, start, end = layout.line_y(life.lane), layout.at(life.start_us), layout.at(life.end_us)
         yield line(start, y, end, y, class_="life")
@@ -232,7 +232,7 @@ def _lives(layout: Layout) -> Iterator[str]:
         yield line(start, y, end, y, title(words), class_="rest")
 
 
-def _birth(layout: Layout, life: LifeLine, x: float, y: float) -> Iterator[str]:
+def _birth(layout: PictureLayout, life: LifeLine, x: float, y: float) -> Iterator[str]:
     yield path(f"M{number(x)} {number(y - 5)} l8 5 l-8 5 z", title(life.birth), class_="ink")
     if life.label and layout.detailed:
         yield text(x + 11, y + 13, life.label, class_="small halo", pointer_events="none")
@@ -248,7 +248,7 @@ MARK_ROWS: Final = 2
 MARK_WORDS_PX: Final = 130.0
 
 
-def _marks(layout: Layout) -> Iterator[str]:
+def _marks(layout: PictureLayout) -> Iterator[str]:
     for mark in layout.picture.marks:
         drawn = _sign(mark.sign, layout.x(mark.moment), layout.line_y(mark.lane), sender_class(mark.lane))
         yield group((drawn, title(mark.tip)))
@@ -272,9 +272,9 @@ def _sign(sign: str, x: float, y: float, colour: str) -> str:
             return element("circle", cx=x, cy=y, r=2.4, class_="faint")
 
 
-def _mark_words(layout: Layout) -> Iterator[str]:
+def _mark_words(layout: PictureLayout) -> Iterator[str]:
     """What events are about, where there is room."""
-    rows = [Rows(MARK_ROWS, layout.width) for _ in layout.picture.lanes]
+    rows = [LabelRows(MARK_ROWS, layout.width) for _ in layout.picture.lanes]
     for mark in sorted(layout.picture.marks, key=lambda mark: layout.x(mark.moment)):
         words = fitting(mark.words, MARK_WORDS_PX)
         place = rows[mark.lane].place(layout.x(mark.moment) - 4, width_of(words)) if words else None
@@ -283,7 +283,7 @@ def _mark_words(layout: Layout) -> Iterator[str]:
             yield text(x, layout.line_y(mark.lane) + 21 + 12 * row, words, class_="halo small", pointer_events="none")
 
 
-def _witnesses(layout: Layout) -> Iterator[str]:
+def _witnesses(layout: PictureLayout) -> Iterator[str]:
     for witness in layout.picture.witnesses:
         x, y = layout.x(witness.moment), layout.line_y(witness.lane)
         yield element("circle", title(witness.text), cx=x, cy=y, r=9.0, class_="ring")
@@ -317,18 +317,18 @@ class Landing(NamedTuple):
 class Bundle:
     """Messages drawn as one, and where they were delivered."""
 
-    first: Sending
+    first: DrawnSending
     count: int = 0
     runs: list[tuple[str, int, int]] = field(default_factory=list)
     landings: dict[tuple[str, str], Landing] = field(default_factory=dict)
 
-    def add(self, sending: Sending, arrivals: Iterable[Arrival]) -> None:
+    def add(self, sending: DrawnSending, arrivals: Iterable[DrawnDelivery]) -> None:
         self.count += sending.count
         self.runs.append((sending.process, sending.first, sending.count))
         for arrival in arrivals:
             self._land(arrival)
 
-    def _land(self, arrival: Arrival) -> None:
+    def _land(self, arrival: DrawnDelivery) -> None:
         key = (arrival.node, arrival.view)
         known = self.landings.get(key)
         count = arrival.count + (known.count if known is not None else 0)
@@ -341,7 +341,7 @@ class Bundle:
         return [landing for landing in self.landings.values() if landing.lane != self.first.lane]
 
 
-def bundles(sendings: Sequence[Sending], arrivals: Sequence[Arrival], position: Position) -> list[Bundle]:
+def bundles(sendings: Sequence[DrawnSending], arrivals: Sequence[DrawnDelivery], position: Position) -> list[Bundle]:
     """The finest bundling whose lines fit the budget."""
     ordered = sorted(sendings, key=lambda sending: (sending.node, sending.moment, sending.process, sending.first))
     found = _deliveries(ordered, arrivals)
@@ -353,7 +353,9 @@ def bundles(sendings: Sequence[Sending], arrivals: Sequence[Arrival], position: 
         window *= 1.6
 
 
-def _bundled(ordered: Sequence[Sending], found: Sequence[list[Arrival]], position: Position, window: float) -> list[Bundle]:
+def _bundled(
+    ordered: Sequence[DrawnSending], found: Sequence[list[DrawnDelivery]], position: Position, window: float
+) -> list[Bundle]:
     drawn: list[Bundle] = []
     open_bundles: dict[tuple[str, str, str, bool], Bundle] = {}
     for sending, arrivals in zip(ordered, found, strict=True):
@@ -366,21 +368,23 @@ def _bundled(ordered: Sequence[Sending], found: Sequence[list[Arrival]], positio
     return drawn
 
 
-def _deliveries(ordered: Sequence[Sending], arrivals: Sequence[Arrival]) -> list[list[Arrival]]:
+def _deliveries(ordered: Sequence[DrawnSending], arrivals: Sequence[DrawnDelivery]) -> list[list[DrawnDelivery]]:
     """For each sending its deliveries; a delivered run may cover several sendings, and goes to each."""
     by_process: dict[str, list[tuple[int, int]]] = {}
     for index, sending in enumerate(ordered):
         by_process.setdefault(sending.process, []).append((sending.first, index))
     for starts in by_process.values():
         starts.sort()
-    found: list[list[Arrival]] = [[] for _ in ordered]
+    found: list[list[DrawnDelivery]] = [[] for _ in ordered]
     for arrival in arrivals:
         for index, piece in _pieces(ordered, by_process.get(arrival.process, []), arrival):
             found[index].append(piece)
     return found
 
 
-def _pieces(ordered: Sequence[Sending], starts: Sequence[tuple[int, int]], arrival: Arrival) -> Iterator[tuple[int, Arrival]]:
+def _pieces(
+    ordered: Sequence[DrawnSending], starts: Sequence[tuple[int, int]], arrival: DrawnDelivery
+) -> Iterator[tuple[int, DrawnDelivery]]:
     """The delivered run cut where sendings begin."""
     last = arrival.first + arrival.count - 1
     at = max(0, bisect_right(starts, (arrival.first, len(ordered))) - 1)
@@ -392,7 +396,7 @@ def _pieces(ordered: Sequence[Sending], starts: Sequence[tuple[int, int]], arriv
             yield index, arrival._replace(first=low, count=high - low + 1)
 
 
-def _messages(layout: Layout) -> Iterator[str]:
+def _messages(layout: PictureLayout) -> Iterator[str]:
     drawn = bundles(layout.picture.sendings, layout.picture.arrivals, layout.x)
     for index, bundle in enumerate(drawn):
         landings = sorted(bundle.landings.values(), key=lambda landing: (landing.moment, landing.lane))
@@ -404,7 +408,7 @@ def _messages(layout: Layout) -> Iterator[str]:
         )
 
 
-def _bundle_lines(layout: Layout, bundle: Bundle) -> Iterator[str]:
+def _bundle_lines(layout: PictureLayout, bundle: Bundle) -> Iterator[str]:
     x, y = layout.x(bundle.first.moment), layout.line_y(bundle.first.lane)
     yield line(x, y - 5, x, y + 5, stroke_width="1.6", stroke_dasharray="none")
     thin = bundle.first.faint or not layout.picture.spaced
@@ -413,7 +417,7 @@ def _bundle_lines(layout: Layout, bundle: Bundle) -> Iterator[str]:
         yield line(x, y, layout.x(landing.moment), layout.line_y(landing.lane), stroke_width=width)
 
 
-def _bundle_dots(layout: Layout, bundle: Bundle, landings: Sequence[Landing]) -> Iterator[str]:
+def _bundle_dots(layout: PictureLayout, bundle: Bundle, landings: Sequence[Landing]) -> Iterator[str]:
     radius = min(4.5, 1.9 + 0.7 * log10(bundle.count))
     for landing in landings:
         yield element("circle", cx=layout.x(landing.moment), cy=layout.line_y(landing.lane), r=radius, stroke="none")

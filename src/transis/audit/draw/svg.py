@@ -147,7 +147,7 @@ def shortened(words: str, length: int) -> str:
     return words if len(words) <= length else words[: length - 1].rstrip() + "…"
 
 
-class Rows:
+class LabelRows:
     """Hands out the row of a label at x: the first in which nothing is in its way, or None when all are taken."""
 
     def __init__(self, rows_max: int, right: float) -> None:

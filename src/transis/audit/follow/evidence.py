@@ -25,7 +25,7 @@ from urllib.parse import quote
 import msgspec
 
 from transis.audit.follow.divergence import ONE_SEQUENCE, REPLICAS, Divergence
-from transis.audit.job import Wish, audit
+from transis.audit.job import AuditRequest, audit
 from transis.spark.progress import Steps
 from transis.trace.export import WHY, Wanted, develop
 from transis.trace.files import replace_durably
@@ -47,7 +47,7 @@ Findings = list[dict[str, str]]
 
 def audited(place: Path) -> Findings:
     """What the exact audit says of evidence, in the session that runs already."""
-    content = audit(Wish((str(place),), only=EXACT), Steps())
+    content = audit(AuditRequest((str(place),), only=EXACT), Steps())
     return [{"property": one.property, "explanation": one.explanation} for one in content.violations]
 
 

@@ -250,7 +250,7 @@ class Follower:
 
 
 @dataclass(frozen=True)
-class FollowWish:
+class FollowRequest:
     """What somebody asks for."""
 
     inputs: tuple[str, ...]
@@ -273,34 +273,34 @@ class Outcome(NamedTuple):
         return any(one.verdict == BROKEN for one in self.verdicts)
 
 
-def follow(wish: FollowWish, tell: Tell, enough: Event, started: Callable[[], None]) -> Outcome:
+def follow(request: FollowRequest, tell: Tell, enough: Event, started: Callable[[], None]) -> Outcome:
     """Follow until `enough` is set, or once. `started` is called when Spark runs: it changes what Ctrl-C does, and whoever sets
     `enough` by a signal must set that again."""
-    directories = directories_of(wish.inputs)
+    directories = directories_of(request.inputs)
     with ExitStack() as stack:
-        ledger = stack.enter_context(opened(wish.ledger))
-        metrics = _opened_metrics(wish, ledger, stack, tell)
+        ledger = stack.enter_context(opened(request.ledger))
+        metrics = _opened_metrics(request, ledger, stack, tell)
         if discard_if_damaged(ledger.checkpoint):
             tell("Spark's checkpoint was damaged and begins anew: all digests that are still there are read again")
-        spark = stack.enter_context(spark_session(wish.master, app="transis audit --follow"))
-        evidence = Evidence(wish.ledger, directories, tell)
+        spark = stack.enter_context(spark_session(request.master, app="transis audit --follow"))
+        evidence = Evidence(request.ledger, directories, tell)
         follower = Follower(ledger, metrics, evidence, directories, tell)
         try:
             started()
             evidence.explain_what_is_left()
-            tell(f"following {', '.join(wish.inputs)}")
-            follower.run(_query(spark, wish, directories, follower), enough, wish.every_s)
+            tell(f"following {', '.join(request.inputs)}")
+            follower.run(_query(spark, request, directories, follower), enough, request.every_s)
         except BaseException:
             evidence.close(patiently=False)
             raise
-        evidence.close(patiently=wish.once)
-    return Outcome(ledger.fold.verdicts(), follower.lacking() if wish.once else None)
+        evidence.close(patiently=request.once)
+    return Outcome(ledger.fold.verdicts(), follower.lacking() if request.once else None)
 
 
-def _opened_metrics(wish: FollowWish, ledger: FollowLedger, stack: ExitStack, tell: Tell) -> FollowMetrics | None:
-    if wish.metrics is None:
+def _opened_metrics(request: FollowRequest, ledger: FollowLedger, stack: ExitStack, tell: Tell) -> FollowMetrics | None:
+    if request.metrics is None:
         return None
-    metrics = FollowMetrics(*wish.metrics, figures_of(ledger))
+    metrics = FollowMetrics(*request.metrics, figures_of(ledger))
     stack.callback(metrics.close)
     tell(f"metrics: port {metrics.port}")
     return metrics
@@ -320,7 +320,8 @@ def directories_of(inputs: Sequence[str]) -> list[str]:
     return [os.path.abspath(local_path(one)) for one in inputs]
 
 
-def _query(spark: SparkSession, wish: FollowWish, directories: Sequence[str], follower: Follower) -> StreamingQuery:
+def _query(spark: SparkSession, request: FollowRequest, directories: Sequence[str], follower: Follower) -> StreamingQuery:
     writer = sealed(spark, directories).writeStream.foreachBatch(follower.take)
-    writer = writer.option("checkpointLocation", str(Path(wish.ledger).absolute() / "checkpoint"))
-    return (writer.trigger(availableNow=True) if wish.once else writer.trigger(processingTime=f"{wish.every_s} seconds")).start()
+    writer = writer.option("checkpointLocation", str(Path(request.ledger).absolute() / "checkpoint"))
+    every = f"{request.every_s} seconds"
+    return (writer.trigger(availableNow=True) if request.once else writer.trigger(processingTime=every)).start()

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from transis.audit.measure.curves import Least, Span, Window, curve_of, lines, skew_of, ways
+from transis.audit.measure.curves import Least, PairWindow, Span, curve_of, lines, skew_of, ways
 from transis.audit.measure.schemas import LINES, OFFSETS
 from transis.audit.plans.lay import Tables
 
@@ -162,12 +162,12 @@ def least_differences(tables: Tables, spans: DataFrame, skews: DataFrame) -> Dat
 
 def _clock_lines(table: pa.Table) -> pa.Table:
     """The clocks of one run."""
-    windows: dict[tuple[int, int], list[Window]] = {}
+    windows: dict[tuple[int, int], list[PairWindow]] = {}
     nodes: dict[int, Span] = {}
     rows = table.to_pylist()
     for row in rows:
         there, back = (_least(row[f"{way}_us"], row[f"{way}_at_us"]) for way in ("there", "back"))
-        windows.setdefault((row["left"], row["right"]), []).append(Window(row["window"], there, back))
+        windows.setdefault((row["left"], row["right"]), []).append(PairWindow(row["window"], there, back))
         nodes |= {row[side]: Span(row[f"{side}_first_us"], row[f"{side}_last_us"]) for side in ("left", "right")}
     curves = {pair: curve_of(found) for pair, found in windows.items()}
     found = []

@@ -34,7 +34,7 @@ class Least(NamedTuple):
     at_us: float
 
 
-class Window(NamedTuple):
+class PairWindow(NamedTuple):
     """What two nodes saw of each other in one window of time: the fastest message there, and the fastest back."""
 
     window: int
@@ -50,7 +50,7 @@ class Knot(NamedTuple):
     uncertainty_us: float
 
 
-class Line(NamedTuple):
+class CurveLine(NamedTuple):
     """A curve within one window."""
 
     window: int
@@ -98,7 +98,7 @@ class Curve:
 # -- pairs -----------------------------------------------------------------------------------------------------------
 
 
-class Meeting(NamedTuple):
+class RoundTrip(NamedTuple):
     """A message each way."""
 
     there: Least
@@ -122,7 +122,7 @@ class Meeting(NamedTuple):
         return abs((self.there.difference_us + self.back.difference_us) / 2 - drift * self.apart_us / 2)
 
 
-def curve_of(windows: Iterable[Window]) -> Curve | None:
+def curve_of(windows: Iterable[PairWindow]) -> Curve | None:
     """The right clock by the left one's; None if no message went one of the two ways."""
     meetings = list(_meetings(windows))
     if not meetings:
@@ -143,7 +143,7 @@ def skew_of(samples: Iterable[tuple[float, float]]) -> Curve:
     return Curve(knot._replace(uncertainty_us=bend) for knot, bend in zip(knots, around, strict=True))
 
 
-def _drift(first: Meeting, last: Meeting) -> tuple[float, float]:
+def _drift(first: RoundTrip, last: RoundTrip) -> tuple[float, float]:
     """What the right clock gains on the left, and how wrong that may be. The error makes meetings less certain, and these it."""
     span = last.at_us - first.at_us
     free = span - (abs(first.apart_us) + abs(last.apart_us)) / 2
@@ -153,14 +153,14 @@ def _drift(first: Meeting, last: Meeting) -> tuple[float, float]:
     return drift, (first.uncertainty_us(drift) + last.uncertainty_us(drift)) / free
 
 
-def _meetings(windows: Iterable[Window]) -> Iterable[Meeting]:
+def _meetings(windows: Iterable[PairWindow]) -> Iterable[RoundTrip]:
     """Windows in which messages went both ways; one with a single way is put together with the next."""
     there: Least | None = None
     back: Least | None = None
     for window in sorted(windows, key=lambda one: one.window):
         there, back = _lesser(there, window.there), _lesser(back, window.back)
         if there is not None and back is not None:
-            yield Meeting(there, back)
+            yield RoundTrip(there, back)
             there = back = None
 
 
@@ -173,7 +173,7 @@ def _lesser(one: Least | None, other: Least | None) -> Least | None:
 Pair = tuple[int, int]
 
 
-class Way(NamedTuple):
+class ClockPath(NamedTuple):
     """From a node's clock to that of its reference: over the nodes between, one curve each."""
 
     reference: int
@@ -188,24 +188,24 @@ class Way(NamedTuple):
         return Knot(time_us, now - time_us, uncertainty)
 
 
-def ways(pairs: dict[Pair, Curve]) -> dict[int, Way]:
+def ways(pairs: dict[Pair, Curve]) -> dict[int, ClockPath]:
     """The most certain way of every node to the reference of its component: the node that most others can be compared with."""
     towards: dict[int, dict[int, Curve]] = {}
     for (left, right), curve in pairs.items():
         towards.setdefault(left, {})[right] = curve
         towards.setdefault(right, {})[left] = curve.seen_from_there()
-    found: dict[int, Way] = {}
+    found: dict[int, ClockPath] = {}
     for reference in sorted(towards, key=lambda node: (-len(towards[node]), node)):
         if reference not in found:
             found |= _ways_to(reference, towards)
     return found
 
 
-def _ways_to(reference: int, towards: dict[int, dict[int, Curve]]) -> dict[int, Way]:
+def _ways_to(reference: int, towards: dict[int, dict[int, Curve]]) -> dict[int, ClockPath]:
     """The shortest ways, where the length of a curve is its usual uncertainty."""
-    found: dict[int, Way] = {}
+    found: dict[int, ClockPath] = {}
     serial = count()
-    open_ways: list[tuple[float, int, int, Way]] = [(0.0, next(serial), reference, Way(reference, ()))]
+    open_ways: list[tuple[float, int, int, ClockPath]] = [(0.0, next(serial), reference, ClockPath(reference, ()))]
     while open_ways:
         length, _, node, way = heappop(open_ways)
         if node in found:
@@ -214,14 +214,14 @@ def _ways_to(reference: int, towards: dict[int, dict[int, Curve]]) -> dict[int, 
         for neighbour in sorted(towards[node].keys() - found.keys()):
             curve = towards[neighbour][node]
             further = length + median(knot.uncertainty_us for knot in curve.knots)
-            heappush(open_ways, (further, next(serial), neighbour, Way(reference, (curve, *way.curves))))
+            heappush(open_ways, (further, next(serial), neighbour, ClockPath(reference, (curve, *way.curves))))
     return found
 
 
-def lines(curve: Curve | Way, span: Span, width_us: int) -> Iterable[Line]:
+def lines(curve: Curve | ClockPath, span: Span, width_us: int) -> Iterable[CurveLine]:
     """The curve as a line a window, from one before the span to one behind it: a lookup then needs no search."""
     last = span.last_us // width_us + 1
     for window in range(max(span.first_us // width_us - 1, last - LINES_MAX + 1), last + 1):
         begin, end = curve.at(window * width_us), curve.at((window + 1) * width_us)
         slope = (end.shift_us - begin.shift_us) / width_us
-        yield Line(window, window * width_us, begin.shift_us, slope, max(begin.uncertainty_us, end.uncertainty_us))
+        yield CurveLine(window, window * width_us, begin.shift_us, slope, max(begin.uncertainty_us, end.uncertainty_us))

@@ -48,7 +48,7 @@ from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stay
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
 from transis.audit.plans.tables import EVENTS, HANDED, INT, KINDS, LARGE, LONG, TEXT, WAITED, columns
-from transis.spark.inputs import settled
+from transis.spark.inputs import checkpointed
 
 # --- handings ---------------------------------------------------------------------------------------------------------
 
@@ -394,11 +394,11 @@ class Past:
         """The tables of the past after an audit, by name, if there is any. Of `unchanged` runs they are as they were."""
         kept = F.col("run").isin(sorted(set(unchanged) & set(self.runs)))
         before = {name: self._store.table(name).where(kept) for name in TABLES} if self._is_kept else {}
-        cuts = settled(healthy_cuts(self._store.inputs(), laid, judged))
+        cuts = checkpointed(healthy_cuts(self._store.inputs(), laid, judged))
         if cuts.isEmpty():
             return before
         assert judged.rings is not None, "what is shortened was judged as a whole"
-        made = shortened(laid, judged.rings, cuts.select("run", "node", "upto"), settled)
+        made = shortened(laid, judged.rings, cuts.select("run", "node", "upto"), checkpointed)
         fresh = {PAST: made.rows.to(EVENTS), CUTS: cuts, RINGS: made.rings.to(PAST_RINGS)}
         return {name: rows.unionByName(before[name]) if before else rows for name, rows in fresh.items()}
 

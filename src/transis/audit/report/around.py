@@ -17,7 +17,7 @@ from transis.types.ids import Service
 
 # --- naming -----------------------------------------------------------------------------------------------------------
 
-RUNS_TOLD: Final = 200
+RUNS_LISTED: Final = 200
 """Runs of which violations are told one by one; the verdicts are those of all."""
 
 

@@ -12,7 +12,7 @@ from math import log2
 from typing import Any, Final, NamedTuple, TypeVar
 
 from transis.audit.draw.svg import escaped
-from transis.audit.report.content import GroupLatency, Incident, Latency, Point, Ring, Throughput
+from transis.audit.report.content import GroupLatencyRow, IncidentRow, LatencyRow, PointRow, RingRow, ThroughputRow
 
 SERIES_MAX: Final = 16
 """Lines of one chart; those with the most in them are drawn."""
@@ -45,7 +45,7 @@ def embedded(value: object) -> str:
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def latency_chart(rows: Sequence[Latency]) -> Chart | None:
+def latency_chart(rows: Sequence[LatencyRow]) -> Chart | None:
     """One density a service, over a logarithmic axis: the area under each is 1 when an octave counts as 1."""
     series = {service: _density(bars) for service, bars in _grouped(rows, lambda row: row.service).items()}
     return _chart(
@@ -57,7 +57,7 @@ def latency_chart(rows: Sequence[Latency]) -> Chart | None:
     )
 
 
-def _density(bars: Iterable[Latency]) -> Points:
+def _density(bars: Iterable[LatencyRow]) -> Points:
     """Corners of the steps; buckets of several pairs of nodes are added up."""
     counts: dict[tuple[float, float], int] = {}
     for bar in bars:
@@ -75,7 +75,7 @@ def _density(bars: Iterable[Latency]) -> Points:
     return [_short(at / 1000) for at, _ in corners], [_short(height) for _, height in corners]
 
 
-def throughput_chart(rows: Sequence[Throughput], incidents: Sequence[Incident], start_us: int) -> Chart | None:
+def throughput_chart(rows: Sequence[ThroughputRow], incidents: Sequence[IncidentRow], start_us: int) -> Chart | None:
     series = {
         node: _over_time(((row.start_us, row.messages * 1e6 / max(1, row.width_us)) for row in found), start_us)
         for node, found in _grouped(rows, lambda row: row.node).items()
@@ -85,7 +85,7 @@ def throughput_chart(rows: Sequence[Throughput], incidents: Sequence[Incident], 
     return _chart("Throughput over time, by node", note, series, layout, _STEPS)
 
 
-def ring_charts(rows: Sequence[Ring], incidents: Sequence[Incident], start_us: int) -> list[Chart]:
+def ring_charts(rows: Sequence[RingRow], incidents: Sequence[IncidentRow], start_us: int) -> list[Chart]:
     """One chart for each of the most frequent kinds of notes; a kind that was always nought would be an empty one."""
     seen = {what: found for what, found in _grouped(rows, lambda row: row.what).items() if any(row.value for row in found)}
     kinds = sorted(seen.items(), key=lambda item: (-len(item[1]), item[0]))
@@ -99,7 +99,7 @@ def ring_charts(rows: Sequence[Ring], incidents: Sequence[Incident], start_us: i
     return charts
 
 
-def group_chart(rows: Sequence[GroupLatency], incidents: Sequence[Incident], start_us: int) -> Chart | None:
+def group_chart(rows: Sequence[GroupLatencyRow], incidents: Sequence[IncidentRow], start_us: int) -> Chart | None:
     series = {
         group: _over_time(((row.start_us, row.p99_us / 1000) for row in found), start_us)
         for group, found in _grouped(rows, lambda row: row.group).items()
@@ -109,7 +109,7 @@ def group_chart(rows: Sequence[GroupLatency], incidents: Sequence[Incident], sta
     return _chart("p99 latency over time, by group", note, series, layout, _STEPS)
 
 
-def figures_charts(rows: Sequence[Point]) -> list[Chart]:
+def figures_charts(rows: Sequence[PointRow]) -> list[Chart]:
     """Latency against load, and load against the size of messages: worth drawing only where there are several points."""
     load = _scattered(rows, lambda row: (row.offered_per_s, row.mean_us / 1000))
     sizes = _scattered(rows, lambda row: (row.size, row.delivered_per_s))
@@ -128,7 +128,7 @@ def figures_charts(rows: Sequence[Point]) -> list[Chart]:
     return [chart for chart in made if chart is not None]
 
 
-def _scattered(rows: Sequence[Point], place: Callable[[Point], tuple[float, float]]) -> dict[str, Points]:
+def _scattered(rows: Sequence[PointRow], place: Callable[[PointRow], tuple[float, float]]) -> dict[str, Points]:
     """The points of each service from left to right; nothing if all lie above one another."""
     series = {}
     for service, found in _grouped(rows, lambda row: row.service).items():
@@ -161,7 +161,7 @@ def _chart(title: str, note: str, series: Mapping[str, Points], layout: dict[str
     return Chart(title, note, data, {"height": HEIGHT_PX, "showlegend": True, **layout}, len(series) - len(fullest))
 
 
-def _time_layout(what: str, incidents: Sequence[Incident], start_us: int) -> dict[str, Any]:
+def _time_layout(what: str, incidents: Sequence[IncidentRow], start_us: int) -> dict[str, Any]:
     times = sorted({incident.start_us for incident in incidents})[:MARKS_MAX]
     marks = [
         {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at, "line": {"dash": "dot", "width": 1}}

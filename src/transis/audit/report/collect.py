@@ -27,11 +27,11 @@ from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid
 from transis.audit.plans.store import Store
-from transis.audit.report.around import RUNS_TOLD, Names, around, violation_row
-from transis.audit.report.content import Computed, Content, Violation, content_of
+from transis.audit.report.around import RUNS_LISTED, Names, around, violation_row
+from transis.audit.report.content import Computed, Content, ViolationRow, content_of
 from transis.audit.report.runs import measured
 from transis.audit.report.verdicts import (
-    Sum,
+    PropertySum,
     around_by_violation,
     reasons_in_order,
     sums_of,
@@ -39,7 +39,7 @@ from transis.audit.report.verdicts import (
     violations_in_order,
     witness_events,
 )
-from transis.spark.inputs import settled
+from transis.spark.inputs import checkpointed
 from transis.spark.progress import Steps
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ RUNS_DRAWN: Final = 100
 """Runs of which timelines and measures are drawn, those that failed first."""
 
 
-def tell(
+def collect_content(
     laid: Laid, verdicts: list[Row], violations: list[Row], steps: Steps, kept: Store | None = None, measure: bool = False
 ) -> Content:
     """The content of a report. `laid` is of all raw rows; with `measure` measures and timelines too, which `kept` keeps whole."""
@@ -66,7 +66,7 @@ def tell(
         "verdicts": _verdict_rows(verdicts, runs, segments),
     }
     worst = _worst_runs(verdicts)
-    told = worst[:RUNS_TOLD]
+    told = worst[:RUNS_LISTED]
     names = Names(laid, told)
     by_run = {key: row["name"] for key, row in runs.items()}
     totals = {(row.run, row.property): row.violations for row in verdicts}
@@ -138,7 +138,7 @@ def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
 
 def _drawn(laid: Laid, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
     """Measures and timelines of some runs; of all runs they are kept in the store."""
-    made = measures(laid, lambda _, table: settled(table))
+    made = measures(laid, lambda _, table: checkpointed(table))
     if kept is not None:
         kept.replace_all(made)
         made = {name: kept.table(name) for name in made}
@@ -219,7 +219,7 @@ def _java_version(spark: SparkSession) -> str:
 # --- as json ----------------------------------------------------------------------------------------------------------
 
 
-def written(content: Content) -> str:
+def json_text(content: Content) -> str:
     return json.dumps(as_dict(content), indent=2, ensure_ascii=False)
 
 
@@ -243,7 +243,7 @@ def as_dict(content: Content) -> dict[str, Any]:
     }
 
 
-def _property(found: Sum) -> dict[str, Any]:
+def _property(found: PropertySum) -> dict[str, Any]:
     return {"verdict": found.verdict, "checked": found.checked, "violations": found.violations}
 
 
@@ -252,7 +252,7 @@ def _failing(content: Content) -> list[dict[str, Any]]:
     return [{"run": run, "properties": names} for run, names in broken if names]
 
 
-def _violation(violation: Violation, around: list[Any]) -> dict[str, Any]:
+def _violation(violation: ViolationRow, around: list[Any]) -> dict[str, Any]:
     return {
         "run": violation.run,
         "property": violation.property,

@@ -18,7 +18,7 @@ from transis.types.errors import PipelineError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunRow:
     """What was looked at together: the traces of one run of one cluster."""
 
     name: str
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class VerdictRow:
     run: str
     property: str
     verdict: str
@@ -51,7 +51,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Violation:
+class ViolationRow:
     run: str
     property: str
     explanation: str
@@ -67,7 +67,7 @@ class Violation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class ReasonRow:
     """Why the evidence for a verdict is not whole, though nothing is wrong with it."""
 
     run: str
@@ -76,7 +76,7 @@ class Reason:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around:
+class AroundRow:
     """An event near a witness of the violation (run, property, rank), or the witness itself."""
 
     run: str
@@ -94,7 +94,7 @@ class Around:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stay:
+class StayRow:
     """A node's time in one view; `end_us` is where the next view, the node's end or the end of the trace comes."""
 
     run: str
@@ -109,7 +109,7 @@ class Stay:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class FaultRow:
     run: str
     node: str
     time_us: int
@@ -117,7 +117,7 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class EndRow:
     """The end of a node's life: stopped, failed or unknown."""
 
     run: str
@@ -127,7 +127,7 @@ class End:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latency:
+class LatencyRow:
     """A bar of a histogram, from origination to delivery: `count` deliveries took from `low_us` up to `high_us`."""
 
     run: str
@@ -142,7 +142,7 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clock:
+class ClockRow:
     """By how much a node's clock is ahead of the reference's when it shows `at_us`, as estimated from the traffic."""
 
     run: str
@@ -155,7 +155,7 @@ class Clock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupLatency:
+class GroupLatencyRow:
     run: str
     group: str
     start_us: int
@@ -163,7 +163,7 @@ class GroupLatency:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Throughput:
+class ThroughputRow:
     """What a node delivered from `start_us` on for `width_us`."""
 
     run: str
@@ -175,7 +175,7 @@ class Throughput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ring:
+class RingRow:
     """What a node noted of its ring (rotations, retransmissions, backlog) around `start_us`."""
 
     run: str
@@ -186,7 +186,7 @@ class Ring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incident:
+class IncidentRow:
     """A change of view. Unknown lengths of time are None."""
 
     run: str
@@ -208,7 +208,7 @@ class Incident:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class PointRow:
     """A point of the figures that show latency against load, and load against the size of messages: one a run and service."""
 
     run: str
@@ -222,7 +222,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ChangeRow:
     """One measure of two builds; None where a build has nothing to measure."""
 
     what: str
@@ -256,22 +256,22 @@ class Content:
     """Everything of one report."""
 
     title: str = "Audit of a Transis cluster"
-    runs: tuple[Run, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    violations: tuple[Violation, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    around: tuple[Around, ...] = ()
-    stays: tuple[Stay, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    ends: tuple[End, ...] = ()
-    latency: tuple[Latency, ...] = ()
-    clocks: tuple[Clock, ...] = ()
-    group_latency: tuple[GroupLatency, ...] = ()
-    throughput: tuple[Throughput, ...] = ()
-    ring: tuple[Ring, ...] = ()
-    incidents: tuple[Incident, ...] = ()
-    figures: tuple[Point, ...] = ()
-    changes: tuple[Change, ...] = ()
+    runs: tuple[RunRow, ...] = ()
+    verdicts: tuple[VerdictRow, ...] = ()
+    violations: tuple[ViolationRow, ...] = ()
+    reasons: tuple[ReasonRow, ...] = ()
+    around: tuple[AroundRow, ...] = ()
+    stays: tuple[StayRow, ...] = ()
+    faults: tuple[FaultRow, ...] = ()
+    ends: tuple[EndRow, ...] = ()
+    latency: tuple[LatencyRow, ...] = ()
+    clocks: tuple[ClockRow, ...] = ()
+    group_latency: tuple[GroupLatencyRow, ...] = ()
+    throughput: tuple[ThroughputRow, ...] = ()
+    ring: tuple[RingRow, ...] = ()
+    incidents: tuple[IncidentRow, ...] = ()
+    figures: tuple[PointRow, ...] = ()
+    changes: tuple[ChangeRow, ...] = ()
     computed: Computed = Computed()
 
 

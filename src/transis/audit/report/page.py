@@ -22,8 +22,8 @@ from typing import Any, Final
 from transis.audit.draw.spacetime import hatching
 from transis.audit.draw.svg import DARK, FONT, LIGHT, Theme, escaped, folded, style, table, table_row, tag, words
 from transis.audit.report.charts import Chart, embedded, figures_charts
-from transis.audit.report.content import Change, Computed, Content, Run
-from transis.audit.report.runs import RUNS_DRAWN, Of, chart_markup, run_section, runs_told_of
+from transis.audit.report.content import ChangeRow, Computed, Content, RunRow
+from transis.audit.report.runs import RUNS_DRAWN, RowsOfRun, chart_markup, run_section, runs_with_rows
 from transis.audit.report.verdicts import banner, starts_us, verdict_section, verdicts_by_run, violation_section
 from transis.types.errors import MissingExtra, PipelineError
 
@@ -301,10 +301,10 @@ def _header(content: Content, places: list[str]) -> str:
 def _runs_section(content: Content, starts: dict[str, int]) -> tuple[str, dict[str, Chart]]:
     """The runs in trouble first; the page would be too large with all."""
     known = {run.name: run for run in content.runs}
-    told = runs_told_of(content)
+    told = runs_with_rows(content)
     names = [name for name in verdicts_by_run(content) if name in told]
     drawn = [
-        run_section(known.get(name, Run(name=name)), Of(content, name, starts.get(name, 0)), place)
+        run_section(known.get(name, RunRow(name=name)), RowsOfRun(content, name, starts.get(name, 0)), place)
         for place, name in enumerate(names[:RUNS_DRAWN])
     ]
     more = len(content.runs) - len(drawn)
@@ -325,7 +325,7 @@ def _measures_section(content: Content, figures: dict[str, Chart]) -> str:
     return tag("section", words("h2", "Runs and builds compared"), *parts, id="measures")
 
 
-def _change(one: Change) -> str:
+def _change(one: ChangeRow) -> str:
     share = f"{(one.after - one.before) / one.before:+.1%}" if one.before and one.after is not None else ""
     before, after = ("" if value is None else f"{value:,.6g} {one.unit}" for value in (one.before, one.after))
     return table_row(

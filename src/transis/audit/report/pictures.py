@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 
 from transis.audit.draw.layout import (
     STEPS_OF_EVENT,
-    Arrival,
     Band,
+    DrawnDelivery,
+    DrawnSending,
+    EventMark,
     LifeLine,
-    Mark,
     Moment,
     Picture,
-    Sending,
     Step,
     Strike,
     WitnessMark,
 )
 from transis.audit.draw.svg import clock, shortened
-from transis.audit.report.content import Around, End, Fault, Stay, Violation
+from transis.audit.report.content import AroundRow, EndRow, FaultRow, StayRow, ViolationRow
 
 # --- views ------------------------------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ from transis.audit.report.content import Around, End, Fault, Stay, Violation
 class ViewWords:
     """What is known of views by the stays of nodes in them."""
 
-    def __init__(self, stays: Iterable[Stay]) -> None:
+    def __init__(self, stays: Iterable[StayRow]) -> None:
         self.stays = sorted(
             stays, key=lambda stay: (stay.node, stay.start_us, stay.end_us, stay.kind != "transitional", stay.view)
         )
@@ -83,7 +83,7 @@ class ReportedFault(NamedTuple):
     nodes: tuple[str, ...]
 
 
-def reported_once(faults: Iterable[Fault]) -> list[ReportedFault]:
+def reported_once(faults: Iterable[FaultRow]) -> list[ReportedFault]:
     """Many nodes report a fault of the network: it is one."""
     nodes: dict[tuple[int, str], set[str]] = {}
     for fault in faults:
@@ -98,7 +98,7 @@ def lane_of(node: str) -> str:
 
 
 def picture_of_views(
-    stays: Sequence[Stay], faults: Sequence[ReportedFault], ends: Sequence[End], span_us: tuple[int, int]
+    stays: Sequence[StayRow], faults: Sequence[ReportedFault], ends: Sequence[EndRow], span_us: tuple[int, int]
 ) -> Picture:
     start_us, end_us = span_us
     names = sorted({lane_of(stay.node) for stay in stays})[:LANES_MAX]
@@ -134,7 +134,7 @@ def _bands_of_run(words: ViewWords, lanes: Mapping[str, int], start_us: int) -> 
         yield words.band(lanes[lane_of(stay.node)], stay.node, stay.view, start, max(start, end))
 
 
-def _lives(stays: Iterable[Stay], ends: Iterable[End], lanes: Mapping[str, int], start_us: int) -> Iterator[LifeLine]:
+def _lives(stays: Iterable[StayRow], ends: Iterable[EndRow], lanes: Mapping[str, int], start_us: int) -> Iterator[LifeLine]:
     """From the first view of a node to its end, or to the end of its last view."""
     ended = {end.node: end for end in ends}
     spans: dict[str, tuple[int, int]] = {}
@@ -160,17 +160,17 @@ Spot = tuple[str, int]
 """An event by node and lseq."""
 
 
-def picture_around(violation: Violation, around: Sequence[Around], start_us: int, stays: Sequence[Stay] = ()) -> Picture:
+def picture_around(violation: ViolationRow, around: Sequence[AroundRow], start_us: int, stays: Sequence[StayRow] = ()) -> Picture:
     """Of at least one event. `start_us` is where the run begins; `stays` are those of the run: they say who is in a view."""
     numbers = {spot: place for place, spot in enumerate(dict.fromkeys(violation.witness), start=1)}
     return _Excerpt(violation, _nearest(around, numbers), numbers, start_us, ViewWords(stays)).picture()
 
 
-def _nearest(around: Sequence[Around], numbers: Mapping[Spot, int]) -> list[Around]:
+def _nearest(around: Sequence[AroundRow], numbers: Mapping[Spot, int]) -> list[AroundRow]:
     """Of each node the events nearest to a witness, in the node's order: near its own if it has one, else in time."""
     witnesses = [event for event in around if (event.node, event.lseq) in numbers]
 
-    def distance(event: Around) -> tuple[int, int]:
+    def distance(event: AroundRow) -> tuple[int, int]:
         own = [abs(event.lseq - one.lseq) for one in witnesses if one.node == event.node]
         return min((abs(event.time_us - one.time_us) for one in witnesses), default=0), min(own, default=0)
 
@@ -183,7 +183,7 @@ def _nearest(around: Sequence[Around], numbers: Mapping[Spot, int]) -> list[Arou
     return sorted(kept, key=lambda event: (event.node, event.lseq))
 
 
-def _moments(events: Iterable[Around], start_us: int) -> dict[Spot, Moment]:
+def _moments(events: Iterable[AroundRow], start_us: int) -> dict[Spot, Moment]:
     """One step for each event of a node at an instant; after its clock went back its events stand at its latest time."""
     latest: dict[str, Moment] = {}
     moments = {}
@@ -199,7 +199,7 @@ class _Excerpt:
     """Some events of each node, sorted into what is drawn of them."""
 
     def __init__(
-        self, violation: Violation, events: Sequence[Around], numbers: Mapping[Spot, int], start_us: int, words: ViewWords
+        self, violation: ViolationRow, events: Sequence[AroundRow], numbers: Mapping[Spot, int], start_us: int, words: ViewWords
     ) -> None:
         self._violation = violation
         self._events = events
@@ -228,29 +228,29 @@ class _Excerpt:
             witnesses=tuple(self._witnesses()),
         )
 
-    def _moment(self, event: Around) -> Moment:
+    def _moment(self, event: AroundRow) -> Moment:
         return self._moments[event.node, event.lseq]
 
-    def _delivered(self) -> Iterator[tuple[Around, Around]]:
+    def _delivered(self) -> Iterator[tuple[AroundRow, AroundRow]]:
         """Each delivery whose sending is among the events too, behind that sending: only these can be drawn as lines."""
         for event in self._events:
             sent = self._sent.get(event.about) if event.kind == "deliver" else None
             if sent is not None and sent.node != event.node:
                 yield sent, event
 
-    def _sending(self, sent: Around) -> Sending:
+    def _sending(self, sent: AroundRow) -> DrawnSending:
         kind = next((kind for kind in KINDS if f"({kind})" in sent.label), "ordered")
         is_faint = sent.about not in self._about
-        return Sending(self._lanes[sent.node], sent.node, *_message(sent.about), kind, "", self._moment(sent), is_faint)
+        return DrawnSending(self._lanes[sent.node], sent.node, *_message(sent.about), kind, "", self._moment(sent), is_faint)
 
-    def _arrival(self, event: Around) -> Arrival:
-        return Arrival(self._lanes[event.node], event.node, *_message(event.about), "", self._moment(event))
+    def _arrival(self, event: AroundRow) -> DrawnDelivery:
+        return DrawnDelivery(self._lanes[event.node], event.node, *_message(event.about), "", self._moment(event))
 
-    def _mark(self, event: Around) -> Mark:
+    def _mark(self, event: AroundRow) -> EventMark:
         tip = f"{event.node}, event {event.lseq} at {clock(event.time_us - self._run_start_us)}: {event.label}"
         has_words = (event.node, event.lseq) in self._numbers or event.about in self._about
         words = (event.about, shortened(event.about, NAME_MAX)) if has_words and event.about else ()
-        return Mark(self._lanes[event.node], self._moment(event), event.kind, tip, words)
+        return EventMark(self._lanes[event.node], self._moment(event), event.kind, tip, words)
 
     def _witnesses(self) -> Iterator[WitnessMark]:
         for (node, lseq), place in self._numbers.items():

@@ -17,14 +17,25 @@ from typing import Any, Final, NamedTuple, TypeVar
 from transis.audit.draw.spacetime import draw_inline
 from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
 from transis.audit.report.charts import Chart, group_chart, latency_chart, ring_charts, throughput_chart
-from transis.audit.report.content import Change, Clock, Content, GroupLatency, Incident, Latency, Point, Ring, Run, Throughput
+from transis.audit.report.content import (
+    ChangeRow,
+    ClockRow,
+    Content,
+    GroupLatencyRow,
+    IncidentRow,
+    LatencyRow,
+    PointRow,
+    RingRow,
+    RunRow,
+    ThroughputRow,
+)
 from transis.audit.report.pictures import LANES_MAX, ReportedFault, lane_of, picture_of_views, reported_once
 from transis.types.ids import Service
 
 # --- percentiles ------------------------------------------------------------------------------------------------------
 
 
-def percentiles(bars: Iterable[Latency], shares: Sequence[float]) -> list[float]:
+def percentiles(bars: Iterable[LatencyRow], shares: Sequence[float]) -> list[float]:
     """For each share the latency that so much of all deliveries did not exceed; within a bucket evenly spread."""
     ordered = sorted((bar.low_us, bar.high_us, bar.count) for bar in bars)
     total = sum(count for _, _, count in ordered)
@@ -51,20 +62,20 @@ SHARES: Final = (0.5, 0.9, 0.99, 0.999)
 T = TypeVar("T")
 
 
-class Drawn(NamedTuple):
+class RunSection(NamedTuple):
     """A section, and the charts in it, by the ids of the elements that they are drawn into."""
 
     markup: str
     charts: dict[str, Chart]
 
 
-def runs_told_of(content: Content) -> set[str]:
+def runs_with_rows(content: Content) -> set[str]:
     """Runs of which there is more than verdicts."""
     tables = (content.stays, content.faults, content.latency, content.throughput, content.ring, content.incidents)
     return {one.run for table in tables for one in table}
 
 
-class Of:
+class RowsOfRun:
     """The rows of one run, and from when to when it lasted."""
 
     def __init__(self, content: Content, run: str, start_us: int) -> None:
@@ -95,7 +106,7 @@ class Of:
         return {what: chart for what, chart in made.items() if chart is not None}
 
 
-def run_section(run: Run, found: Of, place: int) -> Drawn:
+def run_section(run: RunRow, found: RowsOfRun, place: int) -> RunSection:
     beside = {"latency": _latency_table(found.latency) + _clock_table(found.clocks)}
     charts = {f"chart-{place}-{what}": chart for what, chart in found.charts().items()}
     parts = (
@@ -104,7 +115,7 @@ def run_section(run: Run, found: Of, place: int) -> Drawn:
         *(chart_markup(name, chart) + beside.get(name.rpartition("-")[2], "") for name, chart in charts.items()),
         _incidents(found.incidents, found.span_us[0]),
     )
-    return Drawn(folded(words("h3", run.name, class_="inline"), *parts, is_open=place == 0, class_="run"), charts)
+    return RunSection(folded(words("h3", run.name, class_="inline"), *parts, is_open=place == 0, class_="run"), charts)
 
 
 def chart_markup(name: str, chart: Chart) -> str:
@@ -113,7 +124,7 @@ def chart_markup(name: str, chart: Chart) -> str:
     return words("h4", chart.title) + note + tag("div", id=name, class_="chart", role="img", aria_label=chart.title)
 
 
-def _facts(run: Run, found: Of) -> str:
+def _facts(run: RunRow, found: RowsOfRun) -> str:
     start_us, end_us = found.span_us
     facts = [
         f"cluster {run.cluster}" if run.cluster else "",
@@ -128,7 +139,7 @@ def _facts(run: Run, found: Of) -> str:
     return " · ".join(filter(None, facts))
 
 
-def _views(found: Of) -> Iterator[str]:
+def _views(found: RowsOfRun) -> Iterator[str]:
     if not found.stays:
         return
     yield words("h4", "Views and faults, by node")
@@ -163,7 +174,7 @@ def _fault_list(faults: Sequence[ReportedFault], start_us: int) -> str:
     return folded(escaped(f"What was done ({len(faults):,})"), table(["#time", "fault", "told by"], rows), rest, class_="apart")
 
 
-def _latency_table(rows: Sequence[Latency]) -> str:
+def _latency_table(rows: Sequence[LatencyRow]) -> str:
     """The same as the density, for those who want numbers; the uncertainty is the worst of all pairs of clocks."""
     services = sorted({one.service for one in rows})
     if not services:
@@ -180,7 +191,7 @@ def _latency_table(rows: Sequence[Latency]) -> str:
     return table(headings, lines)
 
 
-def _clock_table(clocks: Sequence[Clock]) -> str:
+def _clock_table(clocks: Sequence[ClockRow]) -> str:
     """Latencies between nodes are as good as this estimate; of each node the last one."""
     last = {one.node: one for one in clocks}
     rows = (
@@ -199,7 +210,7 @@ def _clock_table(clocks: Sequence[Clock]) -> str:
     return folded(escaped(f"Clocks, as estimated ({len(last):,})"), table(headings, rows), class_="apart") if last else ""
 
 
-def _incidents(incidents: Sequence[Incident], start_us: int) -> str:
+def _incidents(incidents: Sequence[IncidentRow], start_us: int) -> str:
     if not incidents:
         return ""
     headings = [
@@ -212,7 +223,7 @@ def _incidents(incidents: Sequence[Incident], start_us: int) -> str:
     return words("h4", f"Incidents: {len(incidents):,} changes of view") + table(headings, rows, class_="incidents") + rest
 
 
-def _incident(one: Incident, start_us: int) -> str:
+def _incident(one: IncidentRow, start_us: int) -> str:
     groups = ", ".join(f"{group} {_time(blackout_us)}" for group, blackout_us in one.groups)
     return table_row(
         [
@@ -266,7 +277,7 @@ def service_name(service: int) -> str:
     return Service(service).name.lower()
 
 
-def _throughput(rows: Rows, names: Names) -> Iterator[Throughput]:
+def _throughput(rows: Rows, names: Names) -> Iterator[ThroughputRow]:
     """Summed over senders, services and sizes; a message for several groups counts in each of them."""
     sums: dict[tuple[str, str, int, int], tuple[int, int]] = {}
     for row in rows:
@@ -274,12 +285,12 @@ def _throughput(rows: Rows, names: Names) -> Iterator[Throughput]:
         messages, size = sums.get(key, (0, 0))
         sums[key] = messages + row["messages"], size + (row["bytes"] or 0)
     for (run, node, start_us, width_us), (messages, size) in sums.items():
-        yield Throughput(run=run, node=node, start_us=start_us, width_us=width_us, messages=messages, bytes=size)
+        yield ThroughputRow(run=run, node=node, start_us=start_us, width_us=width_us, messages=messages, bytes=size)
 
 
-def _latency(rows: Rows, names: Names) -> Iterator[Latency]:
+def _latency(rows: Rows, names: Names) -> Iterator[LatencyRow]:
     for row in rows:
-        yield Latency(
+        yield LatencyRow(
             run=names[row["run"]],
             service=service_name(row["service"]),
             low_us=row["from_us"],
@@ -291,16 +302,16 @@ def _latency(rows: Rows, names: Names) -> Iterator[Latency]:
         )
 
 
-def _group_latency(rows: Rows, names: Names) -> Iterator[GroupLatency]:
+def _group_latency(rows: Rows, names: Names) -> Iterator[GroupLatencyRow]:
     for row in rows:
         if row["p99_us"] is not None:
             group = row["group_name"] or "no group"
-            yield GroupLatency(run=names[row["run"]], group=group, start_us=row["bin_us"], p99_us=row["p99_us"])
+            yield GroupLatencyRow(run=names[row["run"]], group=group, start_us=row["bin_us"], p99_us=row["p99_us"])
 
 
-def _clocks(rows: Rows, names: Names) -> Iterator[Clock]:
+def _clocks(rows: Rows, names: Names) -> Iterator[ClockRow]:
     for row in rows:
-        yield Clock(
+        yield ClockRow(
             run=names[row["run"]],
             node=row["node_name"],
             reference=row["reference_name"],
@@ -311,20 +322,20 @@ def _clocks(rows: Rows, names: Names) -> Iterator[Clock]:
         )
 
 
-def _ring(rows: Rows, names: Names) -> Iterator[Ring]:
+def _ring(rows: Rows, names: Names) -> Iterator[RingRow]:
     """A row for each measure that has a value; zeros are told too, for they are good news."""
     for row in rows:
         for column, what in RING_MEASURES.items():
             if row[column] is not None:
                 run, node = names[row["run"]], row["node_name"]
-                yield Ring(run=run, node=node, start_us=row["bin_us"], what=what, value=float(row[column]))
+                yield RingRow(run=run, node=node, start_us=row["bin_us"], what=what, value=float(row[column]))
 
 
-def _incident_rows(rows: Rows, names: Names) -> Iterator[Incident]:
+def _incident_rows(rows: Rows, names: Names) -> Iterator[IncidentRow]:
     for row in rows:
         known = (one for one in row["group_blackouts"] or () if one["blackout_us"] is not None)
         groups = sorted((one["group_name"] or "no group", one["blackout_us"]) for one in known)
-        yield Incident(
+        yield IncidentRow(
             run=names[row["run"]],
             start_us=row["began_us"] if row["began_us"] is not None else row["installed_us"],
             cause=row["cause"] or "",
@@ -340,12 +351,12 @@ def _incident_rows(rows: Rows, names: Names) -> Iterator[Incident]:
         )
 
 
-def _figures(rows: Rows, names: Names) -> Iterator[Point]:
+def _figures(rows: Rows, names: Names) -> Iterator[PointRow]:
     """Without a load or a latency there is no point."""
     for row in rows:
         if row["offered_per_s"] is None or row["mean_us"] is None:
             continue
-        yield Point(
+        yield PointRow(
             run=names[row["run"]],
             service=service_name(row["service"]),
             offered_per_s=row["offered_per_s"],
@@ -355,10 +366,10 @@ def _figures(rows: Rows, names: Names) -> Iterator[Point]:
         )
 
 
-def _changes(rows: Rows, names: Names) -> Iterator[Change]:
+def _changes(rows: Rows, names: Names) -> Iterator[ChangeRow]:
     """Of two builds; they are not of a run."""
     for row in rows:
         service = "" if row["service"] is None else f", {service_name(row['service'])}"
         unit = "µs" if row["measure"].endswith("_us") else ""
         builds = {"before_build": row["build_a"] or "", "after_build": row["build_b"] or ""}
-        yield Change(what=f"{row['measure']}{service}", unit=unit, before=row["a"], after=row["b"], **builds)
+        yield ChangeRow(what=f"{row['measure']}{service}", unit=unit, before=row["a"], after=row["b"], **builds)

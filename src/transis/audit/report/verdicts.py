@@ -18,7 +18,7 @@ from transis.audit.draw.spacetime import draw_inline
 from transis.audit.draw.svg import clock, escaped, folded, table, table_row, tag, words
 from transis.audit.guarantees import ALL_MEANINGS, EVIDENCE
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, WEIGHT
-from transis.audit.report.content import Around, Content, Reason, Stay, Violation
+from transis.audit.report.content import AroundRow, Content, ReasonRow, StayRow, ViolationRow
 from transis.audit.report.pictures import picture_around
 
 # --- summary ----------------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ Shown = tuple[str, str, int]
 
 
 @dataclass
-class Sum:
+class PropertySum:
     """One property in all runs: the heaviest verdict, and how many runs have each."""
 
     name: str
@@ -53,25 +53,25 @@ class Sum:
         return self.verdict in (BROKEN, PENDING, HELD)
 
 
-def sums_of(content: Content) -> dict[str, Sum]:
+def sums_of(content: Content) -> dict[str, PropertySum]:
     """By property, in the order in which properties are told."""
-    sums: dict[str, Sum] = {}
+    sums: dict[str, PropertySum] = {}
     for row in content.verdicts:
-        known = sums.setdefault(row.property, Sum(row.property))
+        known = sums.setdefault(row.property, PropertySum(row.property))
         known.verdict = max(known.verdict, row.verdict, key=WEIGHT.index)
         known.checked += row.checked
         known.violations += row.violations
         known.pending += row.pending
         known.runs[row.verdict] += 1
-    return {name: sums[name] for name in sorted(sums, key=told_place)}
+    return {name: sums[name] for name in sorted(sums, key=place_of)}
 
 
-def told_place(name: str) -> tuple[int, str]:
+def place_of(name: str) -> tuple[int, str]:
     """Known properties in their order, then the others by name."""
     return _TOLD.get(name, len(_TOLD)), name
 
 
-def heaviest_first(sums: Iterable[Sum]) -> list[Sum]:
+def heaviest_first(sums: Iterable[PropertySum]) -> list[PropertySum]:
     """Evidence before guarantees if there is something wrong with it; else broken, pending, held as told."""
     return sorted(sums, key=lambda one: (-WEIGHT.index(one.verdict), not one.is_evidence))
 
@@ -89,27 +89,27 @@ def _trouble(verdicts: dict[str, str]) -> tuple[int, int]:
     return -counts[BROKEN], -counts[PENDING]
 
 
-def violations_in_order(content: Content) -> list[Violation]:
+def violations_in_order(content: Content) -> list[ViolationRow]:
     """Evidence first, then property by property, the shortest first."""
     return sorted(
         content.violations,
-        key=lambda one: (not one.property.startswith(EVIDENCE), told_place(one.property), one.rank, one.run, one.explanation),
+        key=lambda one: (not one.property.startswith(EVIDENCE), place_of(one.property), one.rank, one.run, one.explanation),
     )
 
 
-def reasons_in_order(content: Content) -> list[Reason]:
-    return sorted(content.reasons, key=lambda one: (told_place(one.property), one.run, one.explanation))
+def reasons_in_order(content: Content) -> list[ReasonRow]:
+    return sorted(content.reasons, key=lambda one: (place_of(one.property), one.run, one.explanation))
 
 
-def around_by_violation(content: Content) -> dict[Shown, list[Around]]:
+def around_by_violation(content: Content) -> dict[Shown, list[AroundRow]]:
     """The events around each violation, in order of time."""
-    found: dict[Shown, list[Around]] = {}
+    found: dict[Shown, list[AroundRow]] = {}
     for event in sorted(content.around, key=lambda one: (one.time_us, one.node, one.lseq)):
         found.setdefault((event.run, event.property, event.rank), []).append(event)
     return found
 
 
-def witness_events(violation: Violation, around: Iterable[Around]) -> list[tuple[str, int, Around | None]]:
+def witness_events(violation: ViolationRow, around: Iterable[AroundRow]) -> list[tuple[str, int, AroundRow | None]]:
     """(node, lseq, the event) of each witness, in the order of the violation; None if the event is not among those around."""
     known = {(event.node, event.lseq): event for event in around}
     return [(node, lseq, known.get((node, lseq))) for node, lseq in violation.witness]
@@ -193,12 +193,12 @@ def _sign(verdict: str) -> str:
     return words("span", SIGNS.get(verdict, "?"), aria_hidden="true")
 
 
-def _table(judged: Sequence[Sum], many: bool) -> str:
+def _table(judged: Sequence[PropertySum], many: bool) -> str:
     headings = ["guarantee", "verdict", "#checks made", "#violations", "#pending", *(["runs"] if many else []), "in words"]
     return table(headings, (_row(one, many) for one in judged), class_="verdicts")
 
 
-def _row(one: Sum, many: bool) -> str:
+def _row(one: PropertySum, many: bool) -> str:
     evidence = words("span", "evidence", class_="mark") if one.is_evidence else ""
     cells = [
         tag("th", words("code", one.name), evidence, scope="row"),
@@ -214,7 +214,7 @@ def _counted(runs: Counter[str]) -> str:
     return "\u2002".join(f"{sign} {runs[word]:,}" for word, sign in SIGNS.items() if runs[word])
 
 
-def _apart(sums: Mapping[str, Sum]) -> str:
+def _apart(sums: Mapping[str, PropertySum]) -> str:
     """What nobody may read as held."""
     lists = (
         (NOT_EXERCISED, "Not exercised: nothing happened that could have broken it"),
@@ -241,7 +241,7 @@ def _reasons(content: Content) -> str:
     return folded(escaped(heading), tag("ul", *items), class_="apart")
 
 
-def _matrix(content: Content, judged: Sequence[Sum]) -> str:
+def _matrix(content: Content, judged: Sequence[PropertySum]) -> str:
     """Runs in trouble by property; runs without trouble are one line."""
     runs = verdicts_by_run(content)
     troubled = [name for name, found in runs.items() if {BROKEN, PENDING} & set(found.values())]
@@ -289,7 +289,7 @@ def violation_section(content: Content, starts_us: Mapping[str, int]) -> str:
         return tag("section", words("h2", "Violations"), words("p", told), id="violations")
     around = around_by_violation(content)
     many = len(content.runs) > 1
-    stays: dict[str, list[Stay]] = {}
+    stays: dict[str, list[StayRow]] = {}
     for stay in content.stays:
         stays.setdefault(stay.run, []).append(stay)
     articles = []
@@ -301,7 +301,7 @@ def violation_section(content: Content, starts_us: Mapping[str, int]) -> str:
     return tag("section", words("h2", "Violations"), words("p", told + HOW_TO_READ, class_="note"), *articles, id="violations")
 
 
-def _picture(violation: Violation, around: Sequence[Around], start_us: int, stays: Sequence[Stay]) -> str:
+def _picture(violation: ViolationRow, around: Sequence[AroundRow], start_us: int, stays: Sequence[StayRow]) -> str:
     """Empty if nothing is known of the events."""
     if not around:
         return ""
@@ -310,7 +310,7 @@ def _picture(violation: Violation, around: Sequence[Around], start_us: int, stay
     return tag("div", draw_inline(picture, label, "spacetime"), class_="scroll", tabindex="0")
 
 
-def _article(violation: Violation, around: Sequence[Around], start_us: int, picture: str, many: bool, is_open: bool) -> str:
+def _article(violation: ViolationRow, around: Sequence[AroundRow], start_us: int, picture: str, many: bool, is_open: bool) -> str:
     counted = f" · {violation.rank} of {violation.total:,}" if violation.total > 1 else ""
     where = f" · run {violation.run}" if many else ""
     summary = chip(BROKEN) + " " + words("code", violation.property) + words("span", counted + where, class_="meaning")
@@ -324,13 +324,13 @@ def _article(violation: Violation, around: Sequence[Around], start_us: int, pict
     )
 
 
-def _witnesses(violation: Violation, around: Sequence[Around], start_us: int) -> Iterator[str]:
+def _witnesses(violation: ViolationRow, around: Sequence[AroundRow], start_us: int) -> Iterator[str]:
     for node, lseq, event in witness_events(violation, around):
         when = "" if event is None else f" at {clock(event.time_us - start_us)}: {event.label}"
         yield tag("li", words("b", node), escaped(f", event {lseq:,}{when}"))
 
 
-def _concerned(violation: Violation) -> Iterator[str]:
+def _concerned(violation: ViolationRow) -> Iterator[str]:
     for what, names in (("Nodes", violation.nodes), ("Messages", violation.messages), ("Views", violation.views)):
         if names:
             more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
