@@ -33,8 +33,8 @@ from transis.audit.report.content import (
 from transis.sim.run import simulate
 from transis.sim.words import event_words
 from transis.trace.events import Conf, Delivery, Event, History, NoteEvent, Sent, Submit
-from transis.trace.events import EndRow as Ended
-from transis.trace.events import FaultRow as Struck
+from transis.trace.events import End as Ended
+from transis.trace.events import Fault as Struck
 from transis.types.ids import MessageId, NodeId, ProcessId
 
 BIN_US = 50_000

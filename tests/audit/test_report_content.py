@@ -30,10 +30,10 @@ def verdict(run: str, name: str, word: str, checked: int = 1, violations: int = 
 
 
 def test_json_tells_properties_exactly_as_simulate_does() -> None:
-    wish = SimulateRequest(TOTEM, range(5, 6), None, 1, "", None)
-    tally = run(wish)
+    request = SimulateRequest(TOTEM, range(5, 6), None, 1, "", None)
+    tally = run(request)
     assert tally.outcome is not None
-    expected = simulated_as_dict(wish, tally)
+    expected = simulated_as_dict(request, tally)
     rows = [verdict("r", one.property, one.verdict, one.checked, one.count) for one in tally.outcome.report.verdicts.values()]
     found = as_dict(Content(runs=content_of_seed(5).runs, verdicts=tuple(reversed(rows))))
     for key in ("runs", "properties", "not_exercised", "not_promised"):

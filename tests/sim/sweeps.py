@@ -22,8 +22,8 @@ NODES = 2
 
 
 def table_of(directory: Path, scenario: Scenario) -> SweepTable:
-    wish = SimulateRequest(scenario, range(1), NODES, 1, "", None)
-    return SweepTable(directory, build_id(), configuration_of(wish))
+    request = SimulateRequest(scenario, range(1), NODES, 1, "", None)
+    return SweepTable(directory, build_id(), configuration_of(request))
 
 
 def in_the_table(directory: Path, scenario: Scenario, seeds: range) -> dict[int, RanRow | None]:

@@ -67,9 +67,9 @@ def test_every_guarantee_has_a_meaning_and_no_meaning_is_left_over() -> None:
 
 
 def test_a_failing_seed_is_in_the_json_with_its_replay_line() -> None:
-    wish = SimulateRequest(TOTEM, range(3, 5), None, 1, "", None)
+    request = SimulateRequest(TOTEM, range(3, 5), None, 1, "", None)
     tally = Tally(failures=[Failure(4, ("fifo",), "why", "transis simulate --engine totem --seed 4")])
-    found = as_dict(wish, tally)["failing"]
+    found = as_dict(request, tally)["failing"]
     line = "transis simulate --engine totem --seed 4"
     assert found == [{"seed": 4, "properties": ["fifo"], "replay": line, "explanation": "why"}]
 

@@ -199,7 +199,9 @@ def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
     )
     given = {"archivers": ("n1",), "lives": 2, "messages": 1234, "views": 1, "apart": {(1, "1"): 1}, "not_json": 0}
     given |= {"gaps": ListedRows(gaps, len(gaps)), "contradictions": ListedRows([], 0), "conflicts": ListedRows([], 0)}
-    return Reconciled(wish=ReconcileRequest("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, **given | more)
+    return Reconciled(
+        request=ReconcileRequest("archive", keys={"seat": "$.seat"}), group="seats", lineage=lineage, **given | more
+    )
 
 
 def words(found: Reconciled) -> list[str]:

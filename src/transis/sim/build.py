@@ -1,6 +1,6 @@
 """Which code ran a seed: the version, and a digest of the rooms that a simulated run consists of.
 
-It is asked for where a seed runs, so that a worker with another version of this package is noticed and not believed.
+Workers compute it where a seed runs, so that one with another version of this package is noticed rather than believed.
 """
 
 from __future__ import annotations

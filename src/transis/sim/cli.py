@@ -1,8 +1,5 @@
-"""Simulate, sweep.
-
-`transis simulate`: clusters that crash, partition and merge, and whether a single guarantee was broken.
-
-`transis sweep`: simulations by the hundred thousand, on Spark, in a table that goes on where it stopped.
+"""`transis simulate`: clusters that crash, partition and merge, and whether a guarantee was broken. `transis sweep`: the same by
+the hundred thousand, on Spark, in a table that resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -167,7 +164,7 @@ def simulate(
 
 
 def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool, want_small: bool) -> bool:
-    """Run, tell, draw; True if a guarantee was broken."""
+    """Run, print, draw; True if a guarantee was broken."""
     tally = run(request)
     was_interrupted = tally.summary.runs < len(request.seeds)
     small = _shrunk(request, tally) if want_small and not was_interrupted else None

@@ -1,13 +1,9 @@
-"""A simulated cluster to play with.
+"""A simulated cluster to play with: start it, do things to it, look at it. For scripts, tests and the demonstration.
 
-A simulated cluster to play with: start it, do things to it, look at it. For scripts, tests and the demonstration.
-
-What it prints is made to be read: nodes without their incarnation as long as they live their first life, views as
-`R8{a,b,c}`, messages as `a1`. Nodes that say the same share a line.
-
-Reading what passes on the simulated wire, so that a script can say "drop the next commit token from a to b".
-
-Works on plaintext only: under a seal every packet is of kind `sealed`.
+1. What it prints is short: a node's incarnation is left out in its first life, views are `R8{a,b,c}`, messages `a1`, and nodes
+   with the same output share a line.
+2. Filters name packets as people do ("the next commit token from a to b"). They read plaintext; under a seal every packet is of
+   kind `sealed`.
 """
 
 from __future__ import annotations
@@ -106,7 +102,7 @@ def _only_acks(body: bytes) -> bool:
 
 
 class HeldPacket(NamedTuple):
-    """A packet that somebody kept, to let it arrive later."""
+    """A packet held back, to arrive later."""
 
     source: str
     target: str
@@ -116,7 +112,7 @@ class HeldPacket(NamedTuple):
 
 @dataclass(slots=True)
 class PacketFilter:
-    """Drops, doubles or keeps packets of one kind on some links: `skip` of them pass, then it takes the next `count`."""
+    """Drops, doubles or holds packets of one kind on some links: the first `skip` pass, then it takes `count`."""
 
     fate: Fate
     source: str
@@ -161,7 +157,7 @@ WAIT_MAX_US: Final = 60 * SECOND
 
 class SimulatedCluster:
     """1. Nothing happens until `run` or `settle` lets time pass.
-    2. `views` and `deliveries` tell only what is new since they were last asked.
+    2. `views` and `deliveries` return only what is new since the last call.
     """
 
     def __init__(self, plan: Plan, later: Iterable[str] = (), make_node: NodeFactory = Node) -> None:
@@ -188,7 +184,7 @@ class SimulatedCluster:
         return True
 
     def settle(self) -> str:
-        """Let time pass until the cluster is at rest; what keeps it from it when the time allowed is over."""
+        """Let time pass until the cluster is at rest; returns what keeps it busy if the allowed time runs out first."""
         if settle(self.world, self.plan, budget_us(self.world, self.plan)) is None:
             return unrest(self.world)
         return ""
@@ -244,7 +240,7 @@ class SimulatedCluster:
         self._filter(PacketFilter(Fate.PASS, source, target, kind, count, skip, self._kept))
 
     def release(self) -> int:
-        """What was kept or copied arrives now, in its order; how many packets that were."""
+        """What was held or copied arrives now, in order; returns the number of packets."""
         world = self.world
         kept, self._kept[:] = list(self._kept), []
         for source, target, port, datagram in kept:
@@ -258,13 +254,13 @@ class SimulatedCluster:
             self.world.network.interceptors.append(self.tally)
 
     def let_pass(self) -> None:
-        """Nothing is dropped, doubled or kept any more."""
+        """Remove all filters."""
         interceptors = self.world.network.interceptors
         interceptors[:] = [interceptor for interceptor in interceptors if interceptor is self.tally]
 
     def _filter(self, chosen: PacketFilter) -> None:
         if chosen.kind not in KINDS:
-            raise ValueError(f"{chosen.kind!r} is no kind of packet; known are {', '.join(KINDS)}")
+            raise ValueError(f"{chosen.kind!r} is not a kind of packet; known are {', '.join(KINDS)}")
         self.world.network.interceptors.append(chosen)
 
     # -- looking -------------------------------------------------------------------------------------------------
@@ -336,7 +332,7 @@ def _show_deliveries(deliveries: Sequence[Delivery]) -> str:
 
 
 def grouped(lines: Sequence[tuple[str, str]]) -> str:
-    """Nodes that say the same share a line, in the order of the first of them."""
+    """Nodes with the same text share a line; lines are ordered by their first node."""
     together: dict[str, list[str]] = {}
     for name, text in lines:
         together.setdefault(text, []).append(name)

@@ -1,15 +1,8 @@
-"""How wild the weather was; what ought to be reached.
+"""Coverage of simulated runs: what was reached, counted, and what ought to be reached.
 
-How wild the weather really was: what was reached, counted, and what never was.
-
-"0 violations" means nothing without it. Counters are keyed by plain tuples of strings, merge by addition, and print in
-sorted order, so that two sweeps of the same seeds print the same table.
-
-What client processes went through in a run, counted from the trace: which of it a sweep never reached says how tame it was.
-
-What a sweep ought to reach. "0 violations" means nothing beside a long list of what was never reached.
-
-Pairs of the state table that do nothing are not expected: most of them are timers that do not run in that state.
+"0 violations" means nothing beside a long list of what was never reached. Counters are keyed by plain tuples of strings, merge by
+addition, and print in sorted order, so that two sweeps of the same seeds print the same table. Pairs of the state table that do
+nothing are not expected: most of them are timers that do not run in that state.
 """
 
 from __future__ import annotations
@@ -55,7 +48,7 @@ class Coverage:
         self.groups: Counter[str] = Counter()
 
     def note(self, note: Note) -> None:
-        """A node said something: a transition, a trap's trigger, or something else worth counting."""
+        """A node noted something: a transition, a trap's trigger, or something else worth counting."""
         detail = dict(note.detail)
         if note.what == "state":
             event = _LIFE.sub("another", str(detail["event"]))

@@ -1,12 +1,7 @@
-"""Demo: one story, simulated.
+"""`transis demo`: five nodes through a crash, a partition, a merge and a restart, explained, judged and drawn.
 
-`transis demo`: a story played, told, judged and drawn; by real daemons, or in the simulator.
-
-The story of `story.py`, played by simulated nodes in virtual time: no network, no privileges, the same every time.
-
-The story of the demonstration: five nodes through a crash, a partition, a merge and a restart.
-
-A step is a paragraph for a person and what is done to the cluster; `demo.py` plays the steps and tells what came of them.
+Real daemons play the story (real_demo.py), or simulated nodes in virtual time: no network, no privileges, the same every time. A
+step is a paragraph for a person and what happens to the cluster.
 """
 
 from __future__ import annotations
@@ -159,7 +154,7 @@ STEPS: Final = (
 
 
 def play_simulated(console: Console | None, engine: str) -> SimulatedCluster:
-    """Without a console it is played in silence."""
+    """Without a console nothing is printed."""
     if console is not None:
         console.print(f"Transis: five simulated nodes, ordered by {engine}, in virtual time.", style="bold")
     cluster = SimulatedCluster(plan(engine))
@@ -227,7 +222,7 @@ def demo(
         bool, typer.Option("--audit/--no-audit", help="Audit the traces on Spark, too, and write a report beside the picture.")
     ] = True,
 ) -> None:
-    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and tell whether all guarantees held.
+    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and check every guarantee.
 
     They run on loopback, without privileges, and record what they do; the verdict is made from those records. Exit code 1 if
     a guarantee was broken.
@@ -273,7 +268,7 @@ def _real(console: Console | None, file: Path | None, engine: str, directory: Pa
             _tell(console, file, played)
             if with_audit and file is not None:
                 broken = _audited(console, place.path, report_file(file)) or broken
-    except (KeyboardInterrupt, typer.Exit):  # Ctrl-C, or no audit: nobody was told to look into it.
+    except (KeyboardInterrupt, typer.Exit):  # Ctrl-C, or no audit: nobody needs the traces.
         place.leave(keep=False)
         raise
     place.leave(keep=broken)
@@ -301,7 +296,7 @@ def report_file(picture: Path) -> Path:
 
 
 def _audited(console: Console, traces: Path, file: Path) -> bool:
-    """The same traces judged a second time, by the pipeline on Spark; True if it says that a guarantee was broken."""
+    """The same traces, audited a second time on Spark; True if the audit found a guarantee broken."""
     try:
         from transis.spark.progress import require_spark
 

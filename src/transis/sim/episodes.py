@@ -1,14 +1,10 @@
-"""The schedule of a run.
+"""The schedule of a run: episodes of faults, each drawn by one small function.
 
-The schedule of a run: episodes of faults, each drawn by one small function.
-
-Times are drawn so that short distances are as common as long ones: what breaks protocols is the second fault, while
-the first is being repaired. Some faults wait in ambush for the state in which a protocol is weakest.
-
-Faults for Lansis: a machine says something and is not heard any more, while what it said is still on its way.
-
-What statements, flushes and acknowledgements promise is put to the test only by messages that come after them. In good weather
-nothing is so slow: whoever is missed has been silent for long. So what is sent around the last words comes late, or never.
+1. Times are drawn so that short distances are as common as long ones: what breaks protocols is the second fault, while the first
+   is being repaired. Some faults wait in ambush for the state in which a protocol is weakest.
+2. Lansis has faults of its own: a machine says something and is not heard any more, while what it said is still on its way. Only
+   messages that come after statements, flushes and acknowledgements test what these promise, and in good weather nothing is slow
+   enough. So what is sent around the last words comes late, or never.
 """
 
 from __future__ import annotations
@@ -234,8 +230,8 @@ def _cascade(draft: Draft) -> None:
     """A component that misses messages of those who went falls apart again, just when one of it has installed.
 
     First the data of some nodes no longer reach the others, so that there are gaps which nobody can fill; then the two
-    sides part; then the deaf side is split in ambush, again and again. Who installed has promised something to
-    those who did not (protocols 1.9).
+    sides part; then the deaf side is split in ambush, again and again. Those who installed have promised something to
+    those who did not (docs/protocol.md).
     """
     stream, names = draft.stream, draft.names
     if len(names) < 3:

@@ -1,13 +1,10 @@
-"""Faults as data and as text.
+"""Faults as data: what can be done to nodes and links, each with one line of text that reads back to it.
 
-Faults as data: what may be done to nodes and links, each with one line of text that reads back to it.
-
-1. A fault is a value; striking.py carries it out. A schedule is a list of (virtual time, fault).
+1. A fault is a value; strike.py carries it out. A schedule is a list of (virtual time, fault).
 2. `parse(str(fault)) == fault` for every fault: a failing schedule becomes a script, a script a schedule.
 3. An `Ambush` waits for a moment in a node's life (it enters a protocol state, it waits for its disk) and strikes then:
-   the windows in which protocols break are too short to be found by the clock alone.
-
-Times and rates as people write them: `250us`, `20ms`, `1.5s`, `12.5%`. Inside, all are integers.
+   the windows in which protocols break are too short for the clock alone to find them.
+4. Times and rates are written as people write them, `250us`, `20ms`, `1.5s`, `12.5%`; inside, all are integers.
 """
 
 from __future__ import annotations
@@ -75,7 +72,7 @@ COPY_SUFFIX: Final = "+copy"
 
 MOMENTS_OF_TOTEM: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist", "Received")
 """When an ambush may strike: on entering a state, between a Persist and its completion, or just when a node has
-acknowledged everything of a recovery and its promise begins to bind (protocols 1.9)."""
+acknowledged everything of a recovery and its promise begins to bind (docs/protocol.md)."""
 
 MOMENTS_OF_LANSIS: Final = ("Stage 1", "Stage 2", "Faults", "Flush", "Flushed")
 """On entering a state, or just when a node has said that it has flushed a proposal, which others may install from now on."""
@@ -83,7 +80,7 @@ MOMENTS_OF_LANSIS: Final = ("Stage 1", "Stage 2", "Faults", "Flush", "Flushed")
 MOMENTS: Final = MOMENTS_OF_TOTEM + MOMENTS_OF_LANSIS
 
 SEND_SIZE: Final = 100
-"""Bytes of a message when nobody cares."""
+"""Bytes of a message whose size does not matter."""
 
 WEATHERS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "junk", "replay")
 """Rates that hold for the whole network; network.py says what each does."""
@@ -157,7 +154,7 @@ class ResumeNode(NodeFault):
 
 @dataclass(frozen=True, slots=True)
 class SlowNode(NodeFault):
-    """Every datagram costs the node so much more time; 0 ends it."""
+    """Every datagram costs the node this much more time; 0 ends it."""
 
     kind: ClassVar[str] = "slow"
     cost_us: int = 0
@@ -168,7 +165,7 @@ class SlowNode(NodeFault):
 
 @dataclass(frozen=True, slots=True)
 class SendMessages(NodeFault):
-    """No fault, but what makes faults bite: an application sends at a chosen moment."""
+    """Not a fault, but what makes faults bite: an application sends at a chosen moment."""
 
     kind: ClassVar[str] = "send"
     service: Service = Service.AGREED
@@ -181,7 +178,7 @@ class SendMessages(NodeFault):
 
 @dataclass(frozen=True, slots=True)
 class ActAsClients(NodeFault):
-    """No fault either: client processes of the node ask for so many things, to join or leave groups or to be gone."""
+    """Not a fault either: client processes of the node make this many requests, to join or leave groups or to disconnect."""
 
     kind: ClassVar[str] = "ask"
     count: int = 1
@@ -242,7 +239,7 @@ class Weather(InjectedFault):
 
 @dataclass(frozen=True, slots=True)
 class Delay(InjectedFault):
-    """Everything on one port takes so much longer; 0 ends it."""
+    """Everything on one port takes this much longer; 0 ends it."""
 
     kind: ClassVar[str] = "delay"
     port: Port = Port.DATA
@@ -257,7 +254,7 @@ HEAL: Final = HealNetwork()
 
 @dataclass(frozen=True, slots=True)
 class Ambush(NodeFault):
-    """`fault` strikes when `node` next comes to `moment`, or so much later."""
+    """`fault` strikes when `node` next comes to `moment`, or `later_us` after that."""
 
     kind: ClassVar[str] = "on"
     moment: str = "Recovery"
@@ -270,13 +267,13 @@ class Ambush(NodeFault):
 
 
 HARMLESS: Final = (Ambush, SendMessages, ActAsClients)
-"""What is arranged or done without harm: not counted, and not told as a fault."""
+"""What does no harm by itself: neither counted nor reported as a fault."""
 
 Schedule = tuple[tuple[int, InjectedFault], ...]
 
 
 def names_in(fault: InjectedFault) -> frozenset[str]:
-    """The hosts that a fault speaks of, for shrinking to fewer nodes."""
+    """The hosts that a fault names, for shrinking to fewer nodes."""
     match fault:
         case Ambush(node=node, fault=inner):
             return names_in(inner) | {node}
@@ -295,7 +292,7 @@ def parse(line: str) -> InjectedFault:
     verb, _, rest = line.strip().partition(" ")
     reader = _READERS.get(verb)
     if reader is None:
-        raise ValueError(f"{verb!r} is no fault; known are {', '.join(sorted(_READERS))}")
+        raise ValueError(f"{verb!r} is not a fault; known are {', '.join(sorted(_READERS))}")
     return reader(rest.strip())
 
 

@@ -1,16 +1,11 @@
-"""Who must come to rest, and when; fairness.
+"""The liveness phase: faults end, and within a stated time all live nodes share one view and owe nothing.
 
-The liveness phase: faults end, and within a stated time one view of all live nodes stands and nothing is owed.
-
-The budget follows protocols W17: attempts (at most n + 2) times what one takes, plus the backlog divided by the window, plus
-what a quarantine, a beacon and a sync may add. On the ring an attempt takes a token loss, a consensus and four rotations; on
-Lansis silence and its probes, the gathering of strangers, agreement twice (once for the statements, once for the flush) and
-some hops.
-
-Nobody starves: a node with little to send gets its turn while the others saturate the ring (protocols L5, W4; T14).
-
-When the cluster is at rest, all nodes but one fill their queues; after some rounds the last one sends a single message.
-It must be delivered before the queues of the others are empty. If they are empty when it speaks, nothing was scenario.
+1. The budget is the number of attempts (at most n + 2) times what one takes, plus the backlog divided by the window, plus what a
+   quarantine, a beacon and a sync may add. On the ring an attempt takes a token loss, a consensus and four rotations; on Lansis
+   silence and its probes, the gathering of strangers, agreement twice (for the statements and for the flush) and some hops.
+2. Nobody starves: a node with little to send gets its turn while the others saturate the ring. At rest, all nodes but one fill
+   their queues; some rounds later the last one sends a single message, which must be delivered before the queues of the others
+   are empty. If they were empty already when it was sent, nothing was tested.
 """
 
 from __future__ import annotations
@@ -31,18 +26,18 @@ from transis.types.ids import NodeId, ProcessId, Service
 # --- liveness ---------------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = "foreign"
-"""The address of the node of another cluster; it is no part of the run that is judged."""
+"""The address of the node of another cluster; it is not judged."""
 
 ROOMY_BYTES: Final = 8 << 20
 """Socket buffers when faults end: nothing overflows any more."""
 
 QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
-"""A quarantine ends early when a peer's beacon shows that it hears all members again: some beacons of everybody. Who was
-condemned waits for the end of its sentence, at most quarantine_max_us."""
+"""A quarantine ends early when a peer's beacon shows that it hears all members again: some beacons of everybody. Otherwise it
+lasts its whole time, at most quarantine_max_us."""
 
 
 ALIVE_SHARE: Final = 10
-"""So many members of a view of Lansis share what one member alone would say of its life; more say it less often."""
+"""Up to so many members of a view of Lansis send Alive at full rate; more members send it less often each."""
 
 AGREE_SHARE: Final = 32
 """Every so many members Lansis waits once more for agreement."""
@@ -115,7 +110,7 @@ def judged_hosts(world: World) -> list[Host]:
 
 
 def settle(world: World, plan: Plan, budget: int) -> int | None:
-    """Run until the cluster is at rest and stays so for a while; how long it took, or None if it did not."""
+    """Run until the cluster is at rest and stays so for a while; returns how long that took, or None if it did not happen."""
     started = world.now
     slice_us = max(1 * MS, plan.config.detection_us // 2)
     while world.now - started <= budget:
@@ -142,7 +137,7 @@ def unrest(world: World) -> str:
 
 
 def _unrest_of_groups(lives: list[Life]) -> str:
-    """The members of each group, as each of them was told last, are exactly those who asked to be in it."""
+    """Every member of a group last saw a group view with exactly those processes that asked to be in it."""
     wanted: dict[str, list[ProcessId]] = {}
     for life in lives:
         for process, names in sorted(life.clients.wanted.items()) if life.clients is not None else ():
@@ -212,7 +207,7 @@ def _round_us(plan: Plan) -> int:
 
 
 def _has_work(life: Life) -> bool:
-    """Has it taken messages that it has not sent yet?"""
+    """Whether it has accepted messages that it has not sent yet."""
     sent = sum(event.count for event in life.recorder.events if isinstance(event, Sent))
     return life.taken - life.refused > sent
 

@@ -98,7 +98,7 @@ class Network:
         self._cut.discard((source, target, port))
 
     def calm(self) -> None:
-        """Every fault of the network ends; the delays of the climate stay."""
+        """Every fault of the network ends; its ordinary delays stay."""
         self.heal()
         self.extra_us = [0, 0, 0]
         for name in self.rates:
@@ -171,7 +171,7 @@ class Network:
         return [Journey(arrival, source, port, in_time), *late] if in_time else late
 
     def _hostile(self, arrival: int, source: str, port: Port, datagrams: Sequence[bytes]) -> list[Journey]:
-        """What comes in addition: a damaged copy, bytes of no meaning, an old packet that somebody captured."""
+        """What arrives in addition: a damaged copy, meaningless bytes, an old packet that an eavesdropper captured."""
         stream = self._stream
         extra: list[Journey] = []
         if datagrams:

@@ -1,4 +1,4 @@
-"""What a person typed about simulated runs, turned into what the simulator needs, or into one sentence of error."""
+"""Options of simulated runs as a person typed them, turned into what the simulator needs or into one sentence of error."""
 
 from __future__ import annotations
 

@@ -1,13 +1,8 @@
-"""Everything that decides a run, as data.
-
-A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
+"""A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
 
 1. Two runs of one plan are the same run.
 2. The text holds only what differs from the defaults, one setting a line, so that a shrunk plan is short to read.
-
-What a simulation tries: small, because the command line has it too and must not load an engine to be parsed.
-
-How long an engine takes for what it does, by its own timeouts: what faults, budgets and stories are scaled by.
+3. A scenario is the part of it that the command line chooses. Parsing a command must not load an engine.
 """
 
 from __future__ import annotations
@@ -24,12 +19,12 @@ from transis.types.config import Config
 
 PROMISED: Final = "promised"
 JUDGES: Final = (PROMISED, "evs")
-"""What a run is held to: what its engine promises, or extended virtual synchrony, whether that is promised or not."""
+"""What a run is judged by: what its engine promises, or extended virtual synchrony, promised or not."""
 
 
 class Scenario(NamedTuple):
-    """What a run tries: which engine, ordering how and promising what, whether components may be cut off from each other, and
-    what it is held to: what it promises, or all of extended virtual synchrony."""
+    """Which engine runs, how it orders and what it promises; whether the network may partition; and what the run is judged by:
+    the engine's promises, or all of extended virtual synchrony."""
 
     engine: str = "totem"
     order: str = "all-ack"
@@ -39,7 +34,7 @@ class Scenario(NamedTuple):
 
     @property
     def options(self) -> str:
-        """As the command line has them; what is usual is not said."""
+        """As on the command line, without those that have their default."""
         order = f" --order {self.order}" if self.order != TOTEM.order else ""
         mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
         judge = f" --judge {self.judge}" if self.judge != TOTEM.judge else ""
@@ -68,7 +63,7 @@ class Traffic:
     large_permille: int = 20
     processes: int = 1
     senders_permille: int = 1000
-    """So many of the nodes send at all."""
+    """The share of nodes that send at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +76,17 @@ class ClientPlan:
     wishes: int = 100
     """Connections, joins, leaves and disconnections of all nodes together in the safety phase."""
     interval_us: int = 20_000
-    """Between two wishes of the processes of one node, on average."""
+    """Between two of these of one node, on average."""
     gone_permille: int = 100
-    """So many wishes are to be gone; the others join or leave a group."""
+    """The share of these that disconnect; the others join or leave a group."""
     several_permille: int = 300
-    """So many messages are for several groups."""
+    """The share of messages for several groups."""
     private_permille: int = 100
-    """So many are for processes by their private names."""
+    """The share for processes by their private names."""
     open_permille: int = 300
-    """So many are for groups whoever sends them; the others for groups of their sender, if it is in one."""
+    """The share for any group; the others are for groups of their sender, if it is in one."""
     quorum: int = 0
-    """The first so many names are those of which a primary configuration has a majority."""
+    """A primary configuration has a majority of the first `quorum` names."""
 
 
 CONFIG: Final = Config(name="any")
@@ -114,7 +109,7 @@ class Plan:
     turns_max: int = 40_000
     """The event budget: turns of all nodes in the safety phase, after which it ends early."""
     stagger_us: int = 20_000
-    """Nodes start within so long."""
+    """Nodes start within this time."""
     revive: bool = True
     """Nodes that are down when the faults end are started again."""
     rivalry: bool = False
@@ -205,7 +200,7 @@ def _shown(value: Any) -> str:
 
 
 def _read(text: str, like: Any) -> Any:
-    """A value of the type that the setting has now."""
+    """The text as a value of the setting's type."""
     if isinstance(like, bool):
         return text == "True"
     if isinstance(like, int):
@@ -221,7 +216,7 @@ def _read(text: str, like: Any) -> Any:
 
 
 def gathering_us(config: Config) -> int:
-    """How long strangers are waited for before a membership is proposed."""
+    """How long nodes wait for strangers before they propose a membership."""
     return config.timing.gather_min_us if config.engine == "totem" else config.pulse.alpha_us
 
 

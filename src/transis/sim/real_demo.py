@@ -1,17 +1,10 @@
-"""The same story by five daemons.
+"""The story of the demonstration, played by five real daemons on loopback with a client each: traffic in every service, kill -9
+of one daemon, a partition, a heal, a restart.
 
-The scenes of `scenes.py`, played by real daemons and told as they happen.
-
-The story that real daemons play: traffic in every service, kill -9 of one, a partition, a heal, a restart.
-
-A scene is a paragraph for a person and what is done; `real_demo.py` plays the scenes and tells what came of them.
-
-Five real daemons on loopback with a client each, traces on, and what the demonstration does to them.
-
-1. Whatever is waited for is an event of a client's stream: that a view came, that messages came. Every wait is bounded.
-2. The evidence is read from the trace files while the cluster is at rest: nobody has anything left to send or to deliver, so
-   nothing is pending and every guarantee can be judged to the last message. Of a killed daemon the trace cannot tell that it was
-   killed; we saw it, and say so.
+1. A scene is a paragraph for a person and what happens in it.
+2. Every wait is for an event of a client's stream, a view or messages, and is bounded.
+3. The traces are read while the cluster is at rest: nobody has anything left to send or to deliver, so every guarantee can be
+   judged to the last message. A killed daemon's trace cannot say that it was killed; we saw it, and add it.
 """
 
 from __future__ import annotations
@@ -52,7 +45,7 @@ from transis.types.views import PROCESSES_MAX
 NAMES: Final = ("a", "b", "c", "d", "e")
 GROUP: Final = "orders"
 PATIENCE_S: Final = 30.0
-"""For one thing to happen, on a machine that does a lot besides; it takes a second or less on an idle one."""
+"""For one thing to happen on a busy machine; on an idle one it takes a second or less."""
 RETRY_S: Final = 0.05
 
 SETTINGS: Final[dict[str, dict[str, object]]] = {
@@ -77,7 +70,7 @@ class ClientStay(NamedTuple):
 
 
 class DemoClient:
-    """The client of one daemon: says things, and keeps what it sees."""
+    """The client of one daemon: sends messages, and keeps what it sees."""
 
     def __init__(self, name: str, session: Session[bytes], group: Group[bytes], pulse: Callable[[], None]) -> None:
         self.name = name
@@ -180,7 +173,7 @@ class DemoCluster:
             await asyncio.sleep(RETRY_S)
 
     def kill(self, name: str) -> None:
-        """kill -9: no word to anybody."""
+        """kill -9, without a word to anybody."""
         actor = self.actors.pop(name)
         self.cluster[name].signal(signal.SIGKILL)
         self.past.append(actor)
@@ -233,7 +226,7 @@ class DemoCluster:
         await self._until(lambda: all(message in heard for heard in ears for message in last), "everybody hears everybody")
 
     async def talk(self, names: str, count: int, service: Service) -> None:
-        """They speak, and hear each other out."""
+        """They send, and wait until all of them have received everything."""
         await self.heard(names, await self.say(names, count, service))
 
     async def lost(self, actor: DemoClient) -> None:
@@ -248,7 +241,7 @@ class DemoCluster:
     # --- evidence ---------------------------------------------------------------------------------------------------
 
     def history(self, *, closed: bool) -> tuple[History, list[Finding]]:
-        """What the traces say so far, with times from the beginning; and what is wrong with them. That they are open is not."""
+        """What the traces say so far, with times from the beginning, and what is wrong with them. Open segments are not."""
         reading = read_trace(self._traces)
         ends = dict(self._killed)
         nodes = [self._trace(trace, ends.get(trace.node)) for trace in reading.history.nodes]
@@ -256,7 +249,7 @@ class DemoCluster:
         return reading.history._replace(nodes=nodes, closed=closed), findings
 
     def testify(self) -> None:
-        """When all is over: write the ends that nobody else could, so that the traces alone tell the whole story."""
+        """At the end, record the ends that killed daemons could not, so that the traces alone hold the whole story."""
         for node, _ in self._killed:
             record_end(self._traces, node, "failed")
 
@@ -267,7 +260,7 @@ class DemoCluster:
         return NodeTrace(trace.node, events)
 
     def integrity(self) -> Verdict:
-        """What clients heard is what clients said, byte for byte."""
+        """What clients received is what clients sent, byte for byte."""
         findings = Findings("integrity")
         actors = [*self.past, *self.actors.values()]
         said = {message: payload for actor in actors for message, payload in actor.said.items()}
@@ -280,7 +273,7 @@ class DemoCluster:
 
 
 class _Deadline:
-    """Bounds a wait, and says what it was for."""
+    """Bounds a wait; its error says what did not happen."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -400,7 +393,7 @@ SCENES: Final = (
 
 
 class DemoResult(NamedTuple):
-    """What is left when the curtain has fallen."""
+    """What the demonstration leaves: the evidence, and how it was judged."""
 
     history: History
     report: Report
@@ -412,7 +405,7 @@ class DemoResult(NamedTuple):
 
 
 async def play_real(console: Console | None, directory: Path, engine: str) -> DemoResult:
-    """Without a console it is played in silence."""
+    """Without a console nothing is printed."""
     async with DemoCluster(directory, engine) as stage:
         if console is not None:
             console.print(

@@ -1,18 +1,12 @@
-"""Safety phase, liveness phase, verdict.
+"""One run: the plan's nodes under the plan's faults, then without them, then judged.
 
-One run: the plan's nodes under the plan's faults, then without them, then judged.
-
-Safety phase: faults strike, nothing wrong may happen. Liveness phase: faults end, and within the budget of liveness.py
-everybody is in one view and everything is delivered. Then the recorded history goes to the checkers.
-
-What a run's history is judged by: the promises of its engine, which may depend on what really happened.
-
-ToTo promises one order as long as the living members of a view stay together and know all votes that were counted. A plan without
-partitions sees to that as far as a plan can. Where a member was suspected wrongly and left out all the same, or died ahead of the
-others (its own vote may have been lost with it, and decided for it alone), its run is judged as any run of ToTo is.
-
-Who asks for the judge `evs` gets all of extended virtual synchrony checked, promised or not: so the runs are found that show why
-ToTo does not promise it.
+1. Safety phase: faults strike, nothing wrong may happen. Liveness phase: faults end, and within the budget of liveness.py
+   everybody is in one view and everything is delivered. Then the checkers judge the recorded history.
+2. A history is judged by the promises of its engine, which may depend on what happened. ToTo promises one order as long as the
+   living members of a view stay together and know all votes that were counted. A plan without partitions sees to that as far as
+   a plan can. Where a member was wrongly suspected and left out all the same, or died ahead of the others (its own vote may have
+   been lost with it, and decided for it alone), the run is judged as any run of ToTo.
+3. The judge `evs` checks all of extended virtual synchrony, promised or not, to find runs that show why ToTo does not promise it.
 """
 
 from __future__ import annotations
@@ -45,7 +39,7 @@ ONE_ORDER: Final = "toto one component"
 
 
 def history_of(plan: Plan, lives: Iterable[Life], closed: bool) -> History:
-    """The traces of these lives, and what they are held to."""
+    """The traces of these lives, and what they are judged by."""
     traces = [NodeTrace(life.id, life.recorder.events) for life in lives]
     history = History(traces, closed, plan.config.guarantees, plan.config.engine)
     if plan.judge == "evs":
@@ -61,7 +55,7 @@ def held_to_evs(history: History) -> History:
 
 
 def beyond_promise(plan: Plan, broken: Sequence[str]) -> str:
-    """A sentence for runs that are held to more than their views promise; empty if what broke was promised."""
+    """A sentence for runs that are judged by more than their views promise; empty if what broke was promised."""
     beyond = [name for name in broken if plan.judge == "evs" and name in UNPROMISED[plan.config.guarantees]]
     if not beyond:
         return ""
@@ -112,12 +106,12 @@ def _delivered_in_views(trace: NodeTrace) -> dict[ViewId, tuple[int, bool]]:
 # --- run --------------------------------------------------------------------------------------------------------------
 
 AFTERMATH_PERMILLE = 100
-"""Traffic goes on for a while after the faults end: so much more of the plan's messages, for a tenth of its time."""
+"""Traffic goes on for a tenth of the plan's time after the faults end, with this share of its messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What a run did and how it was judged. `faults` counts strikes by kind; `log` tells them in order."""
+    """What a run did and how it was judged. `faults` counts strikes by kind; `log` has them in order."""
 
     plan: Plan
     broken: str
@@ -166,7 +160,7 @@ def simulate(
     groups: bool = False,
     scenario: Scenario = TOTEM,
 ) -> RunOutcome:
-    """Run a seed's plan, with client processes if `groups`, or the plan given, and judge it. `broken` names a defect."""
+    """Run a seed's plan, with client processes if `groups`, or the given plan, and judge it. `broken` names a defect."""
     if plan is None:
         plan = draw_groups(seed, nodes, scenario) if groups else draw(seed, nodes, scenario)
     run = Simulation(plan)
@@ -177,8 +171,8 @@ def simulate(
 
 
 SLICE_GROUPS: Final = 2
-"""Groups that a simulated node looks at in one go: so few that its groups are often behind its ring, as those of a real node are
-only with thousands."""
+"""Groups that a simulated node handles in one slice: so few that its groups often lag behind its ring, as a real node's do only
+with thousands of groups."""
 
 
 def node_of(plan: Plan) -> NodeFactory:
@@ -191,7 +185,7 @@ def _grouped_node(config: Config, stored: Mapping[str, int], boot: int, key: byt
 
 
 def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) -> World:
-    """The plan's hosts, each with a moment at which it starts; those of `later` are started by somebody else."""
+    """The plan's hosts, each with a moment at which it starts; the caller starts those of `later`."""
     key = sha256(f"key of {plan.seed}".encode()).digest() if plan.sealed else None
     world = World(plan.seed, plan.conditions, make_node, key)
     if plan.has_groups:

@@ -1,11 +1,7 @@
-"""Running seeds for a person who waits.
-
-Running seeds for a person who waits: on several processors, with a bar on the terminal, with traces if wanted.
+"""Running seeds for a person who waits: on several processors, with a bar on the terminal and, if wanted, with traces.
 
 1. The bar is drawn on stderr and only on a terminal, so that stdout can be piped.
 2. Traces of a run go to DIR/seed-N, written by the process that ran it.
-
-A simulated run as segments. No typer, no rich: workers of a sweep write traces, too, and need not have them.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from transis.trace.segment import Header, SegmentWriter
 
 
 def write_trace(history: History, directory: Path, name: str, order: str = "") -> None:
-    """The history as segments, one chain a life; a disk that does not take them is the caller's to report."""
+    """The history as segments, one chain a life. Raises OSError if the disk refuses them."""
     directory.mkdir(parents=True, exist_ok=True)
     for trace in history.nodes:
         header = Header(
@@ -44,7 +40,7 @@ def write_trace(history: History, directory: Path, name: str, order: str = "") -
 
 
 def order_of(scenario: Scenario) -> str:
-    """As a segment's header has it: empty on the ring, which has no choice."""
+    """As in a segment's header: empty for the ring, which has one order only."""
     return scenario.order if scenario.engine == "lansis" else ""
 
 
@@ -93,7 +89,7 @@ class Tally:
 
 
 def run(request: SimulateRequest) -> Tally:
-    """Run what was wished for and add it up."""
+    """Run the seeds and add up what they showed."""
     started = perf_counter()
     tally = _one(request) if request.is_single else _many(request)
     tally.wall_s = perf_counter() - started
@@ -110,7 +106,7 @@ def _one(request: SimulateRequest) -> Tally:
 
 
 def _many(request: SimulateRequest) -> Tally:
-    """Whoever is tired of waiting gets what there is."""
+    """Ctrl-C keeps what has run so far."""
     tally = Tally()
     with _bar(len(request.seeds)) as advance, suppress(KeyboardInterrupt):
         for result in _results(request):
@@ -136,7 +132,7 @@ def _run_traced(order: SimulateRequest) -> SeedResult:
 
 
 def _simulated(request: SimulateRequest) -> RunOutcome:
-    """The first seed, with its trace written if that was wished for."""
+    """The first seed, with its trace written if the request has a directory for it."""
     outcome = simulate(
         request.seeds[0], broken=request.broken, nodes=request.nodes, groups=request.groups, scenario=request.scenario
     )

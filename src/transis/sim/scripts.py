@@ -1,6 +1,4 @@
-"""Worked examples as text.
-
-Worked examples as text: a block of commands, a line `----`, and what they print.
+"""Worked examples as text: a block of commands, a line `----`, and what they print.
 
     cluster a b c
     settle
@@ -9,14 +7,9 @@ Worked examples as text: a block of commands, a line `----`, and what they print
 
 1. Blocks are separated by an empty line; lines that start with # are prose and stay where they are.
 2. A block's commands run one after the other in the same cluster; what they print is its outcome.
-3. Every fault's line (faults.py) is a command. The others are in COMMANDS: what they do is at their functions, here or in
-   reading.py. Some let time pass (run, until, settle), some lay hands on packets (drop, duplicate, keep, record, release,
-   pass, watch), and the rest tell what happened.
-
-What a script may ask of a cluster beside its views and deliveries: counts, causes, refusals, packets.
-
-Everything is read from what was recorded; nothing here changes the cluster. Counts are of the whole run unless a function
-says otherwise, and are in sorted order.
+3. Every fault's line (faults.py) is a command. The others are in COMMANDS, explained at their functions. Some let time pass
+   (run, until, settle), some act on packets (drop, duplicate, keep, record, release, pass, watch), and the rest show what
+   happened: these read what was recorded and change nothing. Counts are of the whole run unless a function says otherwise.
 """
 
 from __future__ import annotations
@@ -94,7 +87,7 @@ class _Fresh:
 
 
 def causes(cluster: SimulatedCluster) -> str:
-    """Why each regular view was made, as its members were told; first views have no cause worth telling."""
+    """Why each regular view was made, as its members saw it; first views have no cause worth showing."""
     lines: dict[str, None] = {}
     for life in cluster.lives():
         views = [event.view for event in life.recorder.events if isinstance(event, Conf) and event.view.id.is_regular]
@@ -135,7 +128,7 @@ def sent(cluster: SimulatedCluster) -> str:
 
 
 def refused(cluster: SimulatedCluster) -> str:
-    """Messages that were taken and then not sent, with the reason."""
+    """Messages that were accepted and then not sent, with the reason."""
     lines = []
     for life in cluster.lives():
         refusals = [event for event in life.recorder.events if isinstance(event, Refuse)]
@@ -144,7 +137,7 @@ def refused(cluster: SimulatedCluster) -> str:
 
 
 def endings(cluster: SimulatedCluster) -> str:
-    """Who stopped by itself or was not allowed to start, and why."""
+    """Nodes that stopped by themselves or were not allowed to start, and why."""
     told = [text for _, text in cluster.world.log if " stopped: " in text or " may not start: " in text]
     return "\n".join(told) or "nobody"
 

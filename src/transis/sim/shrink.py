@@ -75,7 +75,7 @@ class Shrinker:
                 self.keep_if_failing(_without_node(self.plan, name))
 
     def _plainer(self) -> None:
-        """Each setting that is not plain is tried plain."""
+        """Try each setting that has not its default with the default."""
         plain_traffic = replace(self.plan.traffic, large_permille=0, processes=1, batch=1)
         for settings in (
             {"conditions": Conditions()}, {"traffic": Traffic(messages=self.plan.traffic.messages)}, {"traffic": plain_traffic},
@@ -90,7 +90,7 @@ class Shrinker:
                 return
 
     def _clients(self) -> None:
-        """Fewer wishes, processes and groups, as long as there are any."""
+        """Fewer requests, processes and groups, as long as there are any."""
         for setting in ("wishes", "processes", "groups"):
             while getattr(self.plan.clients, setting) > 1:
                 fewer = replace(self.plan.clients, **{setting: getattr(self.plan.clients, setting) // 2})

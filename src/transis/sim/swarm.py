@@ -1,17 +1,13 @@
-"""A seed draws a swarm.
-
-A seed draws a swarm: how many nodes, which faults and how hard, which traffic, and how small every limit is.
+"""A seed draws a swarm: how many nodes, which faults and how hard, which traffic, and how small every limit is.
 
 1. Each kind of fault is on or off for the whole run, so that runs differ in kind and not only in detail; a kind that
    is on strikes in episodes, and an episode has an end.
 2. Tiny datagrams, windows and queues make fragments, full windows and refusals common and cheap.
 3. Timers are scaled to the drawn delays, so that a run is as long as it needs to be in rotations, not in seconds.
 4. Each engine has streams of its own: what one draws never changes what another does.
-
-Faults for groups: components come together, and just when their daemons exchange who is in which group, something breaks.
-
-An exchange takes a rotation or two after a view is installed, so blows wait in ambush for that moment and fall within a few hops.
-Some announcements are lost first, so that those who stay get them only in the transitional configuration, or never.
+5. With groups, components come together, and something breaks just while their daemons exchange who is in which group. That
+   takes a rotation or two after a view is installed, so strikes wait in ambush for that moment and fall within a few hops. Some
+   announcements are lost first, so that those who stay get them only in the transitional configuration, or never.
 """
 
 from __future__ import annotations
@@ -82,7 +78,7 @@ def _strike(draft: Draft) -> None:
 
 
 def _losses(draft: Draft) -> list[InjectedFault]:
-    """What makes announcements miss somebody: nothing, one sender's data, or a bit of everybody's."""
+    """What makes announcements miss somebody: nothing, loss of one sender's data, or of a bit of everybody's."""
     stream = draft.stream
     source = draft.name()
     targets = [name for name in draft.names if name != source]
@@ -248,8 +244,8 @@ def _config(stream: Stream, nodes: int, conditions: Conditions, scenario: Scenar
 
 
 def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
-    """Scaled to what a packet takes; words about ordered messages are now and then so late that others wait for them. Everybody
-    hears everybody's, so many members say that they live less often, or a run would consist of little else."""
+    """Scaled to what a packet takes; acknowledgements are now and then so late that others wait for them. Everybody hears
+    everybody's Alive, so in a large view each member sends it less often, or a run would consist of little else."""
     crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
     alive = stream.between(4, 10) * hop_us * crowd // share
     silence = stream.between(4, 8) * alive * share
@@ -306,8 +302,8 @@ def _window(stream: Stream) -> Window:
 
 
 def _safety_us(stream: Stream, nodes: int, config: Config) -> int:
-    """So many failures long, because faults are paced by how long one goes unnoticed; on Lansis, where everybody is heard by all
-    others, no longer than the turns that this takes, or most faults would come after the end."""
+    """A multiple of the time in which a failure is noticed, which also paces the faults. On Lansis, where all hear everybody, no
+    longer than the budget of turns lasts, or most faults would come after the end."""
     losses = stream.between(50, 180) if nodes <= 7 else stream.between(20, 50) if nodes <= 20 else 12
     wanted = min(10 * SECOND, losses * (config.detection_us + agreement_us(config)) // 2)
     if config.engine == "totem":

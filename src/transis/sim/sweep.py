@@ -1,14 +1,9 @@
-"""Many seeds on several processors; one row a seed.
-
-Many seeds, on several processors, added up the same way whatever process ran which.
+"""Many seeds on several processors, added up the same way whichever process ran which.
 
 1. A seed's result depends on the seed alone; results are added in order of seeds.
-2. What travels between processes is small: verdicts and counters, never a history.
-3. The wall clock is looked at only to say how long a run took; nothing depends on it.
-
-What remains of a seed when it travels or is kept: one row, from which its `SeedResult` comes back without loss.
-
-A seed that did not end in time, or whose process ended before it, has a row too: it says so and has no run.
+2. What travels between processes is small: verdicts and counters, never a history. It is one row, from which the `SeedResult`
+   comes back without loss. A seed that did not end in time, or whose process crashed, has a row too, without a run.
+3. The wall clock only measures how long a run took; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -157,7 +152,7 @@ def sweep(
     groups: bool = False,
     scenario: Scenario = TOTEM,
 ) -> SweepSummary:
-    """Run all seeds, telling of each result as it comes (in order of seeds), and add them up."""
+    """Run all seeds and add them up; `progress` is called with each result, in order of seeds."""
     work = [SeedJob(seed, nodes, broken, digests, groups, scenario) for seed in seeds]
     summary = SweepSummary()
     for result in in_workers(run_job, work, jobs):
@@ -174,7 +169,7 @@ def in_workers(run: Callable[[J], R], work: Iterable[J], jobs: int) -> Iterator[
     if jobs <= 1:
         yield from map(run, work)
         return
-    resource_tracker.ensure_running()  # Whoever starts it lets signals through again; so it must run before they are blocked.
+    resource_tracker.ensure_running()  # Starting it unblocks signals, so it must run before they are blocked.
     before = pthread_sigmask(SIG_BLOCK, {SIGINT})
     try:
         with get_context("spawn").Pool(jobs) as pool:

@@ -1,13 +1,7 @@
-"""A run for a person and for a machine: events, story, JSON.
+"""A run in words: for a person tables, the story of a history and the events of a violation; for a machine one JSON object.
 
-Events in words, for witnesses: what a node did, at which time, so that a violation can be followed by reading.
-
-A history told to a person: which views came, what was delivered in them, and what became of every guarantee.
-
-The same for a simulated run and for the traces of real daemons. Messages of the daemons themselves, as when a process joins a
-group, are part of the evidence but not of the story.
-
-The result of `simulate` for a machine: one JSON object, keys documented here by their names and kept stable.
+The same for a simulated run and for the traces of real daemons. Messages between the daemons themselves, as when a process joins
+a group, are part of the evidence but not of the story. Keys of the JSON are stable.
 """
 
 from __future__ import annotations
@@ -155,7 +149,7 @@ def fault_line(faults: Mapping[str, int]) -> str:
 
 
 def coverage_tables(coverage: Coverage, runs: int, engine: str = "totem") -> RenderableType:
-    """One run cannot reach much, and the tables show what it did not; after many runs, what is missing is named."""
+    """After one run the tables show what was not reached, since one run cannot reach much; after many runs it is named, too."""
     wanted = expected_of(engine)
     missing = wanted.never_reached(coverage)
     events = _turned_pairs(wanted.events)

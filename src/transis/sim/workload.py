@@ -1,14 +1,10 @@
-"""Applications and client processes of a run.
+"""Applications and client processes of a run: they submit messages under the plan's traffic, connect, join, leave and disconnect.
 
-Applications of the simulation: they submit under the plan's traffic until the plan's messages are used up.
-
-Sizes, services and pauses are drawn; a call may carry several messages of one service, as real applications hand over
-batches. What a node does not take is not tried again: the next call brings new messages.
-
-Client processes of the simulation: they connect, join, leave and go, and send to groups and to each other.
-
-Wishes and messages have their own pace and their own streams of the seed. Senders need not be members, a message may be for
-several groups, for processes by their private names, or for both; whoever it names may be gone when it arrives.
+1. Sizes, services and pauses are drawn; a call may carry several messages of one service, as real applications hand over
+   batches. What a node does not accept is not sent again: the next call brings new messages.
+2. Requests of client processes and their messages have their own pace and their own streams of the seed. Senders need not be
+   members; a message may be for several groups, for processes by their private names, or for both; an addressee may be gone when
+   it arrives.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from transis.wire.items import encode_address
 # --- workload ---------------------------------------------------------------------------------------------------------
 
 NOT_YET: Final = ("down", "Starting", "Stopped")
-"""States of a host in which its application has nobody to call: messages are saved for better times."""
+"""States of a host in which its application cannot submit: its messages are kept for later."""
 
 
 class Workload:
@@ -48,7 +44,7 @@ class Workload:
         self._open = False
 
     def more(self, messages: int) -> None:
-        """So many messages more, for the applications that still call."""
+        """This many messages more, for the applications that still submit."""
         self.left += messages
 
     def _pause(self) -> int:
@@ -99,7 +95,7 @@ def everybody(plan: ClientPlan) -> bytes:
 
 
 class GroupWorkload(Workload):
-    """One crowd of processes per host. Messages come from a process that is connected, or from the node itself if none is."""
+    """The processes of each host. Messages come from a process that is connected, or from the node itself if none is."""
 
     def __init__(self, world: World, traffic: Traffic, senders: Sequence[str], plan: ClientPlan, hosts: Sequence[str]) -> None:
         super().__init__(world, traffic, senders)

@@ -3,7 +3,7 @@
 1. Time is integer microseconds and moves only from event to event. Events of one instant happen in the order faults,
    arrivals and completions, turns; within that, in the order in which they were arranged.
 2. Every draw comes from a stream of the seed; nothing looks at a clock, an address of an object or a set's order.
-3. What goes wrong in a node is collected as mishaps; the world itself goes on.
+3. What goes wrong in a node is collected as harness failures; the world itself goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ARRIVAL: Final = 1
 TURN: Final = 2
 
 MISHAPS_MAX: Final = 20
-"""Mishaps kept in words; more of the same run tell nothing new."""
+"""Failures kept in words; more of the same run add nothing new."""
 
 
 CLIMATE: Final = LinkQuality()
@@ -43,19 +43,19 @@ class Conditions:
     climate: LinkQuality = CLIMATE
     machine: Machine = MACHINE
     offset_us: int = 0
-    """Clocks start up to so far apart."""
+    """How far apart clocks may start."""
     drift_ppm: int = 0
-    """Clocks run up to so much fast or slow."""
+    """How fast or slow clocks may run."""
     sync_us: tuple[int, int] = (200, 2_000)
-    """How long a sync takes, from and to."""
+    """The shortest and the longest sync."""
     kept_permille: int = 500
     """How often a write survives a crash that came before its sync completed."""
     check_every: int = 1
-    """The invariants of a node are asserted at every so many turns."""
+    """A node's invariants are asserted once in this many turns."""
 
 
 class HarnessFailure(NamedTuple):
-    """Something that the harness itself saw go wrong: `no_crash` or `integrity`."""
+    """What the harness itself saw go wrong: `no_crash` or `integrity`."""
 
     property: str
     time_us: int
@@ -64,7 +64,7 @@ class HarnessFailure(NamedTuple):
 
 class World:
     """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory. `sends_to` is
-    the address of what a schedule sends, and `ask` draws a wish for a client process of a host, where there are groups."""
+    the address of what a schedule sends, and `ask` makes a client process of a host act, where there are groups."""
 
     def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
         self.now = 0
@@ -104,7 +104,7 @@ class World:
         self.hosts[address].start(self.streams["boot"].bits64(), memory)
 
     def first_start(self, address: str) -> None:
-        """The start that the plan foresees for everybody, unless a restart came before it."""
+        """The planned start of a node, unless a restart came before it."""
         if self.hosts[address].life is None:
             self.start(address)
 
@@ -123,7 +123,7 @@ class World:
         heappush(self.events, (time_us, TURN, self._serial, host.turn, time_us))
 
     def run(self, until_us: int, turns_max: int = 1 << 62) -> None:
-        """Let events happen up to a time, or until so many turns were taken in all."""
+        """Let events happen up to a time, or until the nodes have taken so many turns in all."""
         events = self.events
         while events and events[0][0] <= until_us and self.turns < turns_max:
             time_us, rank, _, action, argument = heappop(events)
@@ -170,7 +170,7 @@ class World:
     # -- faults and mishaps --------------------------------------------------------------------------------------
 
     def strike(self, fault: InjectedFault) -> None:
-        """Carry out a fault now; the log and the coverage tell what it met."""
+        """Carry out a fault now; log and coverage record what it met."""
         self.log.append((self.now, str(fault)))
         if not isinstance(fault, HARMLESS):
             self.struck[fault.kind] = self.struck.get(fault.kind, 0) + 1
