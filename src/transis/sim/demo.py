@@ -222,7 +222,7 @@ def demo(
         bool, typer.Option("--audit/--no-audit", help="Audit the traces on Spark, too, and write a report beside the picture.")
     ] = True,
 ) -> None:
-    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and check every guarantee.
+    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and tell whether all guarantees held.
 
     They run on loopback, without privileges, and record what they do; the verdict is made from those records. Exit code 1 if
     a guarantee was broken.
