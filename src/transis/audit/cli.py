@@ -1,12 +1,6 @@
-"""Audit, audit --follow, report.
-
-`transis audit`: did every guarantee hold? Read from what the nodes recorded, on Spark.
-
-`transis audit --follow`: the guarantees of a cluster that runs, from digests that its nodes seal every few seconds.
-
-`transis report`: what happened, how fast it was, and whether every guarantee held, as one page.
-
-`transis package-job`: what `spark-submit` needs to run the audit on a cluster.
+"""`transis audit`: whether every guarantee held, read from what nodes recorded; with `--follow`, of a cluster while it runs, from
+digests that its nodes seal every few seconds. `transis report`: the same with measures, as one page. `transis package-job`: what
+`spark-submit` needs to run the audit on a cluster.
 """
 
 from __future__ import annotations
@@ -128,7 +122,7 @@ def judged(
     report: Path | None,
     only: tuple[str, ...] = (),
 ) -> Content:
-    """The audit, with measures and the page if a report is wanted; what goes wrong is one sentence, and exit code 2."""
+    """The audit, with measures and the page if a report is wanted. Failures are one sentence and exit code 2."""
     try:
         from transis.spark.progress import require_spark
 
@@ -164,8 +158,8 @@ def followed(
     as_json: bool,
     apart: Mapping[str, object],
 ) -> int:
-    """The exit code: 1 if anything is broken, now or earlier, 2 if nothing could be judged. `apart` are options of an audit
-    that looks back, with what was given for them."""
+    """The exit code: 1 if anything is broken, now or earlier, 2 if nothing could be judged. `apart` are options that only an
+    audit of the past has, with their values."""
     every_s = EVERY_S if every is None else every
     _require_fitting(follow, ledger, every_s, apart)
     assert ledger is not None
@@ -210,8 +204,8 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[tuple[Event, Callable[[], None]]]:
-    """Ctrl-C and a supervisor's SIGTERM end it politely, with what it found, from the very beginning: a Java process whose start
-    is interrupted would stay behind. Also how to listen again."""
+    """Ctrl-C and a supervisor's SIGTERM end the command in order, with what it found, even while Java starts: a Java process
+    whose start is interrupted would stay behind. The second value sets the handlers again."""
     enough = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -229,7 +223,7 @@ def _ended_by_signals() -> Iterator[tuple[Event, Callable[[], None]]]:
 
 @dataclass
 class _FollowOutput:
-    """What a person, or a machine with --json, reads while it runs: a line for every batch that changed something."""
+    """Output while it runs, for a person or with --json for a machine: a line for every batch that changed something."""
 
     as_json: bool
     out: Console = field(default_factory=stdout)

@@ -1,4 +1,4 @@
-"""The jobs: traces in, verdicts and measures out. One program for a laptop, a standalone cluster and `spark-submit`.
+"""The audit as a job: traces in, verdicts and measures out. One program for a laptop, a standalone cluster and `spark-submit`.
 
 The result is the `Content` of a report: plain rows, small whatever the size of the trace. Kept tables stay in the store.
 """
@@ -38,7 +38,7 @@ RESULTS: Final = ("verdicts", "violations")
 
 @dataclass(frozen=True)
 class AuditRequest:
-    """What somebody asks for."""
+    """What the command line asked for."""
 
     inputs: tuple[str, ...]
     store: str | None = None
@@ -51,7 +51,7 @@ class AuditRequest:
 
 
 def audit(request: AuditRequest, steps: Steps) -> Content:
-    """Everything that the traces prove, and what a report tells of it."""
+    """Everything that the traces prove, as the content of a report."""
     require_known(request.only)
     size = _size(request.inputs)
     with ExitStack() as stack:
@@ -131,7 +131,8 @@ def _size(inputs: Sequence[str]) -> int:
 
 
 def exit_code(content: Content, strict: bool = False) -> int:
-    """0 held (an open tail of a live system is fine), 1 broken, 2 evidence missing; with `strict` pending is 1 (traces 5)."""
+    """0 held (an open tail of a live system is fine), 1 broken, 2 evidence missing; with `strict` pending is 1
+    (docs/pipeline.md)."""
     words = [row.verdict for row in content.verdicts if not row.property.startswith(EVIDENCE)]
     if BROKEN in words or (strict and PENDING in (row.verdict for row in content.verdicts)):
         return BAD
@@ -140,7 +141,7 @@ def exit_code(content: Content, strict: bool = False) -> int:
 
 
 def _is_missing(row: VerdictRow) -> bool:
-    """Evidence that is bad, or that somebody has and we have not. That a trace is still open, or its tail torn, is neither."""
+    """Evidence that is bad, or that exists but was not given. A trace that is still open, or has a torn tail, is neither."""
     return row.verdict == BROKEN or (row.verdict == PENDING and row.property in (MEMBERS, DENSITY))
 
 

@@ -30,7 +30,7 @@ from transis.cli.options import plain_table, printable, say
 
 COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
 VIOLATIONS_LISTED: Final = 20
-"""Violations told one by one; the report and the JSON have more."""
+"""Violations that are listed; the report and the JSON have more."""
 REASONS_LISTED: Final = 10
 RUNS_LISTED: Final = 10
 
@@ -65,7 +65,7 @@ def _table(title: str, sums: Sequence[PropertySum]) -> Table:
 
 
 def _apart(sums: Sequence[PropertySum]) -> Iterator[str]:
-    """What nobody may read as held."""
+    """Guarantees without a verdict stand apart, so that nobody reads them as held."""
     for verdict in (NOT_EXERCISED, NOT_PROMISED):
         names = [one.name for one in sums if one.verdict == verdict]
         if names:

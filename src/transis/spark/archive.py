@@ -1,14 +1,9 @@
-"""An archive as tables: messages, views, what is missing.
+"""An archive as tables: which files it has of a group, what each archiver saw of it, and what nobody did.
 
-Columns of an archive as Spark sees them, and the few expressions that every job over it needs.
-
-Nothing here is computed: `STREAM` is what the archivers write (archive/rows.py), column by column, in their `FORMAT`.
-
-Reading an archive: which files it has of a group, what each archiver saw of it, and what nobody did.
-
-Ordered deliveries of a ring are one sequence of which every member has a part without a hole while it is there. So a life of an
-archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap. Rows of a life are
-numbered: where a number is missing, a file is, and the interval ends before it.
+1. `STREAM` is what the archivers write (archive/rows.py), column by column, in their `FORMAT`.
+2. Ordered deliveries of a ring are one sequence, of which every member has a part without a hole while it is there. So a life of
+   an archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap.
+3. Rows of a life are numbered: where a number is missing, a file is, and the interval ends before it.
 """
 
 from __future__ import annotations
@@ -138,13 +133,13 @@ def place() -> Column:
 
 
 def ring_in(configuration: Column) -> dict[str, Column]:
-    """The columns of a ring out of the word for it, `R12@n1/1/...`."""
+    """The columns of a ring, parsed from `R12@n1/1/...`."""
     seq = F.substring_index(F.substring(configuration, 2, 20), "@", 1).cast(LONG)
     return {"ring_seq": seq, "ring_rep": F.regexp_extract(configuration, "@(.*)", 1)}
 
 
 def history_order() -> list[Column]:
-    """The order of rows in one history: by position; of equal ones the ordered row comes first, then what was seen behind it."""
+    """The order of rows in one history: by position; at equal positions the ordered row first, then what was seen after it."""
     return [*map(F.col, (*RING, *PLACE)), F.col("ordered").desc(), *map(F.col, ("archiver", "life", "row"))]
 
 
@@ -163,10 +158,10 @@ OPEN: Final = "open"
 UNSEEN: Final = "unseen"
 """A component came to a merge that nobody archived."""
 MISSING: Final = (ABSENT, UNSEEN)
-"""The gaps that a reader has to reckon with."""
+"""The gaps in which something is missing for certain."""
 
 ROW_BYTES: Final = 100
-"""What a row is taken for, however well it was encoded."""
+"""Bytes that a row counts for, however well it was encoded."""
 
 BLOCK: Final = 1 << 16
 """Rows of one life that are put in order by one task."""
@@ -191,7 +186,7 @@ BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as pla
 
 
 def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
-    """The files of these groups, or of all. One that is not there is a UsageError that tells which are."""
+    """The files of these groups, or of all. A group that is not there is a UsageError that names those that are."""
     if not is_local(archive):
         raise PipelineError(f"{archive}: only a local or mounted archive can be read: copy it, or mount it")
     _require_format(Path(local_path(archive)))
@@ -210,7 +205,7 @@ def find_files(archive: str, groups: Sequence[str] = ()) -> list[Path]:
 
 
 def _require_format(directory: Path) -> None:
-    """By the description that archivers put there. Files that were copied to another place may be without."""
+    """Checked by the description that archivers put there, which files copied elsewhere may lack."""
     target = directory / DESCRIPTION
     try:
         its_format = json.loads(target.read_bytes())["format"]
@@ -224,7 +219,7 @@ def _require_format(directory: Path) -> None:
 
 
 def plain_size(files: Sequence[Path]) -> int:
-    """Bytes that these files are worth to Spark: rows of an archive are small on disk, and it is rows that cost."""
+    """The input size by which Spark is sized: rows of an archive are small on disk, and rows are what costs."""
     return sum(map(_plain_size, files))
 
 

@@ -1,9 +1,4 @@
-"""Where Spark runs, and how it is set for an input of a given size.
-
-Where Spark runs: what a person may name as master, and by which address of ours it is reached.
-
-How Spark is set for an input of a given size on this machine.
-"""
+"""Where Spark runs, by the master that a person names, and how it is set for an input of a given size."""
 
 from __future__ import annotations
 
@@ -41,7 +36,7 @@ class Master(NamedTuple):
 
 
 def read_master(text: str) -> Master:
-    """Raises ConfigError if it is none, PipelineError if nobody answers there: Spark itself would try for a minute first."""
+    """Raises ConfigError if it is not a master, PipelineError if nobody answers there: Spark itself would try for a minute."""
     if local := _LOCAL.fullmatch(text):
         cores = usable_cores() if local[1] == "*" else int(local[1] or 1)
         if cores > 0:

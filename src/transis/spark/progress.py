@@ -1,11 +1,8 @@
-"""What it is doing now; its failures as one sentence each.
+"""What Spark is doing now, for a person who waits, and its failures as one sentence each.
 
-Spark's failures as one sentence each: what happened, and what to do.
-
-A failure that a user can cause has a sentence of its own; any other one is told by its first line. Either way the whole story
-goes to Spark's log, and the sentence says where that is: nobody who gave a wrong path shall read a stack of Java.
-
-What the pipeline is doing right now, for a person who waits: one line on a terminal, nothing in a log file.
+1. Progress is one line on a terminal, and nothing in a log file.
+2. A failure that a user can cause has a sentence of its own; of any other the first line is shown. The whole text goes to Spark's
+   log, and the sentence says where that is: a wrong path must not end in a stack trace of Java.
 """
 
 from __future__ import annotations
@@ -69,7 +66,7 @@ BY_PY4J: Final = "An error occurred while calling"
 
 
 def require_spark() -> None:
-    """Raises MissingExtra where pyspark is not installed. To be called before any other module of this room is imported."""
+    """Raises MissingExtra where pyspark is not installed. Call it before importing any other module of this room."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
@@ -78,7 +75,7 @@ def require_spark() -> None:
 
 @contextmanager
 def plain_failures(log: Path | None = None) -> Iterator[None]:
-    """Failures of Spark inside leave as PipelineError. To be used while the session still runs: Spark is asked for the text."""
+    """Turns failures of Spark into PipelineError. Use it while the session still runs: the text comes from Spark."""
     require_spark()
     from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -124,7 +121,7 @@ def _java_text(error: Exception) -> str:
 
 
 def _causes(error: Any) -> str:
-    """Of a failed query Spark tells the outermost exception; which file it was is often said only further inside."""
+    """Spark shows the outermost exception of a failed query; the file's name is often only further inside."""
     return str(getattr(error, "_stackTrace", ""))
 
 

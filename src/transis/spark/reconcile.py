@@ -1,11 +1,7 @@
-"""The job and its words.
+"""The job behind `transis reconcile`: what an archive lacks, who parted, what only one side saw and what collides; and its words.
 
-The job behind `transis reconcile`: an archive in; what is missing, who parted, what only one side saw and what collides out.
-
-The intervals of archivers and the configurations are collected once and planned over as local tables: everything else is one pass
-over the files each.
-
-What `transis reconcile` found, in words that both its tables and its JSON use.
+The intervals of archivers and the configurations are collected once and used as local tables: everything else is one pass over
+the files each.
 """
 
 from __future__ import annotations
@@ -51,12 +47,12 @@ from transis.types.views import group_id
 # --- job --------------------------------------------------------------------------------------------------------------
 
 LISTED_MAX: Final = 1_000
-"""Rows of gaps, contradictions and conflicts that are told one by one; the totals count all, and tables have them."""
+"""Gaps, contradictions and conflicts that are listed; the totals count all, and the tables have all."""
 
 
 @dataclass(frozen=True)
 class ReconcileRequest:
-    """What somebody asks for. Without a group it is the only one of the archive."""
+    """What the command line asked for. Without a group, the archive must have only one."""
 
     archive: str
     group: str | None = None
@@ -68,7 +64,7 @@ class ReconcileRequest:
 
 
 class ListedRows(NamedTuple):
-    """Rows that are told one by one, and how many there are in all."""
+    """The rows that are listed, and how many there are in all."""
 
     rows: list[Row]
     total: int
@@ -94,10 +90,10 @@ class Reconciled:
     apart: dict[tuple[int, str], int]
     """Messages by parting and side that not all sides saw."""
     not_json: int
-    """How many of these have a value that is no JSON, so that they have no key."""
+    """How many of these have a value that is not JSON, and so no key."""
     conflicts: ListedRows
     waiting: dict[str, int] = field(default_factory=dict)
-    """By archiver, journals that nobody publishes: their rows are not in the tables yet."""
+    """By archiver, journals that wait to be published: their rows are not in the tables yet."""
 
     @property
     def is_fine(self) -> bool:
@@ -127,7 +123,7 @@ def _only_group(archive: str) -> str:
 
 def _new_directory(out: str) -> Path:
     if not is_local(out):
-        raise UsageError(f"--out {out!r} is no local directory: tables are written to a local one, and copied from there")
+        raise UsageError(f"--out {out!r} is not a local directory: write tables to a local one, and copy them from there")
     path = Path(local_path(out))
     if path.exists():
         raise UsageError(f"{out!r} exists: name a directory that is new")
@@ -202,7 +198,7 @@ def listed(rows: DataFrame, *order: Column | str) -> ListedRows:
 
 
 def write_tables(tables: Mapping[str, DataFrame], out: Path) -> None:
-    """All of them or none: they are made aside, and moved to their place at the end."""
+    """All of them or none: they are written beside their place, and moved there at the end."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -233,7 +229,7 @@ def plain(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def short(node: str) -> str:
-    """`n1/1` of `n1/1/00ab...`: the boot id tells lives apart and nothing to a reader."""
+    """`n1/1` of `n1/1/00ab...`: the boot id distinguishes lives and means nothing to a reader."""
     return node.rpartition("/")[0] or node
 
 

@@ -1,15 +1,12 @@
-"""Starts and ends Spark; a quicker start.
-
-Starts and ends Spark, so that a user has nothing to set up and nothing to clean up.
+"""Starts and ends Spark, so that a user has nothing to set up and nothing to clean up.
 
 1. One session at a time is ours: its Java process is started here and has ended when the context manager is left, so the next
    session may be sized anew. A session that somebody else started in this process, or `spark-submit`, is used as it is.
 2. All that Spark writes on its own (shuffles, spills, libraries that it unpacks) is in one temporary directory that goes with
-   the session. What it says goes to a log file beside it, which is kept only if an error names it.
+   the session. Its output goes to a log file beside it, which is kept only if an error names it.
 3. A small audit is mostly Java warming up, a large one is not: the size of the input decides how Java compiles.
-4. Nothing listens beyond loopback on a local master.
-
-Ctrl-C while something begins that must not be left half begun: it counts, a little later.
+4. On a local master nothing listens beyond loopback.
+5. Ctrl-C during what must not be left half done takes effect a little later.
 """
 
 from __future__ import annotations
@@ -83,7 +80,7 @@ looks through hundreds of archives each time. Kept once they are found, they cos
 
 @contextmanager
 def spark_session(master: str | None = None, *, size: int = 0, ui: bool = False, app: str = "transis") -> Iterator[SparkSession]:
-    """A session for an input of `size` bytes, on this machine unless a `master` is named. Failures inside are told plainly."""
+    """A session for an input of `size` bytes, on this machine unless a `master` is named. Its failures are one sentence each."""
     require_spark()
     from pyspark import SparkContext
 
@@ -163,7 +160,7 @@ def _places(stack: ExitStack) -> tuple[Path, Path]:
 
 
 def _settings(master: Master, size: int, ui: bool, app: str, directory: Path, java_options: Sequence[str]) -> dict[str, str]:
-    """Everything that Spark is told when it starts."""
+    """Everything that is set when Spark starts."""
     local, unpacked = directory / "local", directory / "tmp"
     local.mkdir()
     unpacked.mkdir()
@@ -236,7 +233,7 @@ def _process_left_as_it_was() -> Iterator[None]:
 
 @contextmanager
 def _no_stacks_on_the_console() -> Iterator[None]:
-    """PySpark and its bridge to Java print the stacks of failures, which we tell in words."""
+    """PySpark and its bridge to Java print the stack traces of failures, which we report as sentences."""
     from pyspark.logger import PySparkLogger
 
     talkers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]

@@ -1,14 +1,10 @@
-"""Parted histories side by side; one by a policy.
-
-Histories of components that were parted, side by side, and what only one side saw.
+"""Histories of components that parted: side by side, what only one side saw, which keys collide, and one history by a policy.
 
 1. A ring that nobody else saw belongs to its side with everything in it: the lineage says which.
 2. Of the ring that parted, all have the same beginning. Each side's own end of it begins above the lowest last place that a side
    delivered in the regular configuration: there a side may have delivered more, or other messages in its transitional one. An
    archiver speaks for the side that it went to; a life that ended in that ring speaks for none.
 3. A side lacks a message of that end only if archivers went to all rings that it began with, and none of them has it.
-
-Reconciling what sides did apart: keys that several of them touched, and one history of all by a policy.
 """
 
 from __future__ import annotations
@@ -78,8 +74,8 @@ def rings_apart(spark: SparkSession, lineage: Lineage) -> DataFrame:
 
 
 def only_one_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, lineage: Lineage) -> DataFrame:
-    """Messages that a side of a parting saw and another did not, with `parting` and `side`. A message of a parting inside of a
-    side is there for both."""
+    """Messages that a side of a parting saw and another did not, with `parting` and `side`. A message of a parting within a side
+    is listed for both partings."""
     own = messages.join(rings_apart(stream.sparkSession, lineage), list(RING))
     return own.select(*SIDE, *MESSAGES).unionByName(ends_apart(stream, spans, lineage))
 
@@ -163,7 +159,7 @@ _ORDER: Final = columns(ring_seq=LONG, ring_rep=TEXT, turn=INT)
 
 
 def read_keys(given: Sequence[str]) -> dict[str, str]:
-    """`flight=$.flight` as a name and a path; what is no such thing, or would hide a column of messages, is a UsageError."""
+    """`flight=$.flight` as a name and a path; anything else, or a name that would hide a column of messages, is a UsageError."""
     found: dict[str, str] = {}
     for one in given:
         name, _, path = one.partition("=")
@@ -180,7 +176,7 @@ def _is_taken(name: str, others: Iterable[str]) -> bool:
 
 
 def with_keys(rows: DataFrame, keys: Mapping[str, str]) -> DataFrame:
-    """Columns out of values that are JSON, as text; null where a value is none or has nothing there. `is_json` tells which."""
+    """Columns from values that are JSON, as text; null where a value is not JSON (see `is_json`) or has nothing there."""
     for rank, name in enumerate(keys):
         if _is_taken(name, [*rows.columns, *list(keys)[:rank]]):
             raise UsageError(f"keys: the name {name!r} is taken by another column: choose another one")
@@ -191,8 +187,8 @@ def with_keys(rows: DataFrame, keys: Mapping[str, str]) -> DataFrame:
 
 
 def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Of `only_one_side` with a user's columns: keys that sides touched which did not see each other. `touched` has for each side
-    how often it did, and its first message."""
+    """Of `only_one_side` with a user's columns: keys that were touched by sides which did not see each other. `touched` has, for
+    each side, how often it did and its first message."""
     whole = rows.dropna(subset=list(key))
     first = F.min_by(F.struct("process", "counter"), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     by_side = whole.groupBy("group", *SIDE, *key).agg(F.count("*").alias("messages"), first.alias("first"))

@@ -1,16 +1,9 @@
-"""SVG and HTML as text, palette, labels.
+"""SVG and HTML as text, labels that do not overlap, and the palette.
 
-Elements of SVG as text. Everything that reaches a document goes through `escaped`, names of nodes included.
-
-Elements of HTML as text: unlike those of SVG they are never closed by themselves, except those that cannot hold anything.
-
-Times as words.
-
-Placing words without overlaps: rows that fill from the first, and the longest wording that fits a width.
-
-Colours and type, for light and for dark screens; paper is always light.
-
-Plain classes instead of CSS variables, so that viewers other than browsers draw the file too.
+1. Everything that reaches a document goes through `escaped`, names of nodes included.
+2. Elements of SVG without content close themselves; of HTML only those that cannot hold anything do.
+3. Colours are for light and for dark screens; paper is always light. Plain classes instead of CSS variables, so that viewers
+   other than browsers draw the file too.
 """
 
 from __future__ import annotations
@@ -101,7 +94,7 @@ def table_row(cells: Iterable[str]) -> str:
 
 
 def table(headings: Iterable[str], rows: Iterable[str], **attributes: object) -> str:
-    """A table with a heading row; `rows` are markup, `headings` words. One that begins with `#` is above numbers."""
+    """A table with a heading row; `rows` are markup, `headings` words. A heading that begins with `#` stands above numbers."""
     heads = [words("th", name.removeprefix("#"), scope="col", class_="n" if name.startswith("#") else None) for name in headings]
     return tag("div", tag("table", tag("thead", table_row(heads)), tag("tbody", *rows), **attributes), class_="scroll")
 
@@ -129,7 +122,7 @@ def clock(time_us: int) -> str:
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 CHARACTER_PX: Final = 6.4
-"""A character of the diagram's 11-pixel type, on the wide side: a label that is thought too wide is only shorter."""
+"""A character of the diagram's 11-pixel type, on the wide side: a label estimated too wide is only shortened."""
 
 GAP_PX: Final = 10.0
 
@@ -148,7 +141,7 @@ def shortened(words: str, length: int) -> str:
 
 
 class LabelRows:
-    """Hands out the row of a label at x: the first in which nothing is in its way, or None when all are taken."""
+    """Rows of labels: each label goes to the first row in which nothing is in its way, or to none when all are taken."""
 
     def __init__(self, rows_max: int, right: float) -> None:
         self._free_from = [float("-inf")] * rows_max

@@ -35,7 +35,7 @@ class Least(NamedTuple):
 
 
 class PairWindow(NamedTuple):
-    """What two nodes saw of each other in one window of time: the fastest message there, and the fastest back."""
+    """What two nodes saw of each other in a window of time: the fastest message there, and the fastest back."""
 
     window: int
     there: Least | None
@@ -118,7 +118,8 @@ class RoundTrip(NamedTuple):
         return self.there.at_us - self.back.at_us
 
     def uncertainty_us(self, drift: float) -> float:
-        """How long the two were on their way, on average, if the right clock gains so much: at most so wrong is the shift."""
+        """How long the two were on their way, on average, if the right clock drifts so: the shift is wrong by that much at
+        most."""
         return abs((self.there.difference_us + self.back.difference_us) / 2 - drift * self.apart_us / 2)
 
 
@@ -144,7 +145,7 @@ def skew_of(samples: Iterable[tuple[float, float]]) -> Curve:
 
 
 def _drift(first: RoundTrip, last: RoundTrip) -> tuple[float, float]:
-    """What the right clock gains on the left, and how wrong that may be. The error makes meetings less certain, and these it."""
+    """What the right clock gains on the left, and how wrong that may be."""
     span = last.at_us - first.at_us
     free = span - (abs(first.apart_us) + abs(last.apart_us)) / 2
     if free <= 0:

@@ -1,9 +1,4 @@
-"""All measures by name; two builds compared.
-
-All measures of a trace, by the names under which they are kept and drawn.
-
-Two builds compared, figure by figure, from their measures.
-"""
+"""All measures of a trace, by the names under which they are kept and drawn; and two builds compared, figure by figure."""
 
 from __future__ import annotations
 

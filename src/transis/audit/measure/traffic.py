@@ -1,17 +1,9 @@
-"""Counts, latency, throughput, ring.
+"""Traffic in numbers: latency, throughput, and what nodes saw of their ring.
 
-Deliveries counted once, at the finest grain that any table shows: who, from whom, to whom, when, how large, how late.
-
-One pass over the large table; throughput, latency and the figures are sums over these cells.
-
-Latency from origination to delivery: densities and percentiles, all of them sums over the buckets of the cells.
-
-Throughput over time, and the points of Totem's Figure 6.
-
-What nodes saw of their ring over time: visits and rotations of the token, backlog, retransmissions, losses.
-
-The token itself is not recorded. But a node that had something left to send after a visit sends again at the next one, so the
-time between the two is a rotation; and what was submitted and neither sent nor refused is the backlog.
+1. Deliveries are counted once, at the finest grain that any table shows: who, from whom, to whom, when, how large, how late. That
+   is the one pass over the large table; latency, throughput and Totem's figures are sums over these cells.
+2. The token itself is not recorded. But a node that had something left to send after a visit sends again at the next one, so the
+   time between the two is a rotation; and what was submitted and neither sent nor refused is the backlog.
 """
 
 from __future__ import annotations

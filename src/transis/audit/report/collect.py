@@ -1,11 +1,8 @@
-"""What was found and measured, as rows of a report and as JSON.
+"""What was found and measured, as rows of a report and as JSON: plain, and few whatever the size of the trace.
 
-What was found, as the rows of a report: plain, and few whatever the size of the trace.
-
-The result of `transis audit` for a machine: one JSON object, keys documented here by their names and kept stable.
-
-`runs`, `properties`, `not_exercised`, `not_promised` and `failing` are as `transis simulate --json` has them; `violations` are
-told one by one, `violations_total` counts also those that are not. `evidence` says why evidence is missing or still to come.
+The JSON of `transis audit` is one object with stable keys. `runs`, `properties`, `not_exercised`, `not_promised` and `failing`
+are as in `transis simulate --json`; `violations` are listed up to a limit, `violations_total` counts all. `evidence` says why
+evidence is missing or still to come.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a report tells: rows of plain values, so that it can be kept, sent and drawn again without Spark.
+"""What a report shows: rows of plain values, so that it can be kept, sent and drawn again without Spark.
 
-1. Everybody is named as people name them (`a/1`, `R12@a/1`, `a/1#0:7`), never by keys; `run` is the name of a row of `runs`.
-2. Times are microseconds from any beginning that all rows of a run share; the page begins each run at 0.
+1. Names are those for people (`a/1`, `R12@a/1`, `a/1#0:7`), never keys; `run` is the name of a row of `runs`.
+2. Times are microseconds from any beginning that all rows of a run share; on the page each run begins at 0.
 3. Rows may come in any order: the page sorts them. Columns that are not declared here are left out.
-4. Content is made by `content_of` from tables of any kind, and kept as JSON by `to_json`.
+4. `content_of` makes content from tables of any kind, `to_json` keeps it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transis.types.errors import PipelineError
 
 @dataclass(frozen=True, kw_only=True)
 class RunRow:
-    """What was looked at together: the traces of one run of one cluster."""
+    """What was audited together: the traces of one run of one cluster."""
 
     name: str
     cluster: str = ""
@@ -242,7 +242,7 @@ class Computed:
     pyspark: str = ""
     java: str = ""
     master: str = ""
-    """As given; only its kind is told."""
+    """As given; the page shows only its kind."""
     files: int = 0
     bytes: int = 0
     digest: str = ""

@@ -1,12 +1,9 @@
-"""The page: style, provenance.
+"""The report as one page: style, provenance, sections. Everything it needs is in it, and nothing is fetched.
 
-The report as one page: everything that it needs is in it, nothing is fetched, and nothing from outside is markup or script.
-
-The page's own policy names its scripts by their digests: even if a name got through unescaped, a browser would not run it.
-
-How the page looks, on light and dark screens and on paper, and the few lines of script that draw its charts.
-
-How the report was computed: versions, inputs, steps. Nothing of the machine, its user or its network is told.
+1. Nothing from outside is markup or script. The page's policy names its scripts by their digests: even if a name got through
+   unescaped, a browser would not run it.
+2. The page works on light and dark screens and on paper.
+3. How the report was computed is part of it: versions, inputs, steps. The machine, its user and its network are not.
 """
 
 from __future__ import annotations
@@ -174,7 +171,7 @@ def page_style() -> str:
 
 
 def chart_themes() -> dict[str, Any]:
-    """What plotly.js needs to know of the two themes."""
+    """What plotly.js needs of the two themes."""
     return {
         name: {
             "font": {"color": theme.ink, "family": FONT, "size": 12},

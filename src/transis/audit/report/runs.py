@@ -1,12 +1,8 @@
-"""Runs: views, faults, speed, incidents.
+"""What happened in a run: its views and faults, how fast it was, its ring, its incidents.
 
-What happened in a run: its views and faults, how fast it was, its ring, its incidents.
-
-Tables of measure/schemas.py as rows of a report: plain mappings in, plain rows out, so that kept tables can be drawn again.
-
-Hand over tables that were made small first (`throughput` summed by run, node and bin): all rows given are looked at here.
-
-Percentiles out of histograms: as exact as their buckets are narrow.
+Tables of measure/schemas.py become rows of a report: plain mappings in, plain rows out, so that kept tables can be drawn again.
+All rows given are read here, so reduce them first (`throughput` summed by run, node and bin). Percentiles come from histograms
+and are as exact as their buckets are narrow.
 """
 
 from __future__ import annotations
@@ -70,7 +66,7 @@ class RunSection(NamedTuple):
 
 
 def runs_with_rows(content: Content) -> set[str]:
-    """Runs of which there is more than verdicts."""
+    """Runs with more than verdicts."""
     tables = (content.stays, content.faults, content.latency, content.throughput, content.ring, content.incidents)
     return {one.run for table in tables for one in table}
 
@@ -175,7 +171,7 @@ def _fault_list(faults: Sequence[ReportedFault], start_us: int) -> str:
 
 
 def _latency_table(rows: Sequence[LatencyRow]) -> str:
-    """The same as the density, for those who want numbers; the uncertainty is the worst of all pairs of clocks."""
+    """The density in numbers; the uncertainty is the worst of all pairs of clocks."""
     services = sorted({one.service for one in rows})
     if not services:
         return ""
@@ -323,7 +319,7 @@ def _clocks(rows: Rows, names: Names) -> Iterator[ClockRow]:
 
 
 def _ring(rows: Rows, names: Names) -> Iterator[RingRow]:
-    """A row for each measure that has a value; zeros are told too, for they are good news."""
+    """A row for each measure that has a value; zeros count, for they are good news."""
     for row in rows:
         for column, what in RING_MEASURES.items():
             if row[column] is not None:
@@ -367,7 +363,7 @@ def _figures(rows: Rows, names: Names) -> Iterator[PointRow]:
 
 
 def _changes(rows: Rows, names: Names) -> Iterator[ChangeRow]:
-    """Of two builds; they are not of a run."""
+    """Changes between two builds; they belong to no run."""
     for row in rows:
         service = "" if row["service"] is None else f", {service_name(row['service'])}"
         unit = "µs" if row["measure"].endswith("_us") else ""

@@ -1,10 +1,8 @@
-"""Verdicts and violations.
+"""Verdicts and violations: all runs added up, and everything in the order of its weight.
 
-All runs added up, and the order in which things are told: evidence first, then what is broken, pending, held.
-
-The verdicts: one table of all guarantees, what could not be judged, and, of many runs, which of them are in trouble.
-
-Every violation that was kept: the sentence, the events that show it, and the picture of what happened around them.
+Evidence comes first, then what is broken, pending, held. There is one table of all guarantees, what could not be judged, and, of
+many runs, which of them are in trouble. Every violation that was kept has its sentence, the events that show it, and a picture
+of what happened around them.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class PropertySum:
 
 
 def sums_of(content: Content) -> dict[str, PropertySum]:
-    """By property, in the order in which properties are told."""
+    """By property, in the order of the guarantees."""
     sums: dict[str, PropertySum] = {}
     for row in content.verdicts:
         known = sums.setdefault(row.property, PropertySum(row.property))
@@ -72,7 +70,7 @@ def place_of(name: str) -> tuple[int, str]:
 
 
 def heaviest_first(sums: Iterable[PropertySum]) -> list[PropertySum]:
-    """Evidence before guarantees if there is something wrong with it; else broken, pending, held as told."""
+    """Broken, pending, held; within each, evidence before guarantees."""
     return sorted(sums, key=lambda one: (-WEIGHT.index(one.verdict), not one.is_evidence))
 
 
@@ -116,7 +114,7 @@ def witness_events(violation: ViolationRow, around: Iterable[AroundRow]) -> list
 
 
 def starts_us(content: Content) -> dict[str, int]:
-    """When each run began: times are told from there. Views and ends say it; without them, the first event that is known."""
+    """When each run began: times count from there. Views and ends say it; without them, the first known event."""
     starts: dict[str, int] = {}
     lives = [(stay.run, stay.start_us) for stay in content.stays] + [(end.run, end.time_us) for end in content.ends]
     others = [(event.run, event.time_us) for event in content.around] + [(one.run, one.time_us) for one in content.faults]
@@ -159,7 +157,7 @@ def _several(count: int, one: str, many: str = "") -> str:
 # --- verdict section --------------------------------------------------------------------------------------------------
 
 SIGNS: Final = {BROKEN: "✗", PENDING: "◌", HELD: "✓", NOT_EXERCISED: "–", NOT_PROMISED: "·"}
-"""A sign beside each colour, for those who do not see colours and for paper."""
+"""A sign beside each colour, for readers who cannot tell colours apart and for paper."""
 CLASSES: Final = {BROKEN: "broken", PENDING: "pending", HELD: "held", NOT_EXERCISED: "unknown", NOT_PROMISED: "unknown"}
 MATRIX_RUNS: Final = 40
 """Runs in trouble that have a row of their own; the rest are counted."""
@@ -215,7 +213,7 @@ def _counted(runs: Counter[str]) -> str:
 
 
 def _apart(sums: Mapping[str, PropertySum]) -> str:
-    """What nobody may read as held."""
+    """Guarantees without a verdict stand apart, so that nobody reads them as held."""
     lists = (
         (NOT_EXERCISED, "Not exercised: nothing happened that could have broken it"),
         (NOT_PROMISED, "Not promised by the mode of these runs"),
@@ -230,7 +228,7 @@ def _apart(sums: Mapping[str, PropertySum]) -> str:
 
 
 def _reasons(content: Content) -> str:
-    """Why the evidence is not whole: a list to open, for a live cluster always has some."""
+    """Why the evidence is incomplete: folded, since a live cluster always has some."""
     found = reasons_in_order(content)
     if not found:
         return ""
