@@ -95,14 +95,14 @@ Mode = Annotated[str, typer.Option(help="What lansis promises: evs or transis.",
 Partitions = Annotated[
     bool,
     typer.Option(
-        " /--no-partitions", show_default=False, help="Let nodes crash, but cut no living node off: toto then promises one order."
+        " /--no-partitions", show_default=False, help="Nodes crash, but the network never parts: toto then promises one order."
     ),
 ]
 
 Judge = Annotated[
     str,
     typer.Option(
-        help="Hold runs to what is promised, or to evs: finds runs in which toto has two orders.",
+        help="Judge runs by what is promised, or by evs: finds runs in which toto has two orders.",
         autocompletion=complete_judge,
     ),
 ]
@@ -115,9 +115,9 @@ def simulate(
     partitions: Partitions = True,
     judge: Judge = TOTEM.judge,
     groups: Annotated[
-        bool, typer.Option("--groups", help="Nodes with process groups: client processes join, leave, go and send.")
+        bool, typer.Option("--groups", help="With process groups: client processes join, leave, disconnect and send.")
     ] = False,
-    nodes: Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Number of nodes; drawn by each seed if not given.")] = None,
     seed: Annotated[int | None, typer.Option(help="Run one seed (0 if neither --seed nor --seeds is given).")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")] = None,
     jobs: Annotated[int | None, typer.Option(help="Processes for many seeds; one per processor if not given.")] = None,
@@ -131,15 +131,15 @@ def simulate(
         typer.Option(help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=complete_broken),
     ] = "",
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Make the first failing run small and print it as a script; --show then draws it.")
+        bool, typer.Option("--shrink", help="Shrink the first failing run and print it as a script; --show then draws that one.")
     ] = False,
 ) -> None:
     """Simulate clusters under faults and check every guarantee.
 
     A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. With --groups it also
-    draws client processes, on the same cluster under the same faults, and what groups promise them is checked as well.
+    draws client processes, on the same cluster under the same faults, and the guarantees of groups are checked as well.
 
-    The verdict comes with how wild the weather was: faults that struck, states and events reached and never reached.
+    Beside the verdict stands how much was tested: the faults that struck, the states and events reached and never reached.
     """
     scenario = scenario_of(engine, order, mode, partitions, judge)
     request = SimulateRequest(
@@ -291,14 +291,14 @@ SEEDS_SHOWN_MAX: Final = 20
 
 SeedsOption = Annotated[str, typer.Option(metavar="A:B", help="Run the seeds A to B-1.")]
 TableOption = Annotated[
-    str, typer.Option(metavar="DIR", help="A row for every seed is kept here; seeds that have one are not run.")
+    str, typer.Option(metavar="DIR", help="Keep a row for every seed here; seeds that have one are not run again.")
 ]
 TimeoutOption = Annotated[
-    int, typer.Option(metavar="SECONDS", help="A seed that takes longer, of a processor, is ended, and told.")
+    int, typer.Option(metavar="SECONDS", help="End a seed that takes more processor time than this, and report it.")
 ]
-TracesOption = Annotated[int, typer.Option(metavar="N", help="Traces are kept of so many failed seeds, in DIR/failed.")]
-GroupsOption = Annotated[bool, typer.Option("--groups", help="Nodes with process groups and their clients.")]
-NodesOption = Annotated[int | None, typer.Option(help="How many nodes; otherwise each seed draws it.")]
+TracesOption = Annotated[int, typer.Option(metavar="N", help="Keep the traces of up to N failed seeds, in DIR/failed.")]
+GroupsOption = Annotated[bool, typer.Option("--groups", help="With process groups and their clients.")]
+NodesOption = Annotated[int | None, typer.Option(help="Number of nodes; drawn by each seed if not given.")]
 BrokenOption = Annotated[str, typer.Option(help="Run an engine with a deliberate defect.", autocompletion=complete_broken)]
 
 
@@ -349,7 +349,7 @@ def sweep(
     """Simulate many seeds as a job of Spark, and keep a row of each in a table.
 
     Every seed is simulated and judged where it runs, as `transis simulate` does it. The table is keyed by build, configuration
-    and seed: the same command again goes on where the last one stopped, and if nothing is left tells what is there.
+    and seed: the same command again resumes where the last one stopped, and if nothing is left shows what is there.
 
     Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
     """

@@ -212,7 +212,9 @@ def demo(
         ),
     ] = None,
     simulated: Annotated[bool, typer.Option("--simulated", help="Five simulated nodes instead, in virtual time.")] = False,
-    engine: Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")] = ENGINES[0],
+    engine: Annotated[
+        str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {', '.join(ENGINES)}.")
+    ] = ENGINES[0],
     directory: Annotated[
         Path | None,
         typer.Option("--dir", metavar="DIR", help="Keep traces, logs and settings here (a new directory)."),
@@ -222,10 +224,10 @@ def demo(
         bool, typer.Option("--audit/--no-audit", help="Audit the traces on Spark, too, and write a report beside the picture.")
     ] = True,
 ) -> None:
-    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and tell whether all guarantees held.
+    """Take five daemons on this machine through kill -9, a partition, a heal and a restart, and check every guarantee.
 
-    They run on loopback, without privileges, and record what they do; the verdict is made from those records. Exit code 1 if
-    a guarantee was broken.
+    They run on loopback, without privileges, and record what they do; the verdict comes from those records. Exit code 1 if a
+    guarantee was broken.
     """
     file = picture_file(out if out is not None or as_json else DEFAULT_FILE, "--out")
     one_of("--engine", engine, ENGINES)
