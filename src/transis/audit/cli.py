@@ -56,26 +56,26 @@ StoreOption = Annotated[
 ]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="NAME", help="Judge this guarantee, and the evidence; may be repeated. Nothing is kept."),
+    typer.Option("--only", metavar="NAME", help="Judge only this guarantee, and the evidence; repeatable. Keeps nothing."),
 ]
-FollowOption = Annotated[bool, typer.Option("--follow", help="Compare what nodes tell while they run, until Ctrl-C.")]
+FollowOption = Annotated[bool, typer.Option("--follow", help="Compare what nodes report while they run, until Ctrl-C.")]
 LedgerOption = Annotated[
-    Path | None, typer.Option("--ledger", metavar="DIR", help="With --follow: verdicts, violations and evidence are kept here.")
+    Path | None, typer.Option("--ledger", metavar="DIR", help="With --follow: keep verdicts, violations and evidence here.")
 ]
 EveryOption = Annotated[
-    int | None, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look, 15 unless told.")
+    int | None, typer.Option("--every", metavar="SECONDS", help="With --follow: how often to look (default 15).")
 ]
 MetricsOption = Annotated[
-    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="With --follow: figures for Prometheus are served there.")
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="With --follow: serve metrics for Prometheus there.")
 ]
-OnceOption = Annotated[bool, typer.Option("--once", help="With --follow: what is sealed by now, then the verdict.")]
+OnceOption = Annotated[bool, typer.Option("--once", help="With --follow: judge what is sealed by now, then end.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Pending counts as broken: exit code 1.")]
 
 
 def audit(
     inputs: Inputs,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the report there, too.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write the report to this file, too.")] = None,
     store: StoreOption = None,
     master: MasterOption = None,
     ui: UiOption = False,
@@ -91,8 +91,8 @@ def audit(
 
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
 
-    With --follow the directories are those to which nodes write digests, and what nodes tell is compared while they run, until
-    Ctrl-C (docs/watching.md). With --once exit code 2 also says that nothing could be judged at all.
+    With --follow the directories are those to which nodes write digests, which are compared while the nodes run, until Ctrl-C
+    (docs/watching.md). With --once exit code 2 also means that nothing could be judged at all.
     """
     if follow or ledger is not None or every is not None or metrics is not None or once:
         apart = {"--store": store, "--report": report, "--only": only, "--strict": strict, "--ui": ui}
@@ -318,7 +318,7 @@ def report(
 ) -> None:
     """Audit and measure the traces of a cluster's nodes, and write one self-contained page about it.
 
-    Exit codes as those of `transis audit`; the page is written in any case that can be read.
+    Exit codes as those of `transis audit`; the page is written whenever the traces can be read.
     """
     content = judged("report", tuple(inputs), store, master, ui, out)
     from transis.audit.job import exit_code
@@ -341,7 +341,7 @@ transis package-job --out job && cd job && spark-submit --master spark://host:70
 
 
 def package_job(
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the two files; made if it is not there.")] = Path(),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write the two files; created if missing.")] = Path(),
 ) -> None:
     """Write the audit as a job for a Spark cluster: a zip of this package and a program that starts it.
 
