@@ -31,30 +31,34 @@ transis reconcile /data/archive --json | jq .partings
 ROWS_TOLD = 20
 
 MasterOption = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*] unless told, or spark://host:port.")
+    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: spark://host:port, or local[*] (the default).")
 ]
 UiOption = Annotated[bool, typer.Option("--ui", help="Show Spark's own page, on loopback, while it works.")]
 
 
 def reconcile(
     archive: Annotated[str, typer.Argument(metavar="DIR", help="Where `transis archive --to` wrote.")],
-    group: Annotated[str | None, typer.Option(help="Which group; needed if the archive has several.")] = None,
+    group: Annotated[str | None, typer.Option(help="The group; needed if the archive has several.")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="NAME=$.PATH", help="A column of values that are JSON; repeat it. Keys of sides collide."),
+        typer.Option(
+            "--key",
+            metavar="NAME=$.PATH",
+            help="A key from values that are JSON; repeatable. Finds keys that several sides touched.",
+        ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(help=f"Which side comes first in `merged` of --out: {', '.join(POLICIES)}; otherwise {POLICIES[0]}."),
+        typer.Option(help=f"Which side comes first in `merged` of --out: {', '.join(POLICIES)} (default {POLICIES[0]})."),
     ] = None,
     out: Annotated[str | None, typer.Option("--out", metavar="DIR", help="Write the tables there, as Parquet.")] = None,
     master: MasterOption = None,
     ui: UiOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Read a group's archive: each message once, gaps, who parted, what only one side saw, and keys that sides both touched.
+    """Read a group's archive: each message once, gaps, partitions, what only one side saw, and keys that both sides touched.
 
-    Exit code 0, 1 if something is missing or collides, 2 if it could not run.
+    Exit code 0 if all is well, 1 if something is missing or collides, 2 if it could not run.
     """
     found = _found(archive, group, key or [], policy, out, master, ui)
     from transis.spark.reconcile import exit_code
