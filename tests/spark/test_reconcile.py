@@ -22,7 +22,7 @@ from tests.spark.archived import archive_simulated
 from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
-from transis.spark.cli import tell
+from transis.spark.cli import print_reconciled
 from transis.spark.lineage import ArchivedConfiguration, Lineage, RingId
 from transis.spark.reconcile import LISTED_MAX, ListedRows, Reconciled, ReconcileRequest, as_dict, exit_code, listed
 from transis.spark.sides import conflicts, read_keys, with_keys
@@ -206,7 +206,7 @@ def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
 
 def words(found: Reconciled) -> list[str]:
     text = StringIO()
-    tell(Console(file=text, width=120), found)
+    print_reconciled(Console(file=text, width=120), found)
     return [line.rstrip() for line in text.getvalue().splitlines()]
 
 

@@ -164,7 +164,7 @@ def followed(
     _require_fitting(follow, ledger, every_s, apart)
     assert ledger is not None
     endpoint = _endpoint(metrics) if metrics is not None else None
-    told = _FollowOutput(as_json)
+    output = _FollowOutput(as_json)
     try:
         from transis.spark.progress import require_spark
 
@@ -173,8 +173,8 @@ def followed(
         from transis.audit.follow.follower import follow as run
 
         with _ended_by_signals() as (enough, listen):
-            outcome = run(FollowRequest(inputs, ledger, every_s, endpoint, once, master), told, enough, listen)
-        told.end(outcome, ledger)
+            outcome = run(FollowRequest(inputs, ledger, every_s, endpoint, once, master), output, enough, listen)
+        output.end(outcome, ledger)
         if outcome.lacking is not None and not outcome.is_broken:
             raise PipelineError(outcome.lacking)
     except TransisError as error:

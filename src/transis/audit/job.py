@@ -70,8 +70,8 @@ def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, step
             raw = Tables(store.events(), keep)
         laid, results = _judged(store, raw, request, keep, steps)
         verdicts, violations = (results[name].collect() for name in RESULTS)
-        told = over_raw_rows(laid, raw) if request.measure else replace(laid, tables=raw)
-        return collect_content(told, verdicts, violations, steps, store if request.store is not None else None, request.measure)
+        shown = over_raw_rows(laid, raw) if request.measure else replace(laid, tables=raw)
+        return collect_content(shown, verdicts, violations, steps, store if request.store is not None else None, request.measure)
 
 
 def _judged(

@@ -91,8 +91,8 @@ def _violations(content: Content) -> Iterator[str]:
     for one in found[:VIOLATIONS_LISTED]:
         yield _sentence(one, many)
         for node, lseq, event in witness_events(one, around.get((one.run, one.property, one.rank), [])):
-            told = "" if event is None else f" at {clock(event.time_us - starts[one.run])}: {event.label}"
-            yield f"    {node}, event {lseq}{told}"
+            when = "" if event is None else f" at {clock(event.time_us - starts[one.run])}: {event.label}"
+            yield f"    {node}, event {lseq}{when}"
     if found:
         more = sum(row.violations for row in content.verdicts) - min(len(found), VIOLATIONS_LISTED)
         yield f"and {more:,} more violations" if more > 0 else ""

@@ -437,8 +437,8 @@ def _run(
     with spark_session(master, ui=ui, app="transis sweep") as spark:
         if ui:
             say(Console(stderr=True), f"Spark's own page: {ui_address(spark)}")
-        with _bar(len(request.seeds), len(request.seeds) - len(pending)) as tell:
-            run_pending(Executors(spark), order, table, pending, limits.traces_max, tell)
+        with _bar(len(request.seeds), len(request.seeds) - len(pending)) as show:
+            run_pending(Executors(spark), order, table, pending, limits.traces_max, show)
     swept.ran_now = len(pending)
     swept.seconds = perf_counter() - started
 
@@ -492,10 +492,10 @@ def _bar(total: int, there: int) -> Iterator[Callable[[SeedRow], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("seeds", total=total, completed=there, failing=failing, ended=ended)
 
-        def tell(row: SeedRow) -> None:
+        def show(row: SeedRow) -> None:
             nonlocal failing, ended
             ended += row.ran is None
             failing += row.ran is not None and bool(row.ran.broken)
             progress.update(task, advance=1, failing=failing, ended=ended)
 
-        yield tell
+        yield show

@@ -267,7 +267,7 @@ def _real(console: Console | None, file: Path | None, engine: str, directory: Pa
         if console is None:
             print(_written(played.seconds, played.verdicts, played.log, played.findings, file))
         else:
-            _tell(console, file, played)
+            _print_result(console, file, played)
             if with_audit and file is not None:
                 broken = _audited(console, place.path, report_file(file)) or broken
     except (KeyboardInterrupt, typer.Exit):  # Ctrl-C, or no audit: nobody needs the traces.
@@ -285,7 +285,7 @@ def _draw(file: Path, engine: str, played: DemoResult) -> None:
     write_diagram(file, picture_of(drawn(played.history), played.log, title, (facts,), played.report.violations))
 
 
-def _tell(console: Console, file: Path | None, played: DemoResult) -> None:
+def _print_result(console: Console, file: Path | None, played: DemoResult) -> None:
     print_summary(console, played.history, played.verdicts, [played.clients])
     for finding in played.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
@@ -349,7 +349,7 @@ def _written(
     seconds: float, verdicts: Sequence[Verdict], log: Sequence[tuple[int, str]], findings: Sequence[Finding], file: Path | None
 ) -> str:
     """The same of a simulated and of a real run, but for the file if there is one."""
-    told = {
+    result = {
         "seconds": round(seconds, 3),
         "broken": [verdict.property for verdict in verdicts if verdict.count],
         "done": [{"at_s": round(time_us / 1e6, 3), "what": what} for time_us, what in log],
@@ -361,4 +361,4 @@ def _written(
         "findings": [finding._asdict() for finding in findings],
         **({} if file is None else {"drawing": str(file)}),
     }
-    return json.dumps(told, indent=2, ensure_ascii=False)
+    return json.dumps(result, indent=2, ensure_ascii=False)

@@ -435,8 +435,8 @@ async def _act(console: Console | None, stage: DemoCluster, number: int) -> None
 
 def _print_lost(console: Console, actor: DemoClient) -> None:
     doubt = sum(receipt.count for receipt in actor.receipts if receipt.outcome == "in doubt")
-    told = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
-    console.print(Text(told, style="dim"), soft_wrap=True)
+    words = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
+    console.print(Text(words, style="dim"), soft_wrap=True)
 
 
 def _played(stage: DemoCluster) -> DemoResult:

@@ -138,8 +138,8 @@ def refused(cluster: SimulatedCluster) -> str:
 
 def endings(cluster: SimulatedCluster) -> str:
     """Nodes that stopped by themselves or were not allowed to start, and why."""
-    told = [text for _, text in cluster.world.log if " stopped: " in text or " may not start: " in text]
-    return "\n".join(told) or "nobody"
+    found = [text for _, text in cluster.world.log if " stopped: " in text or " may not start: " in text]
+    return "\n".join(found) or "nobody"
 
 
 def notes(cluster: SimulatedCluster, what: str) -> str:

@@ -58,10 +58,10 @@ from transis.types.views import PROCESSES_MAX, View
 def witness_lines(history: History, violations: Sequence[Violation]) -> Iterator[str]:
     """For the first violation of each property: the sentence, then the events that show it."""
     events = {trace.node: {event.lseq: event for event in trace.events} for trace in history.nodes}
-    told: set[str] = set()
+    shown: set[str] = set()
     for violation in violations:
-        if violation.property not in told:
-            told.add(violation.property)
+        if violation.property not in shown:
+            shown.add(violation.property)
             yield f"{violation.property}: {violation.explanation}"
             yield from (f"    {line}" for line in _events(events, violation.witness))
 
@@ -97,7 +97,7 @@ def event_words(node: NodeId, event: Event) -> str:
         case Gap(first_lseq=first, last_lseq=last):
             return f"dropped its events {first} to {last}"
         case Prefix(conf=conf, count=count):
-            return f"told the digests of the first {count} messages of {show_view_id(conf)}"
+            return f"recorded the digests of the first {count} messages of {show_view_id(conf)}"
         case _:
             return _client_words(node, event)
 
@@ -112,7 +112,7 @@ def _client_words(node: NodeId, event: OfClients) -> str:
             late = [f"{_run(one.sender, one.first, one.count)} to {_numbers(one.processes)}" for one in waited]
             return f"handed over {'; '.join(runs + late)}"
         case ClientLeft(process=process, name=name, why=why, refused=refused):
-            return f"told #{process} that {'it may not join' if refused else 'it is out of'} {name}: {why}"
+            return f"informed #{process} that {'it may not join' if refused else 'it is out of'} {name}: {why}"
         case ClientLife(process=process, connected=connected):
             return f"#{process} {'connected' if connected else 'is gone'}"
         case CheckpointEvent(process=process, name=name, count=count, digest=digest):
@@ -218,8 +218,8 @@ def _natural(name: str) -> tuple[int, str]:
 
 def _missing_counts(missing: Mapping[str, list[str]], wanted: Expected) -> Iterator[Text]:
     expected = {"events": len(wanted.events), "faults": len(wanted.faults)}
-    told = (f"{len(missing[table])} of {count} expected pairs of states and {table}" for table, count in expected.items())
-    yield Text(f"Never reached in this run: {', '.join(told)}.")
+    parts = (f"{len(missing[table])} of {count} expected pairs of states and {table}" for table, count in expected.items())
+    yield Text(f"Never reached in this run: {', '.join(parts)}.")
 
 
 def _missing_names(missing: Mapping[str, list[str]]) -> Iterator[Text]:
@@ -240,7 +240,7 @@ def _grouped(names: Iterable[str]) -> str:
     return ", ".join(f"{first} × {'/'.join(seconds)}" for first, seconds in together.items())
 
 
-# --- telling ----------------------------------------------------------------------------------------------------------
+# --- story ------------------------------------------------------------------------------------------------------------
 
 PROSE_WIDTH: Final = 100
 MARKS: Final = {Service.BASIC: "({})", Service.CAUSAL: "<{}>"}
@@ -329,7 +329,7 @@ def _timeline(history: History) -> Table:
 # --- deliveries -----------------------------------------------------------------------------------------------------
 
 
-def _told(event: object) -> bool:
+def _is_of_story(event: object) -> bool:
     return isinstance(event, Delivery) and event.process.number < PROCESSES_MAX
 
 
@@ -338,7 +338,7 @@ def _deliveries(history: History, since_us: int) -> str:
     lines = []
     for trace in history.nodes:
         parts: dict[ViewId, list[str]] = {}
-        for event in filter(_told, trace.events):
+        for event in filter(_is_of_story, trace.events):
             assert isinstance(event, Delivery)
             if event.time_us >= since_us:
                 parts.setdefault(event.conf, []).append(_run_of(event))
@@ -367,7 +367,7 @@ def _delivery_table(history: History) -> Table:
     counts: dict[tuple[NodeId, ViewId], int] = {}
     first_seen: dict[ViewId, int] = {}
     for trace in history.nodes:
-        for event in filter(_told, trace.events):
+        for event in filter(_is_of_story, trace.events):
             assert isinstance(event, Delivery)
             counts[(trace.node, event.conf)] = counts.get((trace.node, event.conf), 0) + event.count
             first_seen[event.conf] = min(event.time_us, first_seen.get(event.conf, event.time_us))

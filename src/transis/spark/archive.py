@@ -231,12 +231,12 @@ def group_names(archive: str) -> list[str]:
 
 
 def _name_in(path: Path) -> str:
-    with _told_by_path(path), pq.ParquetFile(path) as file:
+    with _naming_the_path(path), pq.ParquetFile(path) as file:
         return str(next(file.iter_batches(batch_size=1, columns=["group"])).column(0)[0].as_py())
 
 
 def _plain_size(path: Path) -> int:
-    with _told_by_path(path):
+    with _naming_the_path(path):
         metadata = pq.read_metadata(path)
         if not set(STREAM.names) <= set(metadata.schema.to_arrow_schema().names):
             raise LookupError("columns are missing")
@@ -245,7 +245,7 @@ def _plain_size(path: Path) -> int:
 
 
 @contextmanager
-def _told_by_path(path: Path) -> Iterator[None]:
+def _naming_the_path(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, StopIteration, LookupError, pa.ArrowException) as error:
@@ -273,12 +273,12 @@ def spans(stream: DataFrame) -> DataFrame:
     is_next = F.lead("first_row").over(onward) == F.col("last_row") + 1
     following = [F.when(is_next, F.lead(name).over(onward)).alias(f"next_{name}") for name in RING]
     lost = F.format_string("rows %d to %d of life %d are missing", F.col("expected"), F.col("first_row") - 1, F.col("life"))
-    told = {
+    reported = {
         "why": F.when(is_torn, lost).otherwise(F.col("why")),
         "lost": F.col("first_row") - F.col("expected"),
         "from_start": F.col("lo") == F.expr(BEGINNING),
     }
-    return found.withColumns(told).select("*", *following).drop("expected", "part")
+    return found.withColumns(reported).select("*", *following).drop("expected", "part")
 
 
 def _pieces(stream: DataFrame) -> DataFrame:
@@ -352,10 +352,10 @@ def _unseen(stream: DataFrame, spans: DataFrame) -> DataFrame:
         F.col("first_row").between(F.col("before"), F.col("row")),
     ]
     merges = later.where(F.size("merged_from") > 1).join(F.broadcast(torn), is_torn, "left_anti")
-    told = merges.select("group", "archiver", F.explode("merged_from.view").alias("view"))
-    told = told.groupBy("group", "view").agg(F.min("archiver").alias("archiver"))
-    told = told.withColumn("conf", F.regexp_extract("view", r"(.*)\+", 1))
-    nowhere = told.join(stream.select("group", "conf").distinct(), ["group", "conf"], "left_anti")
+    reported = merges.select("group", "archiver", F.explode("merged_from.view").alias("view"))
+    reported = reported.groupBy("group", "view").agg(F.min("archiver").alias("archiver"))
+    reported = reported.withColumn("conf", F.regexp_extract("view", r"(.*)\+", 1))
+    nowhere = reported.join(stream.select("group", "conf").distinct(), ["group", "conf"], "left_anti")
     empty = {name: F.lit(None).cast(STREAM[name].dataType) for name in (*RING, "why")}
     nothing = F.lit(None).cast(_PLACE_TYPE)
     return nowhere.withColumns(empty).select(*_gap(F.lit(UNSEEN), nothing, nothing, F.col("view")))

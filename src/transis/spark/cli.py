@@ -28,7 +28,7 @@ transis reconcile /data/archive --group seats --policy larger --out tables/ [dim
 transis reconcile /data/archive --json | jq .partings
 """
 
-ROWS_TOLD = 20
+ROWS_SHOWN = 20
 
 MasterOption = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Where Spark runs: spark://host:port, or local[*] (the default).")
@@ -68,7 +68,7 @@ def reconcile(
 
         print(json_text(found))
     else:
-        tell(stdout(), found)
+        print_reconciled(stdout(), found)
     raise typer.Exit(exit_code(found))
 
 
@@ -92,7 +92,7 @@ def _found(
         raise unable("reconcile", error) from None
 
 
-def tell(console: Console, found: Reconciled) -> None:
+def print_reconciled(console: Console, found: Reconciled) -> None:
     for line in _lines(found):
         say(console, printable(line))
     if found.conflicts.rows:
@@ -120,17 +120,17 @@ def _lines(found: Reconciled) -> Iterator[str]:
         yield f"{_some(found.not_json, 'value')} of these cannot be read as JSON and have no key"
 
 
-def _first(told: ListedRows, sentence: Callable[[Any], str]) -> Iterator[str]:
-    yield from (f"  {sentence(row)}" for row in told.rows[:ROWS_TOLD])
-    yield from (f"  {line}" for line in _more(told))
+def _first(listed: ListedRows, sentence: Callable[[Any], str]) -> Iterator[str]:
+    yield from (f"  {sentence(row)}" for row in listed.rows[:ROWS_SHOWN])
+    yield from (f"  {line}" for line in _more(listed))
 
 
-def _more(told: ListedRows) -> Iterator[str]:
+def _more(listed: ListedRows) -> Iterator[str]:
     """Where the rows are that are not shown."""
-    if told.total > len(told.rows):
-        yield f"and {told.total - ROWS_TOLD:,} more; --json has {len(told.rows):,}, --out has all"
-    elif told.total > ROWS_TOLD:
-        yield f"and {told.total - ROWS_TOLD:,} more; --json and --out have them"
+    if listed.total > len(listed.rows):
+        yield f"and {listed.total - ROWS_SHOWN:,} more; --json has {len(listed.rows):,}, --out has all"
+    elif listed.total > ROWS_SHOWN:
+        yield f"and {listed.total - ROWS_SHOWN:,} more; --json and --out have them"
 
 
 def _some(count: int, one: str, many: str = "") -> str:
@@ -140,7 +140,7 @@ def _some(count: int, one: str, many: str = "") -> str:
 def _conflicts(found: Reconciled) -> Table:
     names = list(found.request.keys or {})
     table = plain_table("parting", *names, "messages", title="Keys that sides touched apart")
-    for row in found.conflicts.rows[:ROWS_TOLD]:
+    for row in found.conflicts.rows[:ROWS_SHOWN]:
         touched = ", ".join(f"side {one.side}: {one.messages:,}" for one in row.touched)
         table.add_row(str(row.parting), *(printable(str(row[name])) for name in names), touched)
     return table

@@ -88,10 +88,10 @@ QUICKLY_PLANNED: Final = {
 }
 """Of many joins and windows over little data, most time went into compiling classes that ran once: 266 s of a processor with,
 109 s without. Without constraints of constraints, planning takes an eighth less again. Every sort and every
-sum begins with a page of memory, a large one unless told, which must be cleared and collected: that took a tenth."""
+sum begins with a page of memory, a large one by default, which must be cleared and collected: that took a tenth."""
 COMPILED_QUICKLY: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC")
 """They took half the time of a processor on such a plan: the better compiler never earns what it costs. The quick one is given so
-little room, unless told, that it throws away what it compiled and compiles it again."""
+little room by default that it throws away what it compiled and compiles it again."""
 UNTRACED: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",

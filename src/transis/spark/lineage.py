@@ -35,7 +35,7 @@ class RingId(NamedTuple):
 
 
 def ring_of(configuration: str) -> RingId:
-    """Of the word for a regular configuration."""
+    """Parsed from the name of a regular configuration."""
     seq, _, rep = configuration.removeprefix("R").partition("@")
     return RingId(int(seq), rep)
 
@@ -60,14 +60,14 @@ class ArchivedConfiguration(NamedTuple):
 
 
 class ArchivedLife(NamedTuple):
-    """Of a node: a later incarnation of one name shows that the earlier one is over."""
+    """A node's life. A later incarnation of its name shows that it is over."""
 
     name: str
     incarnation: int
 
 
 def life_of(node: str) -> ArchivedLife:
-    """Of the word for a node, `n1/3/00ab...`. Boot ids tell lives apart and not which is later."""
+    """Parsed from the name of a node, `n1/3/00ab...`. Boot ids distinguish lives, but do not say which is later."""
     name, incarnation, _ = node.rsplit("/", 2)
     return ArchivedLife(name, int(incarnation))
 

@@ -1,17 +1,13 @@
-"""Each message and view once, and what contradicts itself.
+"""Every message, view and configuration of an archive once, whoever archived it; what contradicts itself; and the view in which
+each message was delivered.
 
-Every message, view and configuration once, whoever archived it, and what contradicts itself.
-
-Values are not shuffled for it. A life has every ordered message of its interval, so of several lives the lowest that covers a
-place is its owner: a join with the few intervals decides, row by row. Only what has no place on that line is compared one by one:
-messages of transitional configurations, and those that are not ordered.
-
-Which group view was in force when a message was delivered.
-
-A view stays in force through configurations that change nothing in its group, so `conf` does not tell. The stream of a life does:
-it is the last view before the message, unless rows are missing in between. Rows of a life are numbered, so a view is an interval
-of them, and messages are joined with these. Intervals are cut at blocks of rows, so that a message is compared with those of its
-block only, and neither values nor messages are shuffled.
+1. Values are not shuffled. A life has every ordered message of its interval, so of several lives the lowest that covers a place
+   is its owner: a join with the few intervals decides, row by row. Only what has no place on that line is compared one by one:
+   messages of transitional configurations, and those that are not ordered.
+2. A view stays in force through configurations that change nothing in its group, so `conf` does not say which it is. The stream
+   of a life does: the last view before the message, unless rows are missing in between. Rows of a life are numbered, so a view
+   is an interval of them, and messages are joined with these. Intervals are cut at blocks of rows, so that a message is compared
+   with those of its block only.
 """
 
 from __future__ import annotations
@@ -45,11 +41,11 @@ ON_ONE_LINE = ("group", *RING)
 def messages(stream: DataFrame, spans: DataFrame) -> DataFrame:
     """Every message once, with the configuration in which it was delivered. Of one that is not ordered the first copy counts, in
     the order of the history."""
-    told = stream.where(is_message()).select(*MESSAGES)
+    recorded = stream.where(is_message()).select(*MESSAGES)
     covering = _covering(spans)
     is_lower = F.struct("other", "other_life") < F.struct("archiver", "life")
-    owned = told.where(is_regular_line()).join(covering, [*_on_line(covering), is_lower], "left_anti")
-    others = told.where(~is_regular_line()).join(covering, [*_on_line(covering), F.col("ordered")], "left_anti")
+    owned = recorded.where(is_regular_line()).join(covering, [*_on_line(covering), is_lower], "left_anti")
+    others = recorded.where(~is_regular_line()).join(covering, [*_on_line(covering), F.col("ordered")], "left_anti")
     return owned.unionByName(_first_of(others, MESSAGE_ID))
 
 
@@ -80,23 +76,23 @@ def configurations(stream: DataFrame) -> DataFrame:
     """Every configuration once, regular and transitional: its ring, its nodes, where each comes from, why it came about, when it
     was first seen by an archiver's clock, whether a group view in it says that it is primary, which nodes had members of the
     group (`hosts`, null if nobody knows), and which brought some out of another view to a merge (`brought`)."""
-    told = stream.where(F.col("kind").isin(CONFIGURATION, VIEW))
+    recorded = stream.where(F.col("kind").isin(CONFIGURATION, VIEW))
     is_itself = F.col("kind") == CONFIGURATION
     members = F.last(F.when(~is_itself, F.col("members")), ignorenulls=True).over(Window.partitionBy(*LIFE).orderBy("row"))
     merging = F.when(F.size("merged_from") > 1, F.flatten("merged_from.members"))
-    told = told.withColumns({"hosts": _nodes_of(members), "brought": _nodes_of(merging)})
+    recorded = recorded.withColumns({"hosts": _nodes_of(members), "brought": _nodes_of(merging)})
     own = {"members": "nodes", "previous": "previous", "cause": "cause"}
-    found = told.groupBy("conf", "transitional").agg(
+    found = recorded.groupBy("conf", "transitional").agg(
         *(F.max(F.when(is_itself, F.col(name))).alias(alias) for name, alias in own.items()),
         F.max("primary").alias("primary"),
         F.min("received_at").alias("seen_at"),
-        F.max(is_itself).alias("is_told"),
+        F.max(is_itself).alias("is_recorded"),
         *(F.array_distinct(F.flatten(F.collect_set(name))).alias(name) for name in ("hosts", "brought")),
     )
     found = found.withColumn("hosts", F.when(F.size("hosts") > 0, F.col("hosts")))
     # A transitional one follows its ring; all of its nodes come from there.
     ring = F.when(F.col("transitional"), F.element_at("previous", 1)).otherwise(F.col("conf"))
-    return found.where("is_told").drop("is_told").withColumns(ring_in(ring))
+    return found.where("is_recorded").drop("is_recorded").withColumns(ring_in(ring))
 
 
 def _nodes_of(processes: Column) -> Column:
@@ -112,14 +108,14 @@ def delivered_in(messages: DataFrame, configurations: DataFrame) -> DataFrame:
 def conflicting_keys(stream: DataFrame) -> DataFrame:
     """What cannot be: two messages or two values at one place, one message at two places, one row twice in one life. It is a
     broken guarantee or a broken file, and never passed over."""
-    told = stream.where(is_message())
-    placed = told.where("ordered")
+    recorded = stream.where(is_message())
+    placed = recorded.where("ordered")
     value = F.xxhash64("value")
     at_place = placed.groupBy("group", *RING, *PLACE).agg(
         *_ends(F.struct("process", "counter")), (F.min(value) != F.max(value)).alias("values_differ")
     )
     of_message = placed.groupBy(*MESSAGE_ID).agg(*_ends(F.struct(*RING, *PLACE)))
-    in_life = told.groupBy(*MESSAGE_ID, "archiver", "life").agg(*_ends(F.col("row")), F.count("*").alias("times"))
+    in_life = recorded.groupBy(*MESSAGE_ID, "archiver", "life").agg(*_ends(F.col("row")), F.count("*").alias("times"))
     differ = F.col("first") != F.col("last")
     at_place = at_place.where(differ | F.col("values_differ"))
     what = F.when(differ, "two messages at one place").otherwise("two values of one message")
@@ -151,9 +147,9 @@ def in_views(messages: DataFrame, stream: DataFrame, spans: DataFrame) -> DataFr
     rows, up to the next view: there may have been another one among them."""
     same = {name: f"of_{name}" for name in (*LIFE, "block")}
     stays = F.broadcast(_stays(stream, spans).withColumnsRenamed(same))
-    told = messages.withColumn("block", F.floor(F.col("row") / BLOCK))
+    recorded = messages.withColumn("block", F.floor(F.col("row") / BLOCK))
     is_there = F.col("row").between(F.col("since"), F.col("until"))
-    found = told.join(stays, [*(F.col(name) == F.col(other) for name, other in same.items()), is_there], "left")
+    found = recorded.join(stays, [*(F.col(name) == F.col(other) for name, other in same.items()), is_there], "left")
     return found.select(*messages.columns, "view")
 
 

@@ -83,9 +83,9 @@ def plain_failures(log: Path | None = None) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise _told(_java_text(error), log) from error
+        raise _plain_error(_java_text(error), log) from error
     except PySparkException as error:
-        raise _told(f"{error}\n{_causes(error)}", log) from error
+        raise _plain_error(f"{error}\n{_causes(error)}", log) from error
     except (Py4JError, ConnectionError) as error:
         raise PipelineError(f"Spark's Java process ended unexpectedly{_where(log)}") from error
 
@@ -101,7 +101,7 @@ def sentence_for(text: str) -> str:
     return f"Spark failed: {lines[0] if lines else 'it does not say why'}"
 
 
-def _told(text: str, log: Path | None) -> PipelineError:
+def _plain_error(text: str, log: Path | None) -> PipelineError:
     if log is not None:
         with log.open("a", encoding="utf-8", errors="replace") as file:
             file.write(f"\n{text}\n")

@@ -69,7 +69,7 @@ class HeldBack:
 
 LOG: Final = logging.getLogger("transis.pipeline")
 ENDING_S: Final = 120
-"""For Java to end after it was told to: half a second, or much longer if it writes an archive on a busy machine."""
+"""For Java to end after it was asked to: half a second, or much longer if it writes an archive on a busy machine."""
 BY_SPARK_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"
 """Spark sets it for a program that `spark-submit` started: Java runs already, and its settings are the user's."""
 LOOPBACK: Final = "127.0.0.1"

@@ -109,10 +109,10 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
     shown = _behind_the_parting(stream.where(F.col("kind").isin(MESSAGE, VIEW)), spans, lineage)
     each = Window.partitionBy(*SIDE, "kind", *MESSAGE_ID, "view").orderBy(*history_order())
     ends = shown.withColumn("rank", F.row_number().over(each)).where("rank = 1").select(*SIDE, *HISTORY)
-    told = messages.withColumn("kind", F.lit(MESSAGE)).unionByName(
+    placed = messages.withColumn("kind", F.lit(MESSAGE)).unionByName(
         views.withColumn("kind", F.lit(VIEW)), allowMissingColumns=True
     )
-    apart = told.join(rings_apart(stream.sparkSession, lineage), list(RING))
+    apart = placed.join(rings_apart(stream.sparkSession, lineage), list(RING))
     sides = F.explode(F.split("side", "[+]")).alias("side")
     return ends.unionByName(apart.select("parting", sides, *HISTORY))
 

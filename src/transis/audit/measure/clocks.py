@@ -1,7 +1,7 @@
 """One time for all nodes of a run, estimated from its messages, as lines a window that later steps look up.
 
 1. A node has two clocks: it records by one (`time_us`), and stamps what it sends by another (`origin_us`), which leaves out its
-   pauses. Its own SENDs show both, so every origin can be told in the recording clock of its sender: the `skews`.
+   pauses. Its own SENDs show both, so every origin can be put into the recording clock of its sender: the `skews`.
 2. Recording clocks are compared pair by pair (curves.py), and every node gets its way to the reference: the `clocks`.
 3. Windows are counted from 0 of each clock and are equally wide in a run, so that a line is found by two equal keys.
 """
@@ -36,7 +36,7 @@ def not_kept(name: str, rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Clocks:
-    """What tells the time: all three are small."""
+    """The lines between clocks: all three are small."""
 
     spans: DataFrame
     """run, node, first_us, last_us (of the recording clock), first_origin_us, last_origin_us, width_us."""
@@ -124,7 +124,7 @@ def _skew_lines(table: pa.Table) -> pa.Table:
 def with_origins(deliveries: DataFrame, spans: DataFrame, skews: DataFrame) -> DataFrame:
     """Deliveries with `width_us`, and `origin_us` by the recording clock of the sender, with its uncertainty."""
     rows = deliveries.join(F.broadcast(widths(spans)), "run")
-    return told_by(rows, skews, "sender", "origin_us", "origin_us").drop("origin_us_reference")
+    return in_time_of(rows, skews, "sender", "origin_us", "origin_us").drop("origin_us_reference")
 
 
 # -- pairs of nodes --------------------------------------------------------------------------------------------------
@@ -190,10 +190,10 @@ def _lines(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=to_arrow_schema(LINES, timezone="UTC"))
 
 
-# -- telling the time ------------------------------------------------------------------------------------------------
+# -- one time ------------------------------------------------------------------------------------------------------
 
 
-def told_by(rows: DataFrame, lines: DataFrame, node: str, time: str, into: str) -> DataFrame:
+def in_time_of(rows: DataFrame, lines: DataFrame, node: str, time: str, into: str) -> DataFrame:
     """Rows, which have their run's `width_us`, with `into`: the time of a node by another clock, whose that is and how uncertain.
 
     Where there is no line, the time stays as it is, and the other two are null.
@@ -202,15 +202,15 @@ def told_by(rows: DataFrame, lines: DataFrame, node: str, time: str, into: str) 
     found = lines.select(F.col("node").alias(node), F.col("window").alias("_window"), line)
     placed = rows.withColumn("_window", _window(time)).join(F.broadcast(found), [node, "_window"], "left")
     shift = F.col("_line.shift_us") + F.col("_line.slope") * (F.col(time) - F.col("_line.at_us"))
-    told = F.col(time) + F.coalesce(F.round(shift), F.lit(0.0)).cast("long")
+    converted = F.col(time) + F.coalesce(F.round(shift), F.lit(0.0)).cast("long")
     more = {f"{into}_uncertainty": F.col("_line.uncertainty_us"), f"{into}_reference": F.col("_line.reference")}
-    return placed.withColumns({into: told, **more}).drop("_line", "_window")
+    return placed.withColumns({into: converted, **more}).drop("_line", "_window")
 
 
-def told_by_reference(rows: DataFrame, known: Clocks, time: str, into: str) -> DataFrame:
+def in_reference_time(rows: DataFrame, known: Clocks, time: str, into: str) -> DataFrame:
     """Events of nodes in the time of their run: `into`, and `into`_uncertainty."""
-    told = told_by(rows.join(F.broadcast(widths(known.spans)), "run"), known.clocks, "node", time, into)
-    return told.drop("width_us", f"{into}_reference")
+    converted = in_time_of(rows.join(F.broadcast(widths(known.spans)), "run"), known.clocks, "node", time, into)
+    return converted.drop("width_us", f"{into}_reference")
 
 
 def _window(time: str) -> Column:

@@ -2,7 +2,7 @@
 
 1. A change is a new regular configuration of which some member had another one before; those are its old ones. Who was in an
    old one and is not in the new is lost; who was not in the largest old one has joined.
-2. It begins when the first member stops passing the token (a note tells that it left Operational), or, where no note tells, with
+2. It begins when the first member stops passing the token (a note says that it left Operational), or, where no note says so, with
    the first transitional configuration; it ends when the last member has installed the new one.
 3. Detection is known if somebody was lost: from the failure of the first of them (its END, or the last event of a trace that
    stops there), else from the last fault that a member suffered, to the first transitional configuration.
@@ -20,7 +20,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from transis.audit.measure.clocks import Clocks, Keep, not_kept, told_by_reference
+from transis.audit.measure.clocks import Clocks, Keep, in_reference_time, not_kept
 from transis.audit.measure.schemas import INCIDENTS
 from transis.audit.plans.lay import Laid, in_their_stays
 
@@ -49,9 +49,9 @@ def changes_of_nodes(laid: Laid, known: Clocks) -> DataFrame:
     """A row for each node that came from another regular configuration; all times are those of the run.
 
     run, view, view_name, members, cause, node, node_name, stay_no (of the new stay), conf_us, conf_us_uncertainty, old, old_name,
-    old_members, trans_name, trans_us, left_us (null where no note tells).
+    old_members, trans_name, trans_us, left_us (null where no note says so).
     """
-    confs = told_by_reference(laid.confs, known, "time_us", "conf_us")
+    confs = in_reference_time(laid.confs, known, "time_us", "conf_us")
     about = ("view_name", "members", "cause", "node_name", "conf_us", "conf_us_uncertainty")
     new = confs.where("view_kind = 0").select(*CHANGE, *STAY, *about)
     trans = confs.where("view_kind = 1").groupBy("node", _next_stay()).agg(F.min("conf_us").alias("trans_us"))
@@ -68,8 +68,8 @@ def _next_stay() -> Column:
 def _leavings(laid: Laid, known: Clocks) -> DataFrame:
     """When a node stopped passing the token of a stay."""
     left = laid.tables["notes"].where("what = 'state' and exists(detail, one -> one.key = 'from' and one.value = 'Operational')")
-    told = told_by_reference(_placed(left, laid), known, "time_us", "left_us")
-    return told.groupBy("node", _next_stay()).agg(F.min("left_us").alias("left_us"))
+    converted = in_reference_time(_placed(left, laid), known, "time_us", "left_us")
+    return converted.groupBy("node", _next_stay()).agg(F.min("left_us").alias("left_us"))
 
 
 def _placed(events: DataFrame, laid: Laid) -> DataFrame:
@@ -118,7 +118,7 @@ def _detections(laid: Laid, known: Clocks, changes: DataFrame) -> DataFrame:
         .agg(F.min("died_us").alias("died_us"), F.min_by("how", "died_us").alias("how"))
     )
     faults = _placed(laid.tables["faults"].where(SEPARATES), laid).withColumnRenamed("ring", "old")
-    struck = told_by_reference(faults, known, "time_us", "struck_us").drop("run")
+    struck = in_reference_time(faults, known, "time_us", "struck_us").drop("run")
     hits = olds.join(struck, "old").where("struck_us <= began_us")
     blows = hits.groupBy(*CHANGE).agg(F.max("struck_us").alias("struck_us"), F.max_by("what", "struck_us").alias("what"))
     rows = olds.select(*CHANGE, "trans_us").distinct().join(deaths, CHANGE, "left").join(blows, CHANGE, "left")
@@ -130,10 +130,10 @@ def _deaths(laid: Laid, known: Clocks) -> DataFrame:
     """node, old, died_us, how: lives that ended, or whose trace stops, in a configuration."""
     last = laid.stays.where("following is null").select("node", F.col("ring").alias("old"), "node_name")
     ends = laid.lives.select("run", "node", "ended", "end_us").join(known.spans.select("node", "last_us"), "node")
-    told = told_by_reference(ends.withColumn("died_us", F.coalesce("end_us", "last_us")), known, "died_us", "died_us")
+    converted = in_reference_time(ends.withColumn("died_us", F.coalesce("end_us", "last_us")), known, "died_us", "died_us")
     unseen = F.when(F.col("ended") == "", F.concat(F.lit("the last event of "), "node_name"))
     how = F.coalesce(unseen, F.concat_ws(" ", "node_name", "ended")).alias("how")
-    return told.join(last, "node").select("node", "old", "died_us", how)
+    return converted.join(last, "node").select("node", "old", "died_us", how)
 
 
 # -- blackouts -------------------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ def _silences(laid: Laid, known: Clocks, moves: DataFrame) -> DataFrame:
     """The blackout of each node that moved: run, view, node, node_name, last_before_us, first_after_us, blackout_us."""
     ordered = laid.deliveries.where("phase = 0 and tpos >= 0")
     ends = ordered.groupBy("run", *STAY).agg(F.min("time_us").alias("first_us"), F.max("time_us").alias("last_us"))
-    first = told_by_reference(ends.select("run", *STAY, "first_us"), known, "first_us", "first_after_us")
-    last = told_by_reference(ends.select("run", "node", _next_stay(), "last_us"), known, "last_us", "last_before_us")
+    first = in_reference_time(ends.select("run", *STAY, "first_us"), known, "first_us", "first_after_us")
+    last = in_reference_time(ends.select("run", "node", _next_stay(), "last_us"), known, "last_us", "last_before_us")
     rows = moves.select(*CHANGE, *STAY, "node_name").join(last.drop("run"), STAY, "left").join(first.drop("run"), STAY, "left")
     return rows.withColumn("blackout_us", F.expr("first_after_us - last_before_us"))
 

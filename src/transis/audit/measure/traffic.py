@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.measure.clocks import Clocks, told_by, told_by_reference, with_origins
+from transis.audit.measure.clocks import Clocks, in_reference_time, in_time_of, with_origins
 from transis.audit.measure.schemas import CELLS, DENSITIES, FIGURES, GROUP_LATENCY, LATENCY, LATENCY_SUMMARY, RING, THROUGHPUT
 from transis.audit.plans.lay import Tables
 
@@ -40,23 +40,25 @@ _SIZES: Final = [64 * 4**power for power in range(9)]
 def bins(known: Clocks) -> DataFrame:
     """run, bin_width_us, from_us, to_us: how the time of each run is cut."""
     edges = [known.spans.select("run", "node", F.col(edge).alias("edge_us")) for edge in ("first_us", "last_us")]
-    told = told_by_reference(edges[0].unionByName(edges[1]).where("edge_us is not null"), known, "edge_us", "edge_us")
-    ends = told.groupBy("run").agg(F.min("edge_us").alias("from_us"), F.max("edge_us").alias("to_us"))
+    converted = in_reference_time(edges[0].unionByName(edges[1]).where("edge_us is not null"), known, "edge_us", "edge_us")
+    ends = converted.groupBy("run").agg(F.min("edge_us").alias("from_us"), F.max("edge_us").alias("to_us"))
     return ends.withColumn("bin_width_us", _first_of(_STEPS, (F.col("to_us") - F.col("from_us")) / BINS))
 
 
 def with_bins(rows: DataFrame, known: Clocks, cut: DataFrame) -> DataFrame:
     """Events of nodes with `bin_us` and its `bin_width_us`; `cut` is what `bins` gave."""
-    told = told_by_reference(rows, known, "time_us", "run_us").join(F.broadcast(cut.select("run", "bin_width_us")), "run")
-    return told.withColumn("bin_us", _bin("run_us")).drop("run_us_uncertainty")
+    converted = in_reference_time(rows, known, "time_us", "run_us").join(F.broadcast(cut.select("run", "bin_width_us")), "run")
+    return converted.withColumn("bin_us", _bin("run_us")).drop("run_us_uncertainty")
 
 
 def cells(tables: Tables, known: Clocks, cut: DataFrame) -> DataFrame:
     """CELLS of all deliveries."""
-    told = told_by(with_origins(tables["deliveries"], known.spans, known.skews), known.clocks, "sender", "origin_us", "sent_us")
-    told = told_by(told, known.clocks, "node", "time_us", "run_us").join(F.broadcast(cut), "run")
+    converted = in_time_of(
+        with_origins(tables["deliveries"], known.spans, known.skews), known.clocks, "sender", "origin_us", "sent_us"
+    )
+    converted = in_time_of(converted, known.clocks, "node", "time_us", "run_us").join(F.broadcast(cut), "run")
     latency, uncertainty = _latency()
-    placed = told.select(
+    placed = converted.select(
         "run", "node", "sender", "address", "service", "count", "size",
         _first_of(_SIZES, F.col("size") / F.col("count")).alias("size_up_to"), _bin("run_us").alias("bin_us"),
         bucket_of(latency).alias("bucket"), (latency * F.col("count")).alias("waited"), uncertainty.alias("uncertainty_us"),

@@ -18,7 +18,7 @@ from transis.types.ids import Service
 # --- naming -----------------------------------------------------------------------------------------------------------
 
 RUNS_LISTED: Final = 200
-"""Runs of which violations are told one by one; the verdicts are those of all."""
+"""Runs of which violations are listed; the verdicts are those of all."""
 
 
 class Names:
@@ -46,7 +46,7 @@ def _dictionary(table: DataFrame, runs: list[int], key: str, name: str) -> dict[
 
 
 def violation_row(row: Row, run: str, names: Names, total: int) -> dict[str, Any]:
-    """A violation as reports tell it."""
+    """A violation as reports show it."""
     return {
         "run": run,
         "property": row.property,
@@ -89,8 +89,8 @@ def around(
     if not ranges:
         return []
     near = _near(spark, tables, ranges).collect()
-    told = {(row.run, row.property, row["rank"], row.node, row.lseq): _told(row, names, runs) for row in near}
-    return [told[key] for key in sorted(told)]
+    rows = {(row.run, row.property, row["rank"], row.node, row.lseq): _around_row(row, names, runs) for row in near}
+    return [rows[key] for key in sorted(rows)]
 
 
 def _near(spark: SparkSession, tables: Tables, ranges: list[tuple[Any, ...]]) -> DataFrame:
@@ -102,9 +102,9 @@ def _near(spark: SparkSession, tables: Tables, ranges: list[tuple[Any, ...]]) ->
     return both.where("lseq between low and high").drop("low", "high")
 
 
-def _told(row: Row, names: Names, runs: dict[int, str]) -> dict[str, Any]:
-    kind, tell = _TELLING[row.kind]
-    about, label = tell(row, names)
+def _around_row(row: Row, names: Names, runs: dict[int, str]) -> dict[str, Any]:
+    kind, words = _WORDS[row.kind]
+    about, label = words(row, names)
     return {
         "run": runs[row.run],
         "property": row.property,
@@ -124,11 +124,11 @@ def _messages(row: Row, names: Names) -> str:
 
 
 def _message(verb: str) -> Callable[[Row, Names], tuple[str, str]]:
-    def tell(row: Row, names: Names) -> tuple[str, str]:
+    def words(row: Row, names: Names) -> tuple[str, str]:
         service = "" if row.service is None else f" ({Service(row.service).name.lower()})"
         return names.message(row.process, row.first), f"{verb} {_messages(row, names)}{service}"
 
-    return tell
+    return words
 
 
 def _view(row: Row, names: Names) -> tuple[str, str]:
@@ -147,7 +147,7 @@ def _what(before: str) -> Callable[[Row, Names], tuple[str, str]]:
     return lambda row, names: ("", f"{before} {row.what or row.why or ''}".strip())
 
 
-_TELLING: Final[dict[str, tuple[str, Callable[[Row, Names], tuple[str, str]]]]] = {
+_WORDS: Final[dict[str, tuple[str, Callable[[Row, Names], tuple[str, str]]]]] = {
     "submits": ("submit", _message("accepted")),
     "refusals": ("refuse", _message("refused")),
     "sends": ("send", _message("sent")),

@@ -39,12 +39,12 @@ from transis.audit.report.verdicts import (
 from transis.spark.inputs import checkpointed
 from transis.spark.progress import Steps
 
-# --- telling ----------------------------------------------------------------------------------------------------------
+# --- content ------------------------------------------------------------------------------------------------------------
 
 ROWS_DRAWN: Final = 200_000
 """Rows of one measure that a report shows at most; the tables in the store have all."""
 
-REASONS_TOLD: Final = 100
+REASONS_LISTED: Final = 100
 """Sentences about evidence that is missing or still to come; how many there are is in the verdicts."""
 
 RUNS_DRAWN: Final = 100
@@ -63,14 +63,14 @@ def collect_content(
         "verdicts": _verdict_rows(verdicts, runs, segments),
     }
     worst = _worst_runs(verdicts)
-    told = worst[:RUNS_LISTED]
-    names = Names(laid, told)
+    listed = worst[:RUNS_LISTED]
+    names = Names(laid, listed)
     by_run = {key: row["name"] for key, row in runs.items()}
     totals = {(row.run, row.property): row.violations for row in verdicts}
-    few = set(told)
+    few = set(listed)
     shown = [row for row in violations if row.run in few]
     rows["violations"] = [violation_row(row, by_run[row.run], names, totals[row.run, row.property]) for row in shown]
-    rows["reasons"] = _reasons(laid, verdicts, told, by_run)
+    rows["reasons"] = _reasons(laid, verdicts, listed, by_run)
     with steps("looking around what is broken"):
         rows["around"] = around(spark, laid.tables, shown, names, by_run)
     if measure:
@@ -122,7 +122,7 @@ def _reasons(laid: Laid, verdicts: Sequence[Row], runs: list[int], by_run: dict[
     if not names:
         return []
     found = quality.reasons(laid, names).where(F.col("run").isin(runs)).select("run", "property", "explanation")
-    return [row.asDict() | {"run": by_run[row.run]} for row in found.orderBy(*found.columns).limit(REASONS_TOLD).collect()]
+    return [row.asDict() | {"run": by_run[row.run]} for row in found.orderBy(*found.columns).limit(REASONS_LISTED).collect()]
 
 
 def _worst_runs(verdicts: Sequence[Row]) -> list[int]:

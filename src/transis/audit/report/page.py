@@ -298,8 +298,8 @@ def _header(content: Content, places: list[str]) -> str:
 def _runs_section(content: Content, starts: dict[str, int]) -> tuple[str, dict[str, Chart]]:
     """The runs in trouble first; the page would be too large with all."""
     known = {run.name: run for run in content.runs}
-    told = runs_with_rows(content)
-    names = [name for name in verdicts_by_run(content) if name in told]
+    with_rows = runs_with_rows(content)
+    names = [name for name in verdicts_by_run(content) if name in with_rows]
     drawn = [
         run_section(known.get(name, RunRow(name=name)), RowsOfRun(content, name, starts.get(name, 0)), place)
         for place, name in enumerate(names[:RUNS_DRAWN])

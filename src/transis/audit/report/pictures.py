@@ -59,7 +59,7 @@ class ViewWords:
         return Band(lane, view, regular, start, end, names, () if stay is None else _members(stay.members), "\n".join(tip))
 
     def before(self, node: str, time_us: int) -> str | None:
-        """The view in which a node was at a time, as far as stays tell."""
+        """The view in which a node was at a time, as far as stays show."""
         return next((stay.view for stay in reversed(self.stays) if stay.node == node and stay.start_us < time_us), None)
 
 

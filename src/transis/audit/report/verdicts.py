@@ -133,11 +133,11 @@ def headline(content: Content) -> tuple[str, str]:
     broken, pending = ([one for one in sums if one.verdict == word] for word in (BROKEN, PENDING))
     runs = f" in {_failing(content):,} of {len(content.runs):,} runs" if len(content.runs) > 1 else ""
     guarantees = [one for one in broken if not one.is_evidence]
-    told = f"{_several(len(guarantees), 'guarantee')} {'was' if len(guarantees) == 1 else 'were'} broken{runs}."
+    sentence = f"{_several(len(guarantees), 'guarantee')} {'was' if len(guarantees) == 1 else 'were'} broken{runs}."
     if len(guarantees) < len(broken):
-        return BROKEN, f"The evidence is not whole: read what was found about it first. {told if guarantees else ''}".rstrip()
+        return BROKEN, f"The evidence is not whole: read what was found about it first. {sentence if guarantees else ''}".rstrip()
     if broken:
-        return BROKEN, told
+        return BROKEN, sentence
     if pending:
         what = f"{_several(len(pending), 'property', 'properties')} cannot be judged to the end yet"
         return PENDING, f"Nothing is broken; {what}: evidence is missing or still to come."
@@ -233,8 +233,8 @@ def _reasons(content: Content) -> str:
     if not found:
         return ""
     many = len(content.runs) > 1
-    told = (f"{f' (run {one.run})' if many else ''}: {one.explanation}" for one in found)
-    items = (tag("li", words("code", one.property), escaped(sentence)) for one, sentence in zip(found, told, strict=True))
+    sentences = (f"{f' (run {one.run})' if many else ''}: {one.explanation}" for one in found)
+    items = (tag("li", words("code", one.property), escaped(sentence)) for one, sentence in zip(found, sentences, strict=True))
     heading = f"Why evidence is missing or still to come ({len(found):,})"
     return folded(escaped(heading), tag("ul", *items), class_="apart")
 
@@ -283,8 +283,8 @@ def violation_section(content: Content, starts_us: Mapping[str, int]) -> str:
     found = violations_in_order(content)
     total = sum(row.violations for row in content.verdicts)
     if not found:
-        told = f"{total:,} were counted, but none of them was kept to be explained." if total else "None was found."
-        return tag("section", words("h2", "Violations"), words("p", told), id="violations")
+        sentence = f"{total:,} were counted, but none of them was kept to be explained." if total else "None was found."
+        return tag("section", words("h2", "Violations"), words("p", sentence), id="violations")
     around = around_by_violation(content)
     many = len(content.runs) > 1
     stays: dict[str, list[StayRow]] = {}
@@ -295,8 +295,8 @@ def violation_section(content: Content, starts_us: Mapping[str, int]) -> str:
         events, start_us = around.get((one.run, one.property, one.rank), []), starts_us.get(one.run, 0)
         picture = _picture(one, events, start_us, stays.get(one.run, ())) if place < PICTURES_MAX else ""
         articles.append(_article(one, events, start_us, picture, many, is_open=place < OPEN_MAX))
-    told = f"{total:,} in all; {len(found):,} are explained, the shortest of each property and run first. "
-    return tag("section", words("h2", "Violations"), words("p", told + HOW_TO_READ, class_="note"), *articles, id="violations")
+    counted = f"{total:,} in all; {len(found):,} are explained, the shortest of each property and run first. "
+    return tag("section", words("h2", "Violations"), words("p", counted + HOW_TO_READ, class_="note"), *articles, id="violations")
 
 
 def _picture(violation: ViolationRow, around: Sequence[AroundRow], start_us: int, stays: Sequence[StayRow]) -> str:
