@@ -4,9 +4,9 @@
                             [--keep DIR]
 
 Three daemons on loopback; one program sends, agreed, as fast as the group takes it or at `--rate` a second; archivers are members
-on daemons of their own. One or the other is killed by SIGKILL and restarted, while messages go on. Half-way to the next kill
-the sender waits until all archivers are there again: so one of two always is, and no message may be missing. With one
-archiver its absences must be told as gaps. `--kills 0` measures the speed. Exit code 1 if the archive is not what was sent.
+on daemons of their own. One or the other is killed by SIGKILL and restarted while messages go on. Half-way to the next kill
+the sender waits until all archivers are members again: so one of two always is, and no message may be missing. With one
+archiver its absences must be reported as gaps. `--kills 0` measures the speed. Exit code 1 if the archive is not what was sent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Wish(NamedTuple):
 
 
 class Archivist:
-    """One archiver as a process, again and again; what it said, and what it used of processor and memory in all its lives."""
+    """One archiver as a process, life after life; its output, and the processor time and memory of all its lives."""
 
     def __init__(self, workers: Workers, name: str, socket: Path, directory: Path) -> None:
         self.name = name
@@ -133,7 +133,7 @@ def payloads(first: int, count: int, size: int) -> list[bytes]:
 
 
 async def send(session: Session[bytes], wish: Wish, may_go_on: Callable[[int], Awaitable[None]]) -> None:
-    """All of them, in order. `may_go_on(n)` is waited for before each portion: killing has its place between messages."""
+    """All of them, in order. Awaits `may_go_on(n)` before each portion: killing has its place between messages."""
     began, receipts = monotonic(), list[Receipt]()
     for first in range(0, wish.messages, PORTION):
         await may_go_on(first)

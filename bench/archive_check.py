@@ -1,4 +1,4 @@
-"""Is an archive what was sent? From its Parquet files alone, with numpy: nothing here knows how they came about.
+"""Checks an archive against what was sent, from its Parquet files alone, with numpy: nothing here knows how they were written.
 
 Messages are numbered by their sender, from 0, in their first eight bytes, and were sent by one process, agreed: so numbers,
 counters and places must all grow together.
@@ -131,7 +131,7 @@ def check(directory: Path, sent: int, size: int, acknowledged: Iterable[tuple[st
 
 
 def _follow_each_other(lives: list[Life]) -> int:
-    """Each life says where the one of the same archiver before it ended; how many such gaps there are."""
+    """Each life says where the one of the same archiver before it ended; returns the number of such gaps."""
     told = 0
     for before, after in zip([None, *lives], lives, strict=False):
         if before is None or before.archiver != after.archiver:

@@ -1,12 +1,11 @@
-"""How long `transis audit` takes here, and how much memory, for traces of several sizes; does it grow with their size alone?
+"""How long `transis audit` takes, and how much memory, for traces of several sizes; and whether both grow with the size alone.
 
     python -m bench.audit [--deliveries 1000000 10000000 50000000 100000000] [--repeat 5] [--directory DIR] [--json]
 
-Each audit is a process of its own, as a user would start it, with everything that it starts: memory is the highest sum over the
-whole tree, looked at five times a second, and what two processes share counts twice; so is the time that it took of processors,
-which says the same on a machine that has other work, too. Every guarantee must be held. Traces are generated (bench.traces) and
-kept if a directory is named. The growth of a size is how much more time it takes than the size before it, beside how much larger
-it is.
+Each audit is a process of its own, as a user would start it. Memory is the highest sum over its whole tree of processes, sampled
+five times a second; shared memory counts once for each process. Processor time is of the whole tree, too, and depends less on
+what else the machine does. Every guarantee must hold. Traces are generated (bench.traces) and kept if a directory is named. The
+growth of a size is how much more time it takes than the size before it, beside how much larger it is.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class Watched(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Of one process, up to now."""
+    """Memory and processor time of one process, up to now."""
 
     bytes: int
     ticks: int
@@ -63,7 +62,7 @@ class Usage(NamedTuple):
 
 @contextmanager
 def workplace(directory: Path | None) -> Iterator[Path]:
-    """Where traces go: the directory that was named, or one that goes away again."""
+    """Where traces go: the named directory, or a temporary one."""
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         yield directory
@@ -85,7 +84,7 @@ def generated(place: Path, deliveries: int) -> Trace:
 
 
 def watch(command: Sequence[str]) -> Watched:
-    """Run a command to its end, with an eye on the memory and the processor time of all that it starts."""
+    """Run a command to its end, and watch the memory and the processor time of all that it starts."""
     started, peak = perf_counter(), 0
     ticks: dict[int, int] = {}
     with TemporaryFile("w+") as output:
@@ -118,7 +117,7 @@ def tree_usage(root: int) -> dict[int, Usage]:
 
 
 def _stat(entry: Path) -> list[str]:
-    """What the kernel says of a process, from its state on: the name before it may have blanks in it."""
+    """The kernel's figures of a process, from its state on: the name before it may contain blanks."""
     try:
         return (entry / "stat").read_text().rpartition(")")[2].split()
     except OSError:

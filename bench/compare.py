@@ -10,7 +10,7 @@
 2. Latency: all nodes send, `--rate` messages a second together, agreed. Both engines run once in each round; the figure is the
    ratio of their medians, and again the median of the rounds.
 
-Only ratios of one round compare: absolute figures depend on the machine and on all that it does meanwhile.
+Only ratios within one round compare: absolute figures depend on the machine and on what else it does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A day of digests: what looking after them costs a node, and what following them costs.
+"""A day of digests: what managing their files costs a node, and what following them costs.
 
     python -m bench.day [--nodes 4] [--hours 24] [--directory DIR] [--json]
 
-Real flight recorders write what a busy node seals in a day, under a clock that runs ahead. Then the node's tidying looks at its
-directory as it does every five seconds, and `transis audit --follow --once` reads all directories from the beginning.
+Real flight recorders write what a busy node seals in a day, under a clock that runs fast. Then the node inspects its directory
+as it does every five seconds, and `transis audit --follow --once` reads all directories from the beginning.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@
 
 `transis bench flight` compares runs with it and without, and two runs of the same nodes differ by a tenth whatever they do. Here
 the nodes stay, and record in every second slice of time, all of them in the same ones: a machine has one clock. Two neighbouring
-slices are a pair, told are the median of the pairs' ratios and between which values it lies with a certainty of 95 %.
+slices are a pair; the result is the median of the pairs' ratios with its 95 % confidence interval.
 
 While a node does not record, its driver has no flight recorder and its tape is one that takes nothing. What was recorded in a
-slice is written when the slice is over. Measured is what recording costs all the time: the films of the first view are developed
-(a process of low priority, once for each change of the view) before the first slice is counted.
+slice is written when the slice is over. Only the steady cost of recording is measured: the ring files of the first view are
+exported (by a process of low priority, once for each change of view) before the first slice counts.
 """
 
 from __future__ import annotations
