@@ -79,7 +79,7 @@ def test_a_plan_reads_back_from_its_text(seed: int) -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("explode a", "'explode' is no fault"),
+        ("explode a", "'explode' is not a fault"),
         ("crash", "expected 1 to 2 words"),
         ("cut a b", "source->target"),
         ("cut a->b wire", "no port"),

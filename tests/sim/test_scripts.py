@@ -60,7 +60,7 @@ def test_a_wrong_outcome_is_seen() -> None:
     ("line", "complaint"),
     [
         ("views", "starts with a cluster"),
-        ("cluster a\nfly", "'fly' is no fault"),
+        ("cluster a\nfly", "'fly' is not a fault"),
         ("cluster a\ndrop a->b fog", "no kind"),
     ],
 )

@@ -187,7 +187,7 @@ def _require_fitting(follow: bool, ledger: Path | None, every: int, apart: Mappi
         raise wrong("--ledger, --every, --metrics, --once", "without --follow", "they belong to --follow, so give that too")
     for option, given in apart.items():
         if given:
-            raise wrong(option, "with --follow", f"--follow keeps a ledger and judges all that it can: leave {option} out")
+            raise wrong(option, "with --follow", f"--follow keeps a ledger and judges all that it can, so omit {option}")
     if ledger is None:
         raise wrong("--ledger", "nothing", "--follow needs a directory for what it finds, such as --ledger kept")
     local_directory("--ledger", str(ledger))

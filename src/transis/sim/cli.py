@@ -155,7 +155,7 @@ def simulate(
         raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     file = picture_file(show, "--show")
     if file is not None and not request.is_single:
-        raise wrong("--show", repr(str(file)), "it draws a single run, so give --seed instead of --seeds")
+        raise wrong("--show", repr(str(file)), "a diagram shows a single run, so give --seed instead of --seeds")
     try:
         failed = _carry_out_simulate(request, file, json, shrink)
     except (OSError, TransisError) as error:

@@ -233,7 +233,7 @@ def demo(
     one_of("--engine", engine, ENGINES)
     place = trace_directory(directory, "--dir")
     if simulated and place is not None:
-        raise wrong("--dir", repr(str(place)), "simulated nodes keep no files, so leave out --simulated")
+        raise wrong("--dir", repr(str(place)), "simulated nodes keep no files, so omit --simulated")
     console = None if as_json else stdout()
     try:
         broken = _simulated(console, file, engine) if simulated else _real(console, file, engine, place, with_audit)

@@ -28,7 +28,7 @@ def parse_duration(text: str) -> int:
     """Microseconds; ValueError says what was wrong."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no duration such as 250us, 20ms or 1.5s")
+        raise ValueError(f"{text!r} is not a duration such as 250us, 20ms or 1.5s")
     whole, fraction, unit = match.groups()
     scale = UNITS_US[unit]
     part = int(fraction) * scale // 10 ** len(fraction) if fraction else 0
@@ -53,7 +53,7 @@ def parse_rate(text: str) -> int:
     """Permille."""
     match = _RATE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no rate such as 5% or 12.5%")
+        raise ValueError(f"{text!r} is not a rate such as 5% or 12.5%")
     whole, tenth = match.groups()
     permille = int(whole) * 10 + int(tenth or 0)
     if permille > 1000:
@@ -323,7 +323,7 @@ def _slow(rest: str) -> InjectedFault:
 def _send(rest: str) -> InjectedFault:
     words = _words(rest, 2, 4)
     if words[1].upper() not in Service.__members__:
-        raise ValueError(f"{words[1]!r} is no service; known are basic, causal, agreed, safe")
+        raise ValueError(f"{words[1]!r} is not a service; known are basic, causal, agreed, safe")
     return SendMessages(words[0], Service[words[1].upper()], *map(int, words[2:]))
 
 
@@ -338,7 +338,7 @@ def _partition(rest: str) -> InjectedFault:
 
 def _port(name: str) -> Port:
     if name.upper() not in Port.__members__:
-        raise ValueError(f"{name!r} is no port; known are data, control, token")
+        raise ValueError(f"{name!r} is not a port; known are data, control, token")
     return Port[name.upper()]
 
 
@@ -353,7 +353,7 @@ def _link(rest: str) -> tuple[str, str, Port | None]:
 def _weather(rest: str) -> InjectedFault:
     what, rate = _words(rest, 2, 2)
     if what not in WEATHERS:
-        raise ValueError(f"{what!r} is no weather; known are {', '.join(WEATHERS)}")
+        raise ValueError(f"{what!r} is not a kind of weather; known are {', '.join(WEATHERS)}")
     return Weather(what, parse_rate(rate))
 
 
@@ -366,7 +366,7 @@ def _ambush(rest: str) -> InjectedFault:
     node, when, line = rest.split(None, 2)
     moment, _, later = when.replace("_", " ").partition("+")
     if moment not in MOMENTS:
-        raise ValueError(f"{moment!r} is no moment; known are {', '.join(MOMENTS)}")
+        raise ValueError(f"{moment!r} is not a moment; known are {', '.join(MOMENTS)}")
     return Ambush(node, moment, parse(line), parse_duration(later) if later else 0)
 
 

@@ -54,7 +54,7 @@ def _range_of(text: str) -> range:
     if not first < end <= SEED_MAX:
         raise wrong("--seeds", repr(text), "A must be less than B, and the seeds run from A to B-1")
     if end - first > SEEDS_AT_ONCE:
-        raise wrong("--seeds", repr(text), f"at most {SEEDS_AT_ONCE} are allowed in one call, and these are {end - first}")
+        raise wrong("--seeds", repr(text), f"these are {end - first} seeds, and one call takes at most {SEEDS_AT_ONCE}")
     return range(first, end)
 
 

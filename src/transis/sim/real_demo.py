@@ -286,7 +286,7 @@ class _Deadline:
         try:
             await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]  # It is a traceback.
         except TimeoutError:
-            raise ClusterError(f"this did not happen within {PATIENCE_S:.0f} s: {self._what}") from None
+            raise ClusterError(f"waited {PATIENCE_S:.0f} s in vain until {self._what}") from None
 
 
 # --- scenes -----------------------------------------------------------------------------------------------------------
