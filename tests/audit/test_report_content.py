@@ -97,7 +97,7 @@ def test_content_comes_from_plain_rows_and_reads_back() -> None:
 
 
 def test_tables_that_do_not_fit_are_refused_in_a_sentence() -> None:
-    with pytest.raises(PipelineError, match=r"the tables of the report do not fit: .*property"):
+    with pytest.raises(PipelineError, match=r"the tables are not those of this version's report: .*property"):
         content_of({"verdicts": [{"run": "r"}]})
     with pytest.raises(PipelineError, match="not the content of a report"):
         from_json(b"<html>")

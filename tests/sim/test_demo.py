@@ -137,7 +137,7 @@ def test_what_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) 
     assert outcome.stdout == ""
     outcome = RUNNER.invoke(app, ["demo", "--simulated", "--dir", str(tmp_path / "new")], env={"COLUMNS": "200"})
     assert outcome.exit_code == 2
-    assert "leave out --simulated" in outcome.stderr
+    assert "omit --simulated" in outcome.stderr
     outcome = RUNNER.invoke(app, ["demo", "--dir", str(Path(__file__).parent)], env={"COLUMNS": "200"})
     assert outcome.exit_code == 2
     assert "new or empty" in outcome.stderr
