@@ -82,13 +82,13 @@ def test_a_plan_reads_back_from_its_text(seed: int) -> None:
         ("explode a", "'explode' is not a fault"),
         ("crash", "expected 1 to 2 words"),
         ("cut a b", "source->target"),
-        ("cut a->b wire", "no port"),
-        ("weather fog 3%", "no weather"),
+        ("cut a->b wire", "not a port"),
+        ("weather fog 3%", "not a kind of weather"),
         ("weather loss 300%", "more than 100%"),
-        ("slow a 3", "no duration"),
-        ("send a loudly", "no service"),
+        ("slow a 3", "not a duration"),
+        ("send a loudly", "not a service"),
         ("restart a found", "'lost'"),
-        ("on a Tuesday heal", "no moment"),
+        ("on a Tuesday heal", "not a moment"),
     ],
 )
 def test_what_is_not_understood_is_named(line: str, complaint: str) -> None:
