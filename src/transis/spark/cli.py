@@ -78,7 +78,7 @@ def _found(
     try:
         chosen = POLICIES[0] if policy is None else policy_of(policy)
         if policy is not None and out is None:
-            raise UsageError(f"--policy {policy}: a policy orders the table `merged`, so give --out, too, for the directory of the tables")
+            raise UsageError(f"--policy {policy}: a policy orders the table `merged`, so give --out DIR, too")
         from transis.spark.progress import require_spark
 
         require_spark()

@@ -283,7 +283,9 @@ def content_of(
     try:
         content = msgspec.convert(given, Content, strict=False)
     except msgspec.ValidationError as error:
-        raise PipelineError(f"the tables are not those of this version's report: {error}; audit again with this version of transis") from error
+        raise PipelineError(
+            f"the tables are not those of this version's report: {error}; audit again with this version of transis"
+        ) from error
     return replace(content, computed=computed or content.computed, title=title or content.title)
 
 
