@@ -1,4 +1,4 @@
-"""Causal messages that are not in the total order (Lansis), message by message, and EVS 5 of them by counting (plan F).
+"""Causal messages that are not in the total order (Lansis), message by message, and EVS 5 of them by counting.
 
 1. A ring in which anybody delivered one is *mixed*: the spine, which has ordered messages only, proves nothing of it.
 2. Of each sender of a mixed ring, a node's messages are counted. Whoever delivers m must have as many of everybody as the sender
@@ -42,7 +42,7 @@ class Apart:
         return ends.unionByName(none).groupBy("run", "ring").agg(F.min("good").alias("good"), F.max("forked").alias("forked"))
 
     def in_local_order(self, stretches: DataFrame, laid: Laid) -> DataFrame:
-        """The stretches of each life and process (tail.Sequence): in mixed rings a run is one, and stands where it was told."""
+        """The stretches of each life and process (OrderedHistory): in mixed rings a run is one, and stands where it was told."""
         mixed = F.broadcast(self.rings)
         runs = reliable(laid).join(mixed, "ring").selectExpr(
             *("run", "ring", "node", "stay_no", "process", "first", "first + count - 1 as last", "lseq as tpos"),

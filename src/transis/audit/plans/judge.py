@@ -45,7 +45,7 @@ class Judged:
     violations: DataFrame
     """The shortest few violations of each, with their rank."""
     rings: DataFrame | None
-    """How far the order of each ring is proven (tail.Sequence.rings); nothing if no property of the order was wanted."""
+    """How far the order of each ring is proven (OrderedHistory.rings); nothing if no property of the order was wanted."""
 
 
 def judge(laid: Laid, settle: Settle, told: Told, only: Collection[str] = ()) -> Judged:

@@ -1,16 +1,10 @@
-"""One sequence per ring and how far it is proven; the tail; runs of messages.
-
-The spine: one sequence per ring, and how far it is proven (traces plans A, B and E).
+"""The spine: one sequence per ring, and how far it is proven.
 
 Ordered runs of all stays are brought together by (ring, position). Below the first position at which anything is wrong, the
-*good* part, everything is proven at the cost of one shuffle: all stays have the same runs; each was sent once, in this ring, with
-this place and service; places grow; a process's counters grow; nobody's message stands before what its sender had seen or sent.
-What is not good, and what not everybody delivered in the regular configuration, is looked at message by message (tail.py).
-
-The tail: what the spine does not prove, message by message; in a healthy history as small as the flow window (plan C).
-
-A ring's tail starts with the run below its first doubt, or below the first position that not every stay delivered in the
-regular configuration, whichever is lower. Below it all stays that owe anything are equal and right.
+*good* part, everything is proven at the cost of one shuffle: all stays have the same runs; each was sent once, in this ring,
+with this place and service; places grow; a process's counters grow; nobody's message stands before what its sender had seen
+or sent. What is not good, and what not everybody delivered in the regular configuration, is looked at message by message
+(tail.py).
 """
 
 from __future__ import annotations

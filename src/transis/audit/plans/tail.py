@@ -1,4 +1,9 @@
-"""What is not proven of each ring, message by message, and the ordered history that properties are judged on."""
+"""The tail: what the spine does not prove, message by message; and the ordered history that properties are judged on.
+
+A ring's tail starts with the run below its first doubt, or below the first position that not every stay delivered in the
+regular configuration, whichever is lower. Below it all stays that owe anything are equal and right; in a healthy history it
+is as small as the flow window.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,6 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.causal_apart import Apart, set_apart
-from transis.audit.plans.finding import checked
 from transis.audit.plans.lay import Laid, Settle, absent_members, as_it_is
 from transis.audit.plans.spine import matched, ordered, proven_ends, ranked_sends, spine
 
@@ -173,24 +177,3 @@ def agreeing_stays(stays: DataFrame, rings: DataFrame, tail: DataFrame) -> DataF
         .withColumn("is_canon", is_canon)
         .drop("differs", "canon_node", "canon_stay_no")
     )
-
-
-def told(rows: DataFrame, stays: DataFrame) -> DataFrame:
-    """With the names of node and configuration: what an explanation needs."""
-    names = stays.select("node", "stay_no", "node_name", "ring_name", "trans", "trans_name")
-    in_trans = F.expr("phase = 1 and trans is not null")
-    placed = rows.join(F.broadcast(names), ["node", "stay_no"])
-    return placed.withColumn("conf", F.when(in_trans, F.col("trans")).otherwise(F.col("ring"))).withColumn(
-        "conf_name", F.when(in_trans, F.col("trans_name")).otherwise(F.col("ring_name"))
-    )
-
-
-def ordered_total(sequence: OrderedHistory, name: str) -> DataFrame:
-    """Ordered deliveries of all stays: what most properties look at."""
-    return checked(sequence.stays, name, "ordered")
-
-
-def reliable_total(sequence: OrderedHistory, name: str) -> DataFrame:
-    """The same with causal deliveries that are not in the order."""
-    total = ordered_total(sequence, name)
-    return total if sequence.apart is None else total.unionByName(checked(sequence.apart.rows, name))
