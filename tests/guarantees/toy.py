@@ -13,13 +13,18 @@ s1@R3     claims to send in the regular configuration 3 (of the representative o
 d1        delivers message 1; d1=7 claims that its place is 7, d1@R3 that it does so in 3; d9<b delivers one that b never sent
 x z ?     failed, stopped, ended nobody knows how;  g  a gap in the trace;  f(words)  a fault;  +500  time passes
 a2        as a name: the second incarnation of a
+
+Words about client processes and groups are in toy_groups.py.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import NamedTuple
 
+from tests.guarantees.toy_groups import WORD, Groups, address_of, event_of
+from tests.guarantees.toy_groups import Sent as SentHere
 from transis.audit.guarantees import Report, check
 from transis.trace.events import Conf, Delivery, End, Event, Fault, Gap, History, NodeTrace, Refuse, Sent, Submit, is_ordered
 from transis.types.ids import MessageId, NodeId, Place, ProcessId, Service, ViewId, ViewKind
@@ -33,6 +38,7 @@ TOKEN = re.compile(r"f\([^)]*\)|\S+")
 class Message(NamedTuple):
     id: MessageId
     service: Service
+    address: bytes = b""
 
 
 def node(name: str) -> NodeId:
@@ -65,6 +71,7 @@ class Toy:
         lines = [line.strip() for line in text.replace(" / ", "\n").strip().splitlines() if line.strip()]
         self.scripts = {line.split(":")[0]: TOKEN.findall(line.split(":", 1)[1]) for line in lines}
         self.messages = self._messages()
+        self.groups = Groups(self.scripts, node, view_id)
 
     def history(self, closed: bool = True, promises: str = "evs", engine: str = "totem") -> History:
         nodes = [NodeTrace(node(name), _Line(self, name, engine).compile()) for name in self.scripts]
@@ -75,10 +82,11 @@ class Toy:
         for name, tokens in self.scripts.items():
             counter = 0
             for token in tokens:
-                sent = re.fullmatch(r"([suor])(\d+)([!~?]?)(?:@R\d+)?", token)
+                sent = re.fullmatch(r"([suor])(\d+)([!~?]?)(?:@R\d+)?(@[a-z]\S*)?", token)
                 if sent and sent[2] not in found:
                     counter += 1
-                    found[sent[2]] = Message(MessageId(ProcessId(node(name), 0), counter), MARKS[sent[3]])
+                    id = MessageId(ProcessId(node(name), 0), counter)
+                    found[sent[2]] = Message(id, MARKS[sent[3]], address_of(sent[4], node))
         return found
 
     def _previous(self, member: str, ring: ViewId) -> ViewId | None:
@@ -113,11 +121,15 @@ class _Line:
         self.conf = self.regular = ViewId(ViewKind.REGULAR, 0, node(name))
         self.installed = False
         self.tpos = 0
+        self.delivered: dict[str, int] = {}
 
     def compile(self) -> list[Event]:
-        for token in self.toy.scripts[self.name]:
+        for at, token in enumerate(self.toy.scripts[self.name]):
             self.now += 10
-            self._token(token)
+            if WORD.fullmatch(token):
+                self._of_groups(token, at)
+            else:
+                self._token(token)
         return self.events
 
     @property
@@ -140,6 +152,18 @@ class _Line:
         else:
             self._send(token)
 
+    def _of_groups(self, token: str, at: int) -> None:
+        here, groups = node(self.name), self.toy.groups
+        if token[0] == "V":
+            self.events.append(groups.event(here, at, self.lseq, self.now))
+        else:
+            in_force = partial(groups.in_force, here, at)
+            self.events.append(event_of(token, self.lseq, self.now, self._sent, in_force))
+
+    def _sent(self, number: str) -> SentHere:
+        (process, counter), _, address = self.toy.messages[number]
+        return SentHere(process, counter, address, self.delivered.get(number, 0))
+
     def _install(self, token: str) -> None:
         view = self.toy._view(token, self.regular)
         self.conf = view.id
@@ -151,16 +175,16 @@ class _Line:
         return None if seq is None else self.regular._replace(seq=int(seq))
 
     def _send(self, token: str) -> None:
-        match = re.fullmatch(r"\D(\d+)[!~?]?(?:@R(\d+))?", token)
+        match = re.fullmatch(r"\D(\d+)[!~?]?(?:@R(\d+))?(?:@[a-z]\S*)?", token)
         assert match is not None
         number, conf = match[1], self._claimed(match[2]) or self.regular
         message = self.toy.messages[number]
-        counter, service = message.id.counter, message.service
+        counter, service, address = message.id.counter, message.service, message.address
         if token[0] in "su":
-            self.events.append(Submit(self.lseq, self.now, 0, counter, 1, service, b""))
+            self.events.append(Submit(self.lseq, self.now, 0, counter, 1, service, address))
         if token[0] in "so":
             place = Place(int(number), 0)
-            self.events.append(Sent(self.lseq, self.now, conf, 0, counter, 1, service, b"", place, 0))
+            self.events.append(Sent(self.lseq, self.now, conf, 0, counter, 1, service, address, place, 0))
         if token[0] == "r":
             self.events.append(Refuse(self.lseq, self.now, 0, counter, 1, "toy"))
 
@@ -169,14 +193,15 @@ class _Line:
         assert match is not None
         number, place, stranger, claimed = match[1], int(match[2] or match[1]), match[3], self._claimed(match[4])
         message = Message(MessageId(ProcessId(node(stranger), 0), 900 + int(number)), Service.AGREED) if stranger else None
-        (process, counter), service = message or self.toy.messages[number]
+        (process, counter), service, address = message or self.toy.messages[number]
+        self.delivered[number] = self.lseq
         tpos = -1
         if is_ordered(service, self.engine):
             tpos, self.tpos = self.tpos, self.tpos + 1
         self.events.append(
             Delivery(
                 *(self.lseq, self.now, claimed or self.conf, claimed or self.regular),
-                *(process, counter, 1, service, b"", Place(place, 0), tpos, 0, 0, 0),
+                *(process, counter, 1, service, address, Place(place, 0), tpos, 0, 0, 0),
             )
         )
 
