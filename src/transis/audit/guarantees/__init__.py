@@ -19,7 +19,7 @@ from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import check_group_changes, check_group_differences
 from transis.audit.guarantees.group_messages import check_group_members
-from transis.audit.guarantees.group_order import check_group_duplicates, check_group_order, check_group_synchrony
+from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDER, GROUP_VIRTUAL_SYNCHRONY
 from transis.audit.guarantees.group_views import check_group_agreement, check_group_ghosts, check_group_primary
 from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.incarnations import INCARNATIONS
@@ -96,19 +96,14 @@ _OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
 )
 
 _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
-    _not_yet("group_order", "views and messages of all groups come in one order", check_group_order, GROUPS),
+    GROUP_ORDER,
     _not_yet(
         "group_agreement_on_views",
         "the same group view has the same members, origins and cause for everybody",
         check_group_agreement,
         GROUPS,
     ),
-    _not_yet(
-        "group_virtual_synchrony",
-        "who goes together from one view of a group to the next got the same of it",
-        check_group_synchrony,
-        GROUPS,
-    ),
+    GROUP_VIRTUAL_SYNCHRONY,
     _not_yet(
         "group_members_only",
         "a process gets what is for it while it is a member, and nothing else",
@@ -125,7 +120,7 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
         "group_no_ghosts", "members are there by their own node's word, on nodes of the configuration", check_group_ghosts, GROUPS
     ),
     _not_yet("group_differences", "who joined, left and came from which view is told truly", check_group_differences, GROUPS),
-    _not_yet("group_no_duplicates", "nobody gets a message or a view twice", check_group_duplicates, GROUPS),
+    GROUP_NO_DUPLICATES,
     _not_yet("group_primary", "no two components call themselves primary at a time", check_group_primary, GROUPS),
     _not_yet(
         "replicas_agree",

@@ -13,12 +13,9 @@ from transis.audit.properties import (
     group_agreement,
     group_changes,
     group_differences,
-    group_duplicates,
     group_ghosts,
     group_members,
-    group_order,
     group_primary,
-    group_synchrony,
     replicas,
 )
 
@@ -27,14 +24,11 @@ OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {}
 OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {}
 
 OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
-    (group_order.NAME,): group_order.check,
     (group_agreement.NAME,): group_agreement.check,
-    (group_synchrony.NAME,): group_synchrony.check,
     ("group_members_only",): group_members.check,
     (group_changes.NAME,): group_changes.check,
     (group_ghosts.NAME,): group_ghosts.check,
     (group_differences.NAME,): group_differences.check,
-    (group_duplicates.NAME,): group_duplicates.check,
     (group_primary.NAME,): group_primary.check,
     (replicas.NAME,): replicas.check,
 }
