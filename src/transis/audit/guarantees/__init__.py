@@ -20,7 +20,7 @@ from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import check_group_changes, check_group_differences
 from transis.audit.guarantees.group_messages import check_group_members
 from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDER, GROUP_VIRTUAL_SYNCHRONY
-from transis.audit.guarantees.group_views import check_group_agreement, check_group_ghosts, check_group_primary
+from transis.audit.guarantees.group_views import GROUP_AGREEMENT, GROUP_NO_GHOSTS, GROUP_PRIMARY
 from transis.audit.guarantees.history import LaidHistory
 from transis.audit.guarantees.incarnations import INCARNATIONS
 from transis.audit.guarantees.one_sequence import NO_HOLES, ONE_SEQUENCE, PLACES
@@ -97,12 +97,7 @@ _OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
 
 _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
     GROUP_ORDER,
-    _not_yet(
-        "group_agreement_on_views",
-        "the same group view has the same members, origins and cause for everybody",
-        check_group_agreement,
-        GROUPS,
-    ),
+    GROUP_AGREEMENT,
     GROUP_VIRTUAL_SYNCHRONY,
     _not_yet(
         "group_members_only",
@@ -116,12 +111,10 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
         check_group_changes,
         GROUPS,
     ),
-    _not_yet(
-        "group_no_ghosts", "members are there by their own node's word, on nodes of the configuration", check_group_ghosts, GROUPS
-    ),
+    GROUP_NO_GHOSTS,
     _not_yet("group_differences", "who joined, left and came from which view is told truly", check_group_differences, GROUPS),
     GROUP_NO_DUPLICATES,
-    _not_yet("group_primary", "no two components call themselves primary at a time", check_group_primary, GROUPS),
+    GROUP_PRIMARY,
     _not_yet(
         "replicas_agree",
         "who got the same messages says that it is in the same state, where applications say so",

@@ -77,6 +77,11 @@ class Change(NamedTuple):
     def witness(self) -> tuple[NodeId, int]:
         return (self.life.node, self.event.lseq)
 
+    @property
+    def words(self) -> dict[str, object]:
+        """For sentences."""
+        return {"node": self.life.node, "view": self.view.id, "group": self.view.name}
+
 
 def tells_who_is_there(life: Life) -> bool:
     """Does the trace say who connects and who is gone? If not, silence may mean either."""

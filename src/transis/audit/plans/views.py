@@ -75,6 +75,11 @@ NODE_MAPS: Final = """
 """
 """To name an array of nodes: a row a run."""
 
+PROCESS_MAPS: Final = """
+    select run, map_from_entries(collect_list(struct(process, process_name))) as process_names from {people} group by run
+"""
+"""The same for an array of processes."""
+
 SENDERS: Final = """
     select n.run, n.node as sender, n.node_name as sender_name,
            case when l.gapped is null then not r.closed
@@ -154,4 +159,5 @@ def views_of_clients(clients: Clients, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)
     views.add(clients, "people", "changes", "seats", "handed", "got", client_lives="lives")
+    views.add_made(process_maps=lambda: settle(views.query(PROCESS_MAPS)))
     return views

@@ -10,12 +10,9 @@ from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Laid
 from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
-    group_agreement,
     group_changes,
     group_differences,
-    group_ghosts,
     group_members,
-    group_primary,
     replicas,
 )
 
@@ -24,12 +21,9 @@ OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {}
 OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {}
 
 OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
-    (group_agreement.NAME,): group_agreement.check,
     ("group_members_only",): group_members.check,
     (group_changes.NAME,): group_changes.check,
-    (group_ghosts.NAME,): group_ghosts.check,
     (group_differences.NAME,): group_differences.check,
-    (group_primary.NAME,): group_primary.check,
     (replicas.NAME,): replicas.check,
 }
 """What groups promise their members, judged where a run has client processes."""
