@@ -17,7 +17,8 @@ from transis.audit.guarantees.creation import NO_CREATION, WHERE_SENT
 from transis.audit.guarantees.end_together import END_TOGETHER
 from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
-from transis.audit.guarantees.group_changes import check_group_changes, check_group_differences
+from transis.audit.guarantees.group_changes import GROUP_CHANGES
+from transis.audit.guarantees.group_differences import GROUP_DIFFERENCES
 from transis.audit.guarantees.group_messages import check_group_members
 from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDER, GROUP_VIRTUAL_SYNCHRONY
 from transis.audit.guarantees.group_views import GROUP_AGREEMENT, GROUP_NO_GHOSTS, GROUP_PRIMARY
@@ -105,14 +106,9 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
         check_group_members,
         GROUPS,
     ),
-    _not_yet(
-        "group_one_view_per_change",
-        "a change is told once, and to the groups that it concerns only",
-        check_group_changes,
-        GROUPS,
-    ),
+    GROUP_CHANGES,
     GROUP_NO_GHOSTS,
-    _not_yet("group_differences", "who joined, left and came from which view is told truly", check_group_differences, GROUPS),
+    GROUP_DIFFERENCES,
     GROUP_NO_DUPLICATES,
     GROUP_PRIMARY,
     _not_yet(

@@ -1,32 +1,15 @@
-"""One view per change; differences told truly.
-
-One view per change: groups that something happened to are told once, the others see nothing.
-
-1. A configuration that loses daemons gives a transitional view to each group that lost members here, at once, and to no other.
-2. A join, leave or disconnection gives one regular view, which tells of that process and nobody else. Several that came in one
-   datagram give one view together.
-3. A regular configuration gives at most one regular view to a group, and none if nothing changed for it.
-
-What a group view says has changed is what has: `joined`, `left` and `merged_from` against the views that were in force.
-
-1. A transitional view is the view in force without those whose node is lost; nobody joins in it.
-2. A regular view: who does not come from the view in force here has joined; who was in the last regular view and does not come
-   from the view in force has left, so that who went away and came back is in both.
-3. `merged_from` is true: a process comes from the view that it has in force, a newcomer from none.
-"""
+"""One view per change: groups that something happened to are told once, the others see nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Final
 
-from transis.audit.guarantees.clients import Change, ClientHistory, ClientStream, tells_who_is_there
+from transis.audit.guarantees.clients import Change, ClientHistory, tells_who_is_there
 from transis.audit.guarantees.history import Life
-from transis.audit.guarantees.property import Findings, several
+from transis.audit.guarantees.property import Findings, Property, Reads, breaks, kept
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf
 from transis.types.ids import ProcessId, ViewId
-from transis.types.views import GroupId, GroupView, GroupViewId, Origin, View
-
-# --- group changes ----------------------------------------------------------------------------------------------------
+from transis.types.views import GroupId, GroupView, View
 
 
 def check_group_changes(history: ClientHistory, findings: Findings) -> None:
@@ -45,52 +28,51 @@ def check_group_changes(history: ClientHistory, findings: Findings) -> None:
 def _regular(change: Change, told: dict[tuple[Life, GroupId, ViewId], Change], findings: Findings) -> None:
     view, before = change.view, change.before
     if view.cause.process is not None:
-        _one_process(change, findings)
+        _one_process(change, view.cause.process, findings)
         return
     if view.cause.configuration is None:
         _several_processes(change, findings)
         return
     if change.own is not None and view.cause.configuration != change.own.cause:
-        _tell(change, f"its cause is {view.cause}, but that of its configuration is {change.own.cause}", findings)
+        findings.violation("cause", (change.witness,), **change.words, cause=view.cause, configuration_cause=change.own.cause)
     if before is not None and before.id.configuration.is_regular and not view.joined and not view.left:
-        _tell(change, f"nothing changed since {before.id}", findings)
+        findings.violation("nothing", (change.witness,), **change.words, before=before.id)
     known = told.setdefault((change.life, view.group, view.id.configuration), change)
     if known is not change:
-        _tell(change, f"its configuration had given {known.view.id} already", findings)
+        findings.violation("again", (change.witness,), **change.words, earlier=known.view.id)
 
 
-def _one_process(change: Change, findings: Findings) -> None:
+def _one_process(change: Change, process: ProcessId, findings: Findings) -> None:
     """Told at its place of a settled regular configuration, so that no other change can wait to be told."""
     view = change.view
-    process = (view.cause.process,)
-    expected = (process, ()) if view.cause.what == "join" else ((), process)
+    expected = ((process,), ()) if view.cause.what == "join" else ((), (process,))
     if (view.joined, view.left) != expected:
-        _tell(change, f"for the {view.cause} it tells that {several(view.joined)} joined and {several(view.left)} left", findings)
+        findings.violation(
+            "others", (change.witness,), **change.words, cause=view.cause, joined=list(view.joined), left=list(view.left)
+        )
     _after_a_regular(change, findings)
 
 
 def _several_processes(change: Change, findings: Findings) -> None:
     if not change.view.joined and not change.view.left:
-        _tell(change, "it tells of nobody", findings)
+        findings.violation("nobody", (change.witness,), **change.words)
     _after_a_regular(change, findings)
 
 
 def _after_a_regular(change: Change, findings: Findings) -> None:
     if change.before is not None and not change.before.id.configuration.is_regular:
-        _tell(change, f"it follows the transitional {change.before.id}, which only a configuration ends", findings)
+        findings.violation("behind a transitional", (change.witness,), **change.words, before=change.before.id)
 
 
 def _transitional(change: Change, findings: Findings) -> None:
     if change.own is None or change.before is None:
         return
     if change.view.cause.configuration != change.own.cause:
-        _tell(change, f"its cause is {change.view.cause}, but that of its configuration is {change.own.cause}", findings)
+        findings.violation(
+            "cause", (change.witness,), **change.words, cause=change.view.cause, configuration_cause=change.own.cause
+        )
     if not _lost(change.before, change.own):
-        _tell(change, f"nobody of {change.before.id} was lost", findings)
-
-
-def _tell(change: Change, wrong: str, findings: Findings) -> None:
-    findings.broken(f"{change.life.node}: {change.view.id} of {change.view.name}: {wrong}", (change.witness,))
+        findings.violation("nobody lost", (change.witness,), **change.words, before=change.before.id)
 
 
 def _lost(view: GroupView, configuration: View) -> bool:
@@ -159,106 +141,146 @@ class _Losses:
         due = [view for group, view in self._due.items() if self._inside.get(group)]
         for view in due:
             assert self._configuration is not None
-            self._findings.broken(
-                f"{self._life.node}: {self._configuration.view.id} lost members of {view.id} of {view.name}, "
-                "but gave the group no transitional view",
-                ((self._life.node, self._configuration.lseq),),
-            )
+            said = {"node": self._life.node, "configuration": self._configuration.view.id, "view": view.id, "group": view.name}
+            self._findings.violation("untold", ((self._life.node, self._configuration.lseq),), **said)
         self._due = {}
 
 
-# --- group differences ------------------------------------------------------------------------------------------------
-
-
-def check_group_differences(history: ClientHistory, findings: Findings) -> None:
-    for change in history.changes:
-        findings.checked += 1
-        for wrong in _wrong(change):
-            view = change.view
-            findings.broken(f"{change.life.node}: {view.id} of {view.name}: {wrong}", (change.witness,))
-    for client in history.clients:
-        _come_from_what_they_had(client, findings)
-
-
-def _come_from_what_they_had(client: ClientStream, findings: Findings) -> None:
-    in_force: dict[GroupId, GroupViewId] = {}
-    for step in client.steps:
-        match step:
-            case GroupConf(view=view):
-                findings.checked += 1
-                _origin_is_true(client.id, step, in_force.get(view.group), findings)
-                in_force[view.group] = view.id
-            case ClientLeft(group=group, refused=False):
-                in_force.pop(group, None)
-            case Gap():
-                findings.pending += 1
-                return
-            case _:
-                pass
-
-
-def _wrong(change: Change) -> Iterator[str]:
-    view = change.view
-    yield from _unlike_itself(view)
-    if change.before is None:
-        if not view.id.configuration.is_regular and not change.blind:
-            yield "a transitional view before any other"
-    elif view.id.configuration.is_regular:
-        yield from _wrong_regular(view, change.before, change.regular)
-    else:
-        yield from _wrong_transitional(change, change.before)
-
-
-def _unlike_itself(view: GroupView) -> Iterator[str]:
-    origins = [member for origin in view.merged_from for member in origin.members]
-    for what, found in (("members", view.members), ("joined", view.joined), ("left", view.left)):
-        if list(found) != sorted(set(found)):
-            yield f"{what} is not sorted, or names somebody twice"
-    if not set(view.joined) <= set(view.members):
-        yield f"{several(sorted(set(view.joined) - set(view.members)))} joined and is no member"
-    if len(set(origins)) < len(origins) or not set(origins) <= set(view.members):
-        yield "a member comes from two views, or who is no member from one"
-    if [origin.view for origin in view.merged_from] != sorted({origin.view for origin in view.merged_from}):
-        yield "merged_from is not sorted, or names a view twice"
-
-
-def _origins(view: GroupView) -> dict[ProcessId, GroupViewId]:
-    return {member: origin.view for origin in view.merged_from for member in origin.members}
-
-
-def _wrong_regular(view: GroupView, before: GroupView, regular: GroupView | None) -> Iterator[str]:
-    origins = _origins(view)
-    joined = [member for member in view.members if origins.get(member) != before.id]
-    if list(view.joined) != joined:
-        yield f"{several(view.joined)} joined, it says, but those who do not come from {before.id} are {several(joined)}"
-    if regular is None:
-        return
-    left = [member for member in regular.members if origins.get(member) != before.id]
-    if list(view.left) != left:
-        yield f"{several(view.left)} left, it says, but {several(left)} of {regular.id} do not come from {before.id}"
-
-
-def _wrong_transitional(change: Change, before: GroupView) -> Iterator[str]:
-    view = change.view
-    if change.own is None:
-        return
-    nodes = frozenset(change.own.nodes)
-    stay = tuple(member for member in before.members if member.node in nodes)
-    if view.members != stay:
-        yield f"its members are {several(view.members)}, but of {before.id} {several(stay)} come along"
-    if view.joined or set(view.left) != set(before.members) - set(view.members):
-        yield "somebody joins in it, or those who left are not those who are missing"
-    if view.merged_from != (Origin(before.id, view.members),):
-        yield f"its members do not all come from {before.id}"
-
-
-def _origin_is_true(process: ProcessId, event: GroupConf, in_force: GroupViewId | None, findings: Findings) -> None:
-    view = event.view
-    origin = _origins(view).get(process)
-    came_back = process in view.joined and process in view.left
-    if origin == in_force or (origin is None and came_back):
-        return
-    findings.broken(
-        f"{process} had {in_force or 'no view'} of {view.name} in force, but by {view.id} it comes from {origin or 'none'}",
-        ((process.node, event.lseq),),
+WRONG_VIEWS: Final = """
+    with told as (
+        select *, cause_conf <=> own.cause as same_cause, size(joined) = 0 and size(left) = 0 as silent,
+               case when not is_regular then 'loss' when cause_process is not null then 'process'
+                    when cause_conf is null then 'processes' else 'configuration' end as of
+        from {changes}
+    ), given as (
+        select *, first(label) over same as earlier, row_number() over same as nth,
+               if(cause_what = 'join', joined, left) <> array(cause_process)
+               or size(if(cause_what = 'join', left, joined)) > 0 as of_others
+        from told
+        window same as (partition by node, group, view, of order by lseq)
+    ), judged as (
+        select *, explode(array_compact(array(
+            case when of = 'process' and of_others then 'others'
+                 when of = 'processes' and silent then 'nobody' end,
+            case when of in ('process', 'processes') and not before.is_regular then 'behind a transitional' end,
+            case when of in ('configuration', 'loss') and own is not null and not same_cause
+                      and (is_regular or before is not null) then 'cause' end,
+            case when of = 'configuration' and before.is_regular and silent then 'nothing' end,
+            case when of = 'configuration' and nth > 1 then 'again' end,
+            case when of = 'loss' and own is not null and before is not null
+                      and size(array_except(before.member_nodes, own.members)) = 0 then 'nobody lost' end
+        ))) as kind
+        from given
     )
+    select judged.run, kind, node_name as node, label as view, name as group, cause, own.cause as configuration_cause,
+           before.label as before, earlier, transform(joined, one -> try_element_at(process_names, one)) as joined,
+           transform(left, one -> try_element_at(process_names, one)) as left,
+           array(judged.node) as nodes, array(view) as views, array(array(judged.node, lseq)) as witness, lseq as position
+    from judged left join {process_maps} using (run)
+"""
+"""`of` is what a view tells of; `earlier` the first view of the kind that the same configuration gave the group here."""
+
+LOSSES: Final = """
+    with moments as (
+        select node, lseq, view, view_name, members, view_kind = 1 as is_loss from {confs}
+        union all
+        select node, min(lseq), null, null, null, false from {deliveries} group by node, segment, conf_no
+        union all
+        select node, min(lseq), null, null, null, false from {client_deliveries} group by node, segment, conf_no
+    ), followed as (
+        select *, lead(lseq) over (partition by node order by lseq) as next_moment from moments
+    ), losses as (
+        select node, lseq as loss_lseq, view as loss, view_name as loss_name, members as loss_members,
+               coalesce(next_moment, if(closed and ended = '', 4611686018427387904, null)) as due_lseq,
+               row_number() over (partition by node order by lseq) as loss_no
+        from followed join {client_lives} using (node)
+        where is_loss and told
+    ), counted as (
+        select *, coalesce(max(loss_no) over (partition by node order by lseq), 0) as losses_before
+        from (
+            select run, node, node_name, group, lseq, next_lseq, label, name, member_nodes, last_until, null as loss_no
+            from {changes}
+            union all
+            select null, node, null, null, loss_lseq, null, null, null, null, null, loss_no from losses
+        )
+    ), placed as (
+        select counted.*, coalesce(lead(losses_before) over (partition by node, group order by lseq), losses) as losses_until
+        from counted join (select node, max(loss_no) as losses from losses group by node) using (node)
+        where run is not null
+    ), numbered as (
+        select * except (loss_no), explode(sequence(losses_before + 1, losses_until)) as loss_no
+        from placed
+        where losses_until > losses_before
+    ), lost as (
+        select * from numbered join losses using (node, loss_no)
+        where last_until > loss_lseq and size(array_except(member_nodes, loss_members)) > 0
+    )
+"""
+"""Groups beside the transitional configurations that lost members of the view in force, while somebody here was in it: views of
+groups, once for each loss that came while they were in force. `due_lseq` is the event by which groups must have been told, for
+the order goes on there; at the end of a trace they must have been told only if the run came to rest."""
+
+UNTOLD: Final = (
+    LOSSES
+    + """
+    select run, 'untold' as kind, node_name as node, loss_name as configuration, label as view, name as group,
+           array(node) as nodes, array(loss) as views, array(array(node, loss_lseq)) as witness, loss_lseq as position
+    from lost
+    where last_until >= due_lseq and (next_lseq is null or next_lseq >= due_lseq)
+"""
+)
+
+GROUP_CHANGES: Final = Property(
+    name="group_one_view_per_change",
+    meaning="a change is told once, and to the groups that it concerns only",
+    predicate="A configuration that loses nodes gives a transitional view to each group that lost members here, at once, and to"
+    " no other. A join, leave or disconnection gives one regular view, which tells of that process and nobody else; "
+    "several that came in one datagram give one view together. A regular configuration gives at most one regular view"
+    " to a group, and none if nothing changed for it. The cause of a view that a configuration gives is the cause of "
+    "that.",
+    broken={
+        "others": "{node}: {view} of {group}: for the {cause} it tells that {joined} joined and {left} left",
+        "nobody": "{node}: {view} of {group}: it tells of nobody",
+        "behind a transitional": "{node}: {view} of {group}: it follows the transitional {before}, "
+        "which only a configuration ends",
+        "cause": "{node}: {view} of {group}: its cause is {cause}, but that of its configuration is {configuration_cause}",
+        "nothing": "{node}: {view} of {group}: nothing changed since {before}",
+        "again": "{node}: {view} of {group}: its configuration had given {earlier} already",
+        "nobody lost": "{node}: {view} of {group}: nobody of {before} was lost",
+        "untold": "{node}: {configuration} lost members of {view} of {group}, but gave the group no transitional view",
+    },
+    reads=Reads.GROUPS,
+    check=check_group_changes,
+    sql=f"{WRONG_VIEWS};{UNTOLD}",
+    counts=LOSSES + "select run, 1 as checked from {changes} union all select run, 1 from lost",
+    examples=(
+        kept("a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1} R8{a} / b: R4{a,b} c1 Vg2{a#1,b#1} x"),
+        kept("a: R4{a,b} c1 Vg1{a#1} T6{a} R8{a} / b: R4{a,b} x"),
+        kept("a: R4{a} c1 c2 Vg1{a#1,a#2} c3 Vg2{a#1,a#2,a#3} lg3 Vg3{a#1,a#2}"),
+        kept("a: R4{a} c1 Vg1{a#1} T6{a} R8{a,b} Vg0{a#1,b#1} / b: R2{b} c1 Vg1{b#1} T5{b} R8@a{a,b} Vg0{a#1,b#1}"),
+        breaks(
+            "a: R4{a} c1 Vg1{a#1} c2 Vg2{a#1,a#2}-a#1",
+            "a/1: R4@a/1+2.0 of g: for the join of a/1#2 it tells that a/1#2 joined and a/1#1 left",
+        ),
+        breaks("a: R4{a} c1 Vg1{a#1} Vg2{a#1}", "a/1: R4@a/1+2.0 of g: it tells of nobody"),
+        breaks(
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} Vg0{a#1} R8{a} c2 Vg9{a#1,a#2}~join:a#2+a#2- / "
+            "b: R4{a,b} c1 Vg2{a#1,b#1} x",
+            "a/1: R8@a/1+9.0 of g: it follows the transitional T6@a/1+0.0, which only a configuration ends",
+        ),
+        breaks(
+            "a: R4{a} c1 Vg1{a#1} T6{a} R8{a,b} Vg0{a#1,b#1}%mutant / b: R2{b} T5{b} R8@a{a,b} c1 Vg0{a#1,b#1}",
+            "a/1: R8@a/1+0.0 of g: its cause is configuration: mutant, but that of its configuration is toy",
+        ),
+        breaks("a: R4{a} c1 Vg1{a#1} T6{a} R8{a} Vg0{a#1}", "a/1: R8@a/1+0.0 of g: nothing changed since R4@a/1+1.0"),
+        breaks(
+            "a: R4{a} c1 Vg1{a#1} T6{a} R8{a} c2 Vg0{a#1,a#2} c3 Vg0{a#1,a#2,a#3}",
+            "a/1: R8@a/1+0.0 of g: its configuration had given R8@a/1+0.0 already",
+        ),
+        breaks("a: R4{a} c1 Vg1{a#1} T6{a} Vg0{a#1} R8{a}", "a/1: T6@a/1+0.0 of g: nobody of R4@a/1+1.0 was lost"),
+        breaks(
+            "a: R4{a,b} c1 Vg1{a#1} Vg2{a#1,b#1} T6{a} R8{a} / b: R4{a,b} c1 Vg2{a#1,b#1} x",
+            "a/1: T6@a/1 lost members of R4@a/1+2.0 of g, but gave the group no transitional view",
+        ),
+    ),
+)

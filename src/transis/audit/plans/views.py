@@ -159,5 +159,6 @@ def views_of_clients(clients: Clients, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)
     views.add(clients, "people", "changes", "seats", "handed", "got", client_lives="lives")
+    views.add_made(group_view_names=lambda: clients.laid.tables.names("group_view_names"))
     views.add_made(process_maps=lambda: settle(views.query(PROCESS_MAPS)))
     return views

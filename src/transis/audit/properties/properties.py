@@ -10,8 +10,6 @@ from transis.audit.plans.finding import Found
 from transis.audit.plans.lay import Laid
 from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
-    group_changes,
-    group_differences,
     group_members,
     replicas,
 )
@@ -22,8 +20,6 @@ OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {}
 
 OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
     ("group_members_only",): group_members.check,
-    (group_changes.NAME,): group_changes.check,
-    (group_differences.NAME,): group_differences.check,
     (replicas.NAME,): replicas.check,
 }
 """What groups promise their members, judged where a run has client processes."""
