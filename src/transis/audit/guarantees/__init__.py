@@ -37,7 +37,7 @@ from transis.audit.guarantees.property import (
     Violation,
     Witness,
 )
-from transis.audit.guarantees.replicas import check_replicas
+from transis.audit.guarantees.replicas import REPLICAS_AGREE
 from transis.audit.guarantees.safe import SAFE_DELIVERED, SAFE_INSTALLED
 from transis.audit.guarantees.self_delivery import SELF_DELIVERY
 from transis.audit.guarantees.sent_once import SENT_ONCE, SUBMITS
@@ -111,12 +111,7 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
     GROUP_DIFFERENCES,
     GROUP_NO_DUPLICATES,
     GROUP_PRIMARY,
-    _not_yet(
-        "replicas_agree",
-        "who got the same messages says that it is in the same state, where applications say so",
-        check_replicas,
-        GROUPS,
-    ),
+    REPLICAS_AGREE,
 )
 
 _ALL: Final[tuple[Property[Any], ...]] = (*_OF_NODES, *_OF_GROUPS)

@@ -11,7 +11,6 @@ from transis.audit.plans.lay import Laid
 from transis.audit.plans.tail import OrderedHistory
 from transis.audit.properties import (
     group_members,
-    replicas,
 )
 
 OF_VIEWS: Final[dict[tuple[str, ...], Callable[[Laid], Found]]] = {}
@@ -20,6 +19,5 @@ OF_ORDER: Final[dict[tuple[str, ...], Callable[[OrderedHistory], Found]]] = {}
 
 OF_GROUPS: Final[dict[tuple[str, ...], Callable[[Clients], Found]]] = {
     ("group_members_only",): group_members.check,
-    (replicas.NAME,): replicas.check,
 }
 """What groups promise their members, judged where a run has client processes."""
