@@ -19,7 +19,7 @@ from transis.audit.guarantees.failure_atomicity import FAILURE_ATOMICITY
 from transis.audit.guarantees.fifo import FIFO, NO_DUPLICATES
 from transis.audit.guarantees.group_changes import GROUP_CHANGES
 from transis.audit.guarantees.group_differences import GROUP_DIFFERENCES
-from transis.audit.guarantees.group_messages import check_group_members
+from transis.audit.guarantees.group_messages import GROUP_MEMBERS_ONLY
 from transis.audit.guarantees.group_order import GROUP_NO_DUPLICATES, GROUP_ORDER, GROUP_VIRTUAL_SYNCHRONY
 from transis.audit.guarantees.group_views import GROUP_AGREEMENT, GROUP_NO_GHOSTS, GROUP_PRIMARY
 from transis.audit.guarantees.history import LaidHistory
@@ -31,7 +31,6 @@ from transis.audit.guarantees.property import (
     VIOLATIONS_MAX,
     Findings,
     Property,
-    Reads,
     Report,
     Verdict,
     Violation,
@@ -62,15 +61,6 @@ __all__ = [
     "check_groups",
 ]
 
-VIEWS, ORDER, GROUPS = Reads
-ALL: Final = frozenset(MODES)
-
-
-def _not_yet(name: str, meaning: str, check: Any, reads: Reads, promised_in: frozenset[str] = ALL) -> Property[Any]:
-    """Its query is a DataFrame still (audit/properties)."""
-    return Property(name, meaning, "", {}, reads, check, promised_in=promised_in)
-
-
 _OF_NODES: Final[tuple[Property[LaidHistory], ...]] = (
     NO_CREATION,
     NO_DUPLICATES,
@@ -100,12 +90,7 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
     GROUP_ORDER,
     GROUP_AGREEMENT,
     GROUP_VIRTUAL_SYNCHRONY,
-    _not_yet(
-        "group_members_only",
-        "a process gets what is for it while it is a member, and nothing else",
-        check_group_members,
-        GROUPS,
-    ),
+    GROUP_MEMBERS_ONLY,
     GROUP_CHANGES,
     GROUP_NO_GHOSTS,
     GROUP_DIFFERENCES,

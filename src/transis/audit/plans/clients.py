@@ -1,22 +1,14 @@
-"""Client processes laid out; who must get a run.
-
-Client processes laid out for the audit: what each was shown and handed, and every group view with what stood before it.
+"""Client processes laid out for the audit: what each was shown and handed, and every group view with what stood before it.
 
 1. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
    GVIEW at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
 2. A *seat* is a process that was shown a view. It is over when the group has its next view there, when the process leaves or a
    word comes about its life, and at a gap, behind which nothing is known of views in force.
 3. What a process *got* are runs of its node's deliveries; only basic ones that waited are known by their messages alone.
-
-Who must get a run: the connected processes that are in the view in force of one of its groups, or that it names.
-
-Recipients change only at *barriers*, which are views, leaves, words of life and configurations. Between two of them all runs of
-one address have the same, so they are worked out once for a span and an address, not for a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -24,23 +16,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid, Tables, latest, next_lseq
-
-# --- clients ----------------------------------------------------------------------------------------------------------
+from transis.audit.plans.lay import Laid, Settle, Tables, as_it_is, latest, next_lseq
 
 NEVER: Final = 2**62
 """An lseq behind all others."""
 
-Keep = Callable[[DataFrame], DataFrame]
-"""What a caller does with a table that is used several times, such as `settling.settled`; nothing, if there is enough time."""
-
-
-def as_it_is(table: DataFrame) -> DataFrame:
-    return table
-
 
 @dataclass(frozen=True)
-class Clients:
+class ClientTables:
     """What the properties of groups read. Small, and used by all: lives, people, changes, seats. As large as the trace: handed,
     got."""
 
@@ -64,10 +47,10 @@ class Clients:
     got: DataFrame
     """run, node, lseq, process, groups, run_lseq (null if it had waited), sender, first, count, is_ordered, regular, place_seq,
     place_index: one row per run and process."""
-    keep: Keep
+    keep: Settle
 
 
-def lay_clients(laid: Laid, keep: Keep = as_it_is) -> Clients:
+def lay_clients(laid: Laid, keep: Settle = as_it_is) -> ClientTables:
     """Everything that the properties of groups share; unless it is kept, nothing is computed before somebody asks for it."""
     tables = laid.tables
     gaps = laid.gaps.select("node", "lseq")
@@ -77,7 +60,7 @@ def lay_clients(laid: Laid, keep: Keep = as_it_is) -> Clients:
     handed = handed_runs(tables["client_deliveries"])
     got = keep(handed_to_processes(handed, tables).unionByName(waited_for(tables), allowMissingColumns=True))
     lives, changes = keep(lives_with_clients(laid, gaps)), keep(all_changes(views, seats, gaps))
-    return Clients(laid, lives, people, changes, seats, handed, got, keep)
+    return ClientTables(laid, lives, people, changes, seats, handed, got, keep)
 
 
 # -- lives and names -------------------------------------------------------------------------------------------------
@@ -200,106 +183,3 @@ def waited_for(tables: Tables) -> DataFrame:
     single = tables["client_deliveries"].select("run", "node", "lseq", F.explode("waited").alias("one"))
     found = single.select("run", "node", "lseq", "one.*")
     return found.withColumn("process", F.explode("processes")).drop("processes").withColumn("is_ordered", F.lit(False))
-
-
-# -- words -----------------------------------------------------------------------------------------------------------
-
-
-def name_crowds(rows: DataFrame, people: DataFrame, *columns: str) -> DataFrame:
-    """`x_names` beside each column `x` that is an array of processes; for broken rows only, which are few."""
-    of_run = people.groupBy("run").agg(
-        F.map_from_entries(F.collect_list(F.struct("process", "process_name"))).alias("by_process")
-    )
-    named = {f"{column}_names": F.transform(column, lambda one: F.try_element_at("by_process", one)) for column in columns}
-    return rows.join(of_run, "run", "left").withColumns(named).drop("by_process")
-
-
-# --- group recipients -------------------------------------------------------------------------------------------------
-
-CHANGES: Final = ("group_views", "client_leaves", "clients")
-"""Kinds of events at which recipients may change; configurations are the other one."""
-
-KEY = ["node", "span", "address"]
-"""A node, the last barrier, and an address."""
-
-
-def before_gaps(crowd: Clients, rows: DataFrame) -> DataFrame:
-    """Rows of lives with clients, up to the first gap: behind it nobody knows who is in a group."""
-    cuts = crowd.lives.select("node", or_never("gap_lseq").alias("cut"))
-    return rows.join(F.broadcast(cuts), "node").where("lseq < cut").drop("cut")
-
-
-def barriers(crowd: Clients) -> DataFrame:
-    tables = crowd.laid.tables
-    marks = [tables[kind].select("node", "lseq") for kind in (*CHANGES, "confs")]
-    return before_gaps(crowd, reduce(DataFrame.unionByName, marks))
-
-
-def in_spans(rows: DataFrame, marks: DataFrame) -> DataFrame:
-    """`span`: the last barrier before a row; 0 before any."""
-    return latest(rows, marks, ["node"], "barrier").withColumn("span", F.coalesce("barrier.lseq", F.lit(0))).drop("barrier")
-
-
-def addressed_runs(crowd: Clients, marks: DataFrame) -> DataFrame:
-    """DELIVER events that are for somebody."""
-    runs = crowd.laid.tables["deliveries"].where("address is not null").select(
-        *("run", "node", "lseq", F.col("process").alias("sender"), "first", "count"),
-        *((F.col("service") == 0).alias("is_basic"), "address"),
-    )  # fmt: skip
-    return in_spans(before_gaps(crowd, runs), marks)
-
-
-def recipients(crowd: Clients, wanted: DataFrame) -> DataFrame:
-    """`expected`, an array of (process, groups) in order of keys, for each (node, span, address) that is wanted and has any."""
-    places = wanted.select(*KEY).distinct()
-    addresses = crowd.laid.tables.names("addresses").select("address", "groups", "processes")
-    known = places.join(addresses, "address").withColumn("lseq", F.col("span"))
-    both = _by_group(crowd, known).unionByName(_by_name(crowd, known), allowMissingColumns=True)
-    through = F.sort_array(F.collect_list(F.when(F.col("group").isNotNull(), F.struct("at", "group"))))["group"]
-    single = both.groupBy(*KEY, "process").agg(through.alias("groups"))
-    return single.groupBy(*KEY).agg(F.sort_array(F.collect_list(F.struct("process", "groups"))).alias("expected"))
-
-
-def _by_group(crowd: Clients, known: DataFrame) -> DataFrame:
-    """Seats of the view in force of each group of the address, that are not over."""
-    groups = known.select(*KEY, "lseq", F.posexplode("groups").alias("at", "group"))
-    marks = crowd.changes.select("node", "group", "lseq")
-    placed = latest(groups, marks, ["node", "group"], "view").withColumn("lseq", F.col("view.lseq"))
-    seats = crowd.seats.select("node", "group", "lseq", "process", or_never("until").alias("until"))
-    return placed.join(seats, ["node", "group", "lseq"]).where("until > span").select(*KEY, "process", "at", "group")
-
-
-def _by_name(crowd: Clients, known: DataFrame) -> DataFrame:
-    """Processes that the address names, if they are connected; where nobody says who connects, they may be."""
-    private = known.select(*KEY, "lseq", F.explode("processes").alias("private"))
-    placed = private.join(crowd.people.select("node", "private", "process"), ["node", "private"])
-    marks = crowd.laid.tables["clients"].select("node", "process", "lseq", "connected")
-    lives = crowd.lives.select("node", "told")
-    judged = latest(placed, marks, ["node", "process"], "life").join(F.broadcast(lives), "node")
-    return judged.where("not told or life.connected").select(*KEY, "process")
-
-
-def heard_of(crowd: Clients) -> DataFrame:
-    """process, met, heard: when something was first and last told to a process, in lives that do not say who connects. Silence
-    behind `heard` may be a process that is gone; where a life tells, `met` and `heard` are all of it."""
-    lives = crowd.lives.where("not told").select("node")
-    told = [
-        crowd.seats.select("node", "process", "lseq"),
-        crowd.laid.tables["client_leaves"].select("node", "process", "lseq"),
-        crowd.handed.select("node", F.explode("processes").alias("process"), F.col("run_lseq").alias("lseq")),
-    ]
-    words = before_gaps(crowd, told[0].unionByName(told[1]).unionByName(told[2])).join(F.broadcast(lives), "node", "left_semi")
-    silent = words.groupBy("process").agg(F.min("lseq").alias("met"), F.max("lseq").alias("heard"))
-    everybody = crowd.people.join(crowd.lives.where("told").select("node"), "node")
-    return everybody.select("process", F.lit(0).alias("met"), F.lit(NEVER).alias("heard")).unionByName(silent)
-
-
-def numbered_events(crowd: Clients, marks: DataFrame) -> DataFrame:
-    """CDELIVER events with `span`, `reach` (the last run that they hand over) and `reached` (by those before them)."""
-    runs = F.flatten(F.transform("handed", lambda one: one.runs))
-    events = crowd.laid.tables["client_deliveries"].select(
-        "run", "node", "lseq", F.coalesce(F.array_max(runs), F.lit(0)).alias("reach")
-    )
-    earlier = Window.partitionBy("node").orderBy("lseq").rowsBetween(Window.unboundedPreceding, -1)
-    placed = in_spans(before_gaps(crowd, events), marks)
-    return placed.withColumn("reached", F.coalesce(F.max("reach").over(earlier), F.lit(0)))

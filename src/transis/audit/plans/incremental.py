@@ -41,10 +41,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from transis import __version__
-from transis.audit.plans.clients import CHANGES, handed_runs, in_spans
+from transis.audit.plans.clients import handed_runs
 from transis.audit.plans.evidence import files_of_runs, folder
 from transis.audit.plans.judge import Judged
 from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stays, latest, placed_messages
+from transis.audit.plans.recipients import CHANGES, in_spans
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
 from transis.audit.plans.tables import EVENTS, HANDED, INT, KINDS, LARGE, LONG, TEXT, WAITED, columns

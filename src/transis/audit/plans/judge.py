@@ -25,7 +25,6 @@ from transis.audit.plans.finding import Found, as_counts, as_violations, found, 
 from transis.audit.plans.lay import Laid, Settle
 from transis.audit.plans.tail import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
-from transis.audit.properties.properties import OF_GROUPS, OF_ORDER, OF_VIEWS
 from transis.types.errors import UsageError
 
 Told = Callable[[str], AbstractContextManager[None]]
@@ -67,7 +66,6 @@ def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> t
     with told("looking at the evidence and the configurations"):
         of_views = chosen(Reads.VIEWS, only)
         jobs = by_query(of_views, views_of(laid, settle), settle)
-        jobs += [partial(check, laid) for names, check in OF_VIEWS.items() if _wanted(names, of_views)]
         parts += together([partial(quality.check, laid), *jobs], settle)
     rings: DataFrame | None = None
     if of_order := chosen(Reads.ORDER, only):
@@ -75,24 +73,16 @@ def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> t
             ordered = sequence(laid, settle)
             rings = ordered.rings
         with told("judging the order of messages"):
-            jobs = by_query(of_order, views_of_order(ordered, settle), settle)
-            jobs += [partial(check, ordered) for names, check in OF_ORDER.items() if _wanted(names, of_order)]
-            parts += together(jobs, settle)
+            parts += together(by_query(of_order, views_of_order(ordered, settle), settle), settle)
     if of_groups := chosen(Reads.GROUPS, only):
         with told("judging groups"):
-            clients = lay_clients(laid, settle)
-            jobs = by_query(of_groups, views_of_clients(clients, settle), settle)
-            jobs += [partial(check, clients) for names, check in OF_GROUPS.items() if _wanted(names, of_groups)]
-            parts += together(jobs, settle)
+            views = views_of_clients(lay_clients(laid, settle), settle)
+            parts += together(by_query(of_groups, views, settle), settle)
     return found([part.checked for part in parts], [part.broken for part in parts]), rings
 
 
 def chosen(reads: Reads, only: Collection[str]) -> list[Property[Any]]:
     return [one for one in PROPERTIES.values() if one.reads is reads and (not only or one.name in only)]
-
-
-def _wanted(names: Sequence[str], properties: Sequence[Property[Any]]) -> bool:
-    return not {one.name for one in properties}.isdisjoint(names)
 
 
 def require_known(only: Collection[str]) -> None:

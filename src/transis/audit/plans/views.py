@@ -1,8 +1,9 @@
 """The tables that the SQL of properties reads, by the names that it has for them.
 
 Each is laid out once, when the first property asks for it. Their columns are told where they come from: Laid (lay.py),
-OrderedHistory (tail.py), Clients (clients.py), accounts (runs.py). Tables of events have the name of their kind (tables.KINDS),
-unless one of that name has more columns. What is made here, in SQL as well, are names for sentences, and who may still send.
+OrderedHistory (tail.py), ClientTables (clients.py), Handings (recipients.py), accounts (runs.py). Tables of events have the name
+of their kind (tables.KINDS), unless one of that name has more columns. What is made here, in SQL as well, are names for
+sentences, and who may still send.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from pyspark.sql import functions as F
 
 from transis.audit.guarantees.property import fields_of, statements
 from transis.audit.plans.causal_apart import no_apart
-from transis.audit.plans.clients import Clients
+from transis.audit.plans.clients import ClientTables
 from transis.audit.plans.cycles import cycles
 from transis.audit.plans.lay import Laid, Settle, absent_members
+from transis.audit.plans.recipients import Handings
 from transis.audit.plans.runs import accounts, basics_from_nowhere, basics_repeated, basics_unsent, unaccounted
 from transis.audit.plans.tables import KINDS
 from transis.audit.plans.tail import OrderedHistory
@@ -155,10 +157,11 @@ def views_of_order(ordered: OrderedHistory, settle: Settle) -> Views:
     return views
 
 
-def views_of_clients(clients: Clients, settle: Settle) -> Views:
+def views_of_clients(clients: ClientTables, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)
     views.add(clients, "people", "changes", "seats", "handed", "got", client_lives="lives")
+    views.add(Handings(clients), "heard", "doubtful_runs", "waited_runs")
     views.add_made(group_view_names=lambda: clients.laid.tables.names("group_view_names"))
     views.add_made(process_maps=lambda: settle(views.query(PROCESS_MAPS)))
     return views
