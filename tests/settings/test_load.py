@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,8 @@ from transis.net.interfaces import Interface
 from transis.settings.load import SettingsError, load_settings, read_settings
 from transis.settings.resolve import describe, pulse_of, resolve_daemon, timing_of
 from transis.settings.schema import (
+    CLASSES,
+    KEYWORDS,
     REAL_WINDOW,
     SECTIONS,
     Settings,
@@ -168,6 +170,21 @@ def test_any_text_is_settings_or_one_sentence(text: str) -> None:
         read(text)
     except ConfigError as error:
         assert str(error).startswith("transis.toml: ")
+
+
+# --- arguments of a node ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("keyword", "path"), KEYWORDS.items())
+def test_every_argument_fills_a_setting_that_there_is(keyword: str, path: str) -> None:
+    section, _, field = path.partition(".")
+    assert section in get_type_hints(Settings)
+    assert not field or field in get_type_hints(CLASSES[section])
+
+
+def test_what_only_a_program_can_say_is_no_setting_of_a_file() -> None:
+    with pytest.raises(SettingsError, match="there is no such setting"):
+        read('[program]\nrun = "process"')
 
 
 # --- what comes of it ---------------------------------------------------------------------------------------------------
