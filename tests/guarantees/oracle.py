@@ -1,7 +1,7 @@
 """Good histories without a network: an oracle of extended virtual synchrony that moves whole configurations at once.
 
 It knows everything, so it needs no token, no timer and no packet; it only draws who receives what, who delivers how
-far, who fails, and who finds whom. What a node may then deliver follows the rules of recovery (protocols 1.8, 1.9 with
+far, who fails, and who finds whom. What a node may then deliver follows the rules of recovery (TOCS95 section 7, with
 F1 and W3): everything up to the first gap, after it only what the obligation covers; laggards that exchanged
 messages but did not install are left behind with their obligation and later install a smaller transitional
 configuration (F8). Checkers must find nothing in such a history, and mutants start from one.
@@ -276,7 +276,7 @@ class AbstractWorld:
                 self._recover(actor, high, covered, transitional)
 
     def _recover(self, actor: Actor, high: int, covered: frozenset[NodeId], transitional: View) -> None:
-        """Steps A to C of protocols 1.8."""
+        """What recovery delivers, in the order of TOCS95 section 7 as D20 and D21 correct it."""
         assert actor.ring is not None
         log = actor.ring.log
         position = actor.delivered

@@ -1,4 +1,4 @@
-"""Verdicts: met, broken, void, pending (traces 5); caps, counts and shortest witnesses."""
+"""Verdicts: met, broken, void, pending; caps, counts and shortest witnesses."""
 
 import pytest
 
