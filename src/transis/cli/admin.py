@@ -323,7 +323,7 @@ def leave(admin: AdminOption = None, socket: SocketOption = None) -> None:
     except TransisError as error:
         raise unable("leave", error) from None
     if not is_gone:
-        print(f"{name} was told to leave and is still there after {LEAVE_PATIENCE_S:.0f} s: look at its log")
+        print(f"{name} is still running {LEAVE_PATIENCE_S:.0f} s after it was asked to leave: look at its log")
         raise typer.Exit(STILL_THERE)
     print(f"{name} has left")
 

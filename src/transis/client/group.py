@@ -158,11 +158,11 @@ class Group(MessageStream[T]):
 
     def checkpoint(self, digest: bytes | str | int) -> None:
         """Record a digest of this member's state at `position`; members that record different digests there have diverged."""
-        self._session._tell_checkpoint(self.name, self.position, digest)
+        self._session._record_checkpoint(self.name, self.position, digest)
 
     async def checkpoint_at(self, position: Position, digest: bytes | str | int) -> None:
         """The same at an explicit position, for a reader that runs ahead of its application."""
-        self._session._tell_checkpoint(self.name, position, digest)
+        self._session._record_checkpoint(self.name, position, digest)
 
     def _taken(self) -> int | None:
         """How many messages of the last batch were passed; None for all, because batches are taken whole."""

@@ -195,7 +195,7 @@ class Session(Generic[T]):
             )
         return Joining(self, names, state, configurations)
 
-    def _tell_checkpoint(self, name: str, position: Position, digest: bytes | str | int) -> None:
+    def _record_checkpoint(self, name: str, position: Position, digest: bytes | str | int) -> None:
         self._require_open()
         self._out.post_anywhere(checkpoint_of(name, position, digest))
 
