@@ -373,7 +373,7 @@ def test_what_is_developed_appears_when_it_is_complete(tmp_path: Path, flight_in
         (["{here}/nothing", "out", "{{}}"], "DIRECTORY = "),
         (["{here}", "out", "{{"], "WANTED = "),
         (["{here}", "out", '{{"from": 5}}'], "unknown field `from`"),
-        (["{here}", "out", '{{"from_us": 9000000000}}'], "no film in "),
+        (["{here}", "out", '{{"from_us": 9000000000}}'], "no ring file in "),
     ],
     ids=["too few", "no directory", "no JSON", "unknown field", "nothing there"],
 )

@@ -1,12 +1,12 @@
-"""Developing films: the part that is wanted becomes ordinary trace segments, which `transis audit` and `transis report` read.
+"""Export: a part of ring files becomes ordinary trace segments, which `transis audit` and `transis report` read.
 
-For each life one sealed segment: the configuration in force, a Gap for what came before, then deliveries and configurations as
-they were. So an audit has a stay to stand in and knows that its beginning is missing: what is owed is pending, what is forbidden
-is broken. Sizes are 0, and what was sent and what clients were handed is not there.
+Each life gives one sealed segment: the configuration in force, a Gap for what came before, then deliveries and configurations as
+they were recorded. So an audit has a stay to work with and knows that its beginning is missing: obligations are pending,
+violations are found. Sizes are 0, and what was sent and what clients got is not recorded.
 
     python -m transis.trace.export DIRECTORY OUT '{"from_us": 1, "to_us": 2, "why": "..."}'
 
-is how a node has it done: in a process of its own, of low priority, into a directory that appears when it is complete.
+is how a node exports: in a separate process of low priority, into a directory that appears when it is complete.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from transis.types.views import View
 
 ANY: Final = 1 << 62
 BATCH: Final = 4096
-"""Events that are written at once."""
+"""Events written at a time."""
 WHY: Final = "why.json"
 DEVELOPING: Final = ".developing-"
-"""Begins the name of what is not complete."""
+"""Prefix of an incomplete export."""
 EXAMPLE: Final = '{"from_us": 1, "to_us": 2, "why": "..."}'
 USAGE: Final = f"python -m transis.trace.export DIRECTORY OUT '{EXAMPLE}'"
 
 
 class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What to develop: between two times of the nodes' clocks, or the messages of a regular configuration and of what follows it,
-    between two positions (tpos); then all up to the next regular configuration, if the last position is not reached."""
+    """What to export: everything between two times of the nodes' clocks, or the messages between two positions (tpos) of a
+    regular configuration and its successor; up to the next regular configuration if the last position is not reached."""
 
     from_us: int = 0
     to_us: int = ANY
@@ -52,21 +52,21 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     last: int = ANY
     why: str = ""
     around: str = ""
-    """What it is developed around. Developments around one thing are one run, whichever node's they are; those around different
-    things may overlap, and would be two accounts of the same events if they were judged together."""
+    """What the export is about. Exports about one thing are one run, whichever nodes they come from. Exports about different
+    things may overlap, and judged together they would be two accounts of the same events."""
 
 
 def develop(directories: Iterable[Path], wanted: Wanted, out: Path) -> list[Path]:
-    """A segment in `out` for every life of which films below these directories have something wanted; their paths.
+    """Write a segment to `out` for every life with something wanted in ring files below these directories; returns the paths.
 
-    A film that cannot be read is passed over: it may just have been deleted.
+    A ring file that cannot be read is skipped: it may just have been deleted.
     """
     lives = groupby(_films(directories), key=lambda path: path.name.rpartition("-")[0])
     return [path for _, of_life in lives if (path := _develop_life(of_life, wanted, out)) is not None]
 
 
 def _films(directories: Iterable[Path]) -> list[Path]:
-    """By name, each once: no two films ever have one name, so what has is a copy, or was found twice. The longest counts."""
+    """Ring files by name, each once. Names are unique, so files of one name are copies; the longest one counts."""
     found: dict[str, tuple[int, Path]] = {}
     walked = (place for directory in directories for place in os.walk(directory, followlinks=True))
     for path in (Path(place, name) for place, _, names in walked for name in names if name.endswith(FILMS.suffix)):
@@ -83,13 +83,13 @@ def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | No
     first = next(events, None)
     if first is None:
         return None
-    assert life.header is not None, "events come from films, and these have headers"
+    assert life.header is not None, "events come from ring files, which have headers"
     run = f"{life.header.run} around {wanted.around}" if wanted.around else life.header.run
     header = msgspec.structs.replace(life.header, number=1, run=run)
     writer, rest = SegmentWriter(out, header, limit_bytes=ANY), chain([first], events)
     while batch := list(islice(rest, BATCH)):
         if not writer.write(batch):
-            raise TraceError(f"{out}: the disk did not take what was developed")
+            raise TraceError(f"{out}: the disk refused the export")
     writer.close()
     return out / segment_name(header)
 
@@ -101,7 +101,7 @@ def _readable(paths: Iterable[Path]) -> Iterator[Film]:
 
 
 class _Life:
-    """The films of one life, as events of what is wanted of them."""
+    """The ring files of one life, turned into the wanted events."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.header: Header | None = None
@@ -122,10 +122,10 @@ class _Life:
                     if self._done:
                         return
             except TraceError:
-                self._torn = True  # A frame of a later version, perhaps: the rest of this film is missing.
+                self._torn = True  # Perhaps a frame of a later version: the rest of this file is missing.
 
     def _open(self, header: FilmHeader) -> Iterator[Event]:
-        """What is in force. Where a film is missing, or the disk took nothing for a while, is a gap."""
+        """What is in force. A missing file, or a time in which the disk refused, is a gap."""
         before, self.header = self.header, header.life
         self._addresses = dict(header.addresses)
         was_in_force = self._view
@@ -182,13 +182,13 @@ class _Life:
                 yield Delivery(self._next(), time_us, view.id, view.regular, *what)
 
     def _is_wanted(self, tpos: int, count: int) -> bool:
-        """What is in no order is wanted with what stands around it."""
+        """Unordered messages are wanted together with those around them."""
         if tpos < 0:
             return self._began or self._wanted.regular is None
         return tpos + count > self._wanted.first and tpos <= self._wanted.last
 
     def _begin(self, time_us: int) -> Iterator[Event]:
-        """The configuration in force, and that something is missing: what came before, and everything that was sent."""
+        """The configuration in force, and gaps for what is missing: what came before, and everything that was sent."""
         self._began = True
         if self._view is None:
             yield self._gap(time_us)
@@ -214,7 +214,7 @@ class _Life:
 
 
 def forget_half_developed(directory: Path) -> None:
-    """What one that was killed left behind; nobody develops there now."""
+    """Remove what a killed export left behind. Call it while no export runs there."""
     for aside in (directory / KEPT).glob(f"{DEVELOPING}*"):
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -235,7 +235,7 @@ def _asked_for(arguments: list[str]) -> tuple[Path, Path, Wanted]:
     directory, out, wanted = arguments
     if not Path(directory).is_dir():
         raise TraceError(
-            f"DIRECTORY = {directory!r}: there is no such directory; name one with films (*{FILMS.suffix}) in it or below"
+            f"DIRECTORY = {directory!r}: there is no such directory; give one with ring files (*{FILMS.suffix}) in or below it"
         )
     try:
         return Path(directory), Path(out), msgspec.json.decode(wanted, type=Wanted)
@@ -244,12 +244,12 @@ def _asked_for(arguments: list[str]) -> tuple[Path, Path, Wanted]:
 
 
 def _develop_aside(directory: Path, wanted: Wanted, out: Path) -> None:
-    """What is developed appears when it is whole."""
+    """The export appears under its name once it is complete."""
     aside = out.with_name(f"{DEVELOPING}{out.name}")
     try:
         shutil.rmtree(aside, ignore_errors=True)
         if not develop([directory], wanted, aside):
-            raise TraceError(f"no film in {directory} has anything of what was asked for")
+            raise TraceError(f"no ring file in {directory} has anything of what was asked for")
         (aside / WHY).write_bytes(msgspec.json.encode(wanted))
         aside.rename(out)
     finally:

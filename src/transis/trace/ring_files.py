@@ -1,14 +1,14 @@
-"""Films: what a tape held, in files of a few MiB, enough for the last minutes.
+"""Ring files: what a tape held, in files of a few MiB, enough for the last minutes. The oldest are deleted, so they go round.
 
-    film  = MAGIC, header frame, then frames as in segment.py:
-            R rows of one configuration (time u64, then rows of tape.py) | C a configuration
-            A what a number of an address stands for | E how the life ended
+    ring file = MAGIC, header frame, then frames as in segment.py:
+                R rows of one configuration (time u64, then rows of tape.py) | C a configuration
+                A the address that a number stands for | E how the life ended
 
-1. A film stands alone: its header has the configuration in force, the last regular one, whose members the senders are, and the
-   numbers of addresses. So the oldest can be deleted at any time.
-2. Plain writes of whole frames; what a crash cuts off is read up to the last whole one. The writer never raises for a disk: it
-   takes nothing and says so. The film ends there, and the next one says that something before it is missing.
-3. A film begins when the tape is empty, or what is in force would not be that of its first rows.
+1. A ring file stands alone: its header has the configuration in force, the last regular one, whose members the senders are, and
+   the numbers of addresses. So the oldest can be deleted at any time.
+2. Whole frames are written, unsynced; after a crash a file is read up to its last whole frame. The writer never raises for a
+   failing disk: it takes nothing and returns False. The file ends there, and the next one says that something is missing.
+3. A new file begins when the tape is empty, or when the configuration in force would differ from that of its first rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from transis.types.views import View
 MAGIC: Final = b"transis film\n"
 FILMS: Final = Naming("life-", ".film")
 FILM_BYTES: Final = 4 << 20
-"""A film is ended when it has grown beyond this: what is deleted at once when there are too many."""
+"""A file ends beyond this size. Files are deleted whole, so this is also how much goes at once."""
 
 _ROWS, _CONF, _ADDRESS, _END = b"R", b"C", b"A", b"E"
 _TIME: Final = Struct("<Q")
@@ -39,18 +39,18 @@ Body = TypeVar("Body")
 
 
 class FilmHeader(msgspec.Struct, frozen=True):
-    """Who the film is of, and what was in force when it began."""
+    """The life that wrote the file, and what was in force when it began."""
 
     life: Header
     view: View | None
     regular: View | None
     addresses: list[tuple[int, bytes]]
     is_torn_off: bool
-    """Something before it is missing: the disk did not take it."""
+    """Something before it is missing, because the disk refused it."""
 
 
 class Rows(NamedTuple):
-    """Deliveries of one configuration, rows of tape.py."""
+    """Deliveries of one configuration, as rows of tape.py."""
 
     time_us: int
     rows: memoryview
@@ -78,7 +78,7 @@ class Film(NamedTuple):
 
 
 class FilmWriter:
-    """The films of one life, one after the other. `tape` is asked what is in force when one begins."""
+    """Writes the ring files of one life, one after the other. `tape` knows what is in force when one begins."""
 
     def __init__(self, directory: Path, life: Header, tape: DeliveryTape) -> None:
         self._directory = directory
@@ -97,13 +97,13 @@ class FilmWriter:
         return self._file.size if self._file is not None else 0
 
     def write(self, now_us: int, pieces: Iterable[Piece]) -> bool:
-        """Append what was taken from the tape; False if the disk did not take it."""
+        """Append what was taken from the tape; False if the disk refuses."""
         if self._file is not None and self._file.append(b"".join(_frame_of(now_us, piece) for piece in pieces)):
             return True
         return self.skip()
 
     def begin(self, now_us: int) -> bool:
-        """Begin a film; the one before ends. The tape must be empty. False if the disk does not take it."""
+        """Begin a file and end the one before. The tape must be empty. False if the disk refuses."""
         self.end()
         tape = self._tape
         addresses = sorted((number, address) for address, number in tape.addresses.items())
@@ -123,7 +123,7 @@ class FilmWriter:
         return False
 
     def skip(self) -> bool:
-        """What was taken from the tape is not written: here the film ends."""
+        """What was taken from the tape is not written: the file ends here."""
         self.end()
         self._lost = True
         return False
@@ -148,10 +148,10 @@ def _frame_of(now_us: int, piece: Piece) -> bytes:
 
 
 def read_film(path: Path) -> Film:
-    """A film up to its last whole frame. What never was one is a TraceError."""
+    """A ring file up to its last whole frame. Any other file raises TraceError."""
     content = path.read_bytes()
     if not content.startswith(MAGIC):
-        raise TraceError(f"{path.name}: byte 0: not a film")
+        raise TraceError(f"{path.name}: byte 0: not a ring file")
     frames = whole_frames(content, len(MAGIC))
     kind, body = next(frames, (b"", memoryview(b"")))
     if kind != KIND_HEADER:
