@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 from transis.audit.plans.tables import Keys
 from transis.trace.events import History
 
@@ -39,7 +39,7 @@ def said_by_checkers(name: str, history: History) -> dict[str, Said]:
     return {verdict.property: said(verdict) for verdict in check(history, keep=ALL).verdicts.values()}
 
 
-def said_by_audit(found: Found) -> dict[tuple[int, str], Said]:
+def said_by_audit(found: Result) -> dict[tuple[int, str], Said]:
     """By (run, property); a property that says nothing of a run is not in it."""
     sums: dict[tuple[int, str], list[int]] = {}
     for row in found.checked.collect():
@@ -63,12 +63,12 @@ def said_by_audit(found: Found) -> dict[tuple[int, str], Said]:
 NOTHING = Said(NOT_EXERCISED, False, frozenset())
 
 
-def disagreements(histories: Mapping[str, History], found: Found, properties: Iterable[str]) -> list[str]:
+def disagreements(histories: Mapping[str, History], found: Result, properties: Iterable[str]) -> list[str]:
     """One line for each property of a history on which the two differ."""
     return [line for lines in disagreements_by_property(histories, found, properties).values() for line in lines]
 
 
-def disagreements_by_property(histories: Mapping[str, History], found: Found, properties: Iterable[str]) -> dict[str, list[str]]:
+def disagreements_by_property(histories: Mapping[str, History], found: Result, properties: Iterable[str]) -> dict[str, list[str]]:
     """The same for each of the properties, for tests that tell them one by one."""
     audit = said_by_audit(found)
     lines: dict[str, list[str]] = {one: [] for one in properties}

@@ -8,7 +8,7 @@ import pytest
 from tests.audit.agreement import disagreements_by_property, run_key
 from tests.audit.together import histories_for
 from transis.audit.guarantees import NODE_PROPERTIES
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ PART = "causal apart"
 
 
 @pytest.fixture(scope="module")
-def different(audit: Found) -> dict[str, list[str]]:
+def different(audit: Result) -> dict[str, list[str]]:
     return disagreements_by_property(histories_for(PART), audit, NODE_PROPERTIES)
 
 
@@ -25,7 +25,7 @@ def test_audit_and_checker_agree(name: str, different: dict[str, list[str]]) -> 
     assert different[name] == []
 
 
-def test_a_count_that_falls_short_is_explained_as_the_checkers_do(audit: Found) -> None:
+def test_a_count_that_falls_short_is_explained_as_the_checkers_do(audit: Result) -> None:
     rows = audit.broken.where(f"run = {run_key(f'{PART}: two causes')}").collect()
     assert [row.property for row in rows] == ["causal_5"]
     assert rows[0].explanation == (

@@ -13,7 +13,7 @@ from tests.audit.histories_of_examples import EXAMPLES, history_of
 from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.property import Property, Reads, fields_of, statements
 from transis.audit.plans.clients import lay_clients
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 from transis.audit.plans.lay import Tables, as_it_is, lay
 from transis.audit.plans.tables import EVENTS, Keys
 from transis.audit.plans.tail import sequence
@@ -29,7 +29,7 @@ Said = tuple[str, list[tuple[int, int]], list[tuple[int, int]]]
 
 
 @pytest.fixture(scope="module")
-def found(audit: Found) -> dict[tuple[int, str], list[Said]]:
+def found(audit: Result) -> dict[tuple[int, str], list[Said]]:
     """All violations of the examples, by run and property."""
     told: dict[tuple[int, str], list[Said]] = {}
     runs = [run_key(f"examples: {name}") for name in EXAMPLES]
@@ -52,7 +52,7 @@ def test_the_sql_says_what_the_checker_says(name: str, found: dict[tuple[int, st
     assert sorted(found.get((run_key(run), one.name), [])) == sorted(expected)
 
 
-def test_verdicts_of_examples_are_those_of_the_checkers(audit: Found) -> None:
+def test_verdicts_of_examples_are_those_of_the_checkers(audit: Result) -> None:
     runs = {run_key(f"examples: {name}"): name for name in EXAMPLES}
     said = {key: verdict for key, verdict in said_by_audit(audit).items() if key[0] in runs}
     for name, (one, example) in EXAMPLES.items():

@@ -9,7 +9,7 @@ from tests.audit.agreement import disagreements, run_key
 from tests.audit.together import histories_for
 from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ def drawn() -> dict[str, History]:
     return histories_for("groups")
 
 
-def test_the_audit_and_the_checkers_agree(audit: Found, drawn: dict[str, History]) -> None:
+def test_the_audit_and_the_checkers_agree(audit: Result, drawn: dict[str, History]) -> None:
     assert disagreements(drawn, audit, GROUP_PROPERTIES) == []
 
 
@@ -51,12 +51,12 @@ def test_a_gap_alone_breaks_nothing(drawn: dict[str, History]) -> None:
     ],
     ids=["message_twice", "handed_to_an_outsider", "transitional_group_view_missing"],
 )
-def test_a_person_understands_it(audit: Found, mutant: str, name: str, sentence: str) -> None:
+def test_a_person_understands_it(audit: Result, mutant: str, name: str, sentence: str) -> None:
     rows = audit.broken.where((F.col("run") == run_key(f"groups: {mutant}")) & (F.col("property") == name)).collect()
     assert sentence in {row.explanation for row in rows}
 
 
-def test_replicas_that_part_are_told_as_the_checker_tells_it(drawn: dict[str, History], audit: Found) -> None:
+def test_replicas_that_part_are_told_as_the_checker_tells_it(drawn: dict[str, History], audit: Result) -> None:
     name = "groups: replicas_part"
     (expected,) = check(drawn[name]).verdicts["replicas_agree"].violations
     (row,) = audit.broken.where(f"run = {run_key(name)} and property = 'replicas_agree'").collect()

@@ -7,7 +7,7 @@ import pytest
 from tests.audit.agreement import run_key
 from tests.guarantees.mutants import CAUSAL_MUTANTS, GROUP_MUTANTS, MUTANTS
 from transis.audit.guarantees import PROPERTIES
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ STRUCK = {
 
 
 @pytest.fixture(scope="module")
-def broken(audit: Found) -> set[tuple[int, str]]:
+def broken(audit: Result) -> set[tuple[int, str]]:
     return {(row.run, row.property) for row in audit.broken.select("run", "property").distinct().collect()}
 
 

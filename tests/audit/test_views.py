@@ -9,7 +9,7 @@ from tests.audit.agreement import ALL, disagreements, run_key
 from tests.audit.together import histories_for
 from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Reads
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow
@@ -22,11 +22,11 @@ def drawn() -> dict[str, History]:
     return histories_for("views") | histories_for("views in segments")
 
 
-def test_the_audit_and_the_checkers_agree(audit: Found, drawn: dict[str, History]) -> None:
+def test_the_audit_and_the_checkers_agree(audit: Result, drawn: dict[str, History]) -> None:
     assert disagreements(drawn, audit, NAMES) == []
 
 
-def test_they_count_alike_and_say_it_in_the_same_words(audit: Found, drawn: dict[str, History]) -> None:
+def test_they_count_alike_and_say_it_in_the_same_words(audit: Result, drawn: dict[str, History]) -> None:
     amounts: dict[tuple[int, str], tuple[int, int]] = {}
     for row in audit.checked.groupBy("run", "property").agg(F.sum("checked"), F.sum("pending")).collect():
         amounts[row[0], row[1]] = (row[2], row[3])
@@ -58,6 +58,6 @@ def test_nothing_agrees_for_want_of_trying(drawn: dict[str, History]) -> None:
     ],
     ids=["forged_cause", "lost_submit", "left_behind"],
 )
-def test_a_person_understands_it(audit: Found, mutant: str, name: str, sentence: str) -> None:
+def test_a_person_understands_it(audit: Result, mutant: str, name: str, sentence: str) -> None:
     rows = audit.broken.where((F.col("run") == run_key(f"views: {mutant}")) & (F.col("property") == name)).collect()
     assert sentence in {row.explanation for row in rows}

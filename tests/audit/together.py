@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.audit import histories_of_causal, histories_of_examples, histories_of_groups, histories_of_messages, histories_of_views
 from tests.audit.frames import tables_of_histories, write_histories
-from transis.audit.plans.finding import Found
+from transis.audit.plans.finding import Result
 from transis.audit.plans.judge import audited
 from transis.audit.plans.lay import Tables, lay
 from transis.spark.inputs import coalesced
@@ -37,7 +37,7 @@ def histories_for(part: str) -> dict[str, History]:
     return {f"{part}: {name}": history for name, history in DRAWN[part]()}
 
 
-def audited_together(spark: SparkSession, directory: Path) -> Found:
+def audited_together(spark: SparkSession, directory: Path) -> Result:
     """What all properties found in all of them."""
     write_histories(histories_for("views in segments"), directory / "in-segments.parquet", SEGMENTS)
     whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}

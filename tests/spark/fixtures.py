@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from transis.audit.plans.finding import Found
+    from transis.audit.plans.finding import Result
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def audit(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Found:
+def audit(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """What the audit found in the histories of `together.py`."""
     from tests.audit.together import audited_together
 

@@ -17,7 +17,7 @@ from transis.audit.guarantees import EVIDENCE
 from transis.audit.guarantees.property import BROKEN, PENDING
 from transis.audit.plans.evidence import DENSITY, MEMBERS
 from transis.audit.plans.incremental import CUTS, TABLE, Before, Past, over_raw_rows
-from transis.audit.plans.judge import Judged, judge, require_known
+from transis.audit.plans.judge import Verdicts, judge, require_known
 from transis.audit.plans.lay import Laid, Settle, Tables, lay
 from transis.audit.plans.store import Store
 from transis.audit.report.collect import collect_content
@@ -100,7 +100,7 @@ def _judged(
     return laid, results
 
 
-def _whole_where_broken(judged: Judged, whole: Judged | None, relapsed: list[int]) -> dict[str, DataFrame]:
+def _whole_where_broken(judged: Verdicts, whole: Verdicts | None, relapsed: list[int]) -> dict[str, DataFrame]:
     """Verdicts and violations; of runs that were judged with their past in short and are broken, from all their raw rows."""
     fresh = {"verdicts": judged.verdicts, "violations": judged.violations}
     if whole is None:
@@ -113,7 +113,7 @@ def _whole_where_broken(judged: Judged, whole: Judged | None, relapsed: list[int
 
 
 def keep_all(
-    store: Store, tables: dict[str, DataFrame], past: Past, laid: Laid, judged: Judged, unchanged: list[int], steps: Steps
+    store: Store, tables: dict[str, DataFrame], past: Past, laid: Laid, judged: Verdicts, unchanged: list[int], steps: Steps
 ) -> None:
     """Publish what was found, and the past of runs that grow, as one change."""
     with steps("putting the past in short"):

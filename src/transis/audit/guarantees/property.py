@@ -89,12 +89,12 @@ class Property(Generic[History]):
     the first few are named."""
     reads: Reads
     check: Callable[[History, Findings], None]
-    sql: str = ""
+    sql: str
     """One query, or several, with a semicolon on a line of its own between them. A row a violation: `run`, `kind` if there are
     several sentences, and the columns that the sentence names; as far as they are known `ring`, and the evidence as keys:
     `nodes`, `views`, `messages` (pairs of process and counter), `witness` (pairs of node and lseq; one with a null is left out),
     `position`. A row with `is_pending` is no violation, but something that cannot be judged yet."""
-    counts: str = ""
+    counts: str
     """How much there was to check, as one or several queries: rows of `run`, `checked` and, if known, `ring`, which are added up;
     `pending` counts what cannot be judged yet and is no row of `sql`."""
     paper: str = ""

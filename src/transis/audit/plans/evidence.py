@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.finding import Found, Pair, broken, checked, found, name_nodes, words
+from transis.audit.plans.finding import Pair, Result, counts, merge, name_nodes, violations, words
 from transis.audit.plans.lay import Laid
 
 READABLE: Final = "quality_readable"
@@ -37,10 +37,10 @@ class Evidence:
     pending: DataFrame
 
 
-def check(laid: Laid) -> Found:
+def check(laid: Laid) -> Result:
     parts = {name: part(laid) for name, part in PARTS.items()}
-    pending = [checked(part.pending, name, count="0", pending="1") for name, part in parts.items()]
-    return found([*(part.looked_at for part in parts.values()), *pending], [part.broken for part in parts.values()])
+    pending = [counts(part.pending, name, count="0", pending="1") for name, part in parts.items()]
+    return merge([*(part.looked_at for part in parts.values()), *pending], [part.broken for part in parts.values()])
 
 
 def reasons(laid: Laid, names: Collection[str] | None = None) -> DataFrame:
@@ -112,7 +112,7 @@ def density(laid: Laid) -> Evidence:
         ),
     }
     stays = _judged(laid.stays, DENSITY, positions, witness=[("node", "conf_lseq")], nodes=["node"], views=["ring"])
-    looked_at = checked(_read(laid), DENSITY, "events").unionByName(stays.looked_at)
+    looked_at = counts(_read(laid), DENSITY, "events").unionByName(stays.looked_at)
     return Evidence(looked_at, events.broken.unionByName(stays.broken), events.pending)
 
 
@@ -130,7 +130,7 @@ def clocks(laid: Laid) -> Evidence:
     early = {"true": (True, words("{node_name} delivered its own message at {time_us} µs, which it sent at {origin_us} µs"))}
     untimely = name_nodes(_too_early(laid), laid.node_names, "node")
     own = _judged(untimely, CLOCKS, early, witness=[("node", "lseq")], nodes=["node"], messages=[("process", "first")], count="0")
-    return Evidence(checked(_read(laid), CLOCKS, "events"), stepped.broken.unionByName(own.broken), stepped.pending)
+    return Evidence(counts(_read(laid), CLOCKS, "events"), stepped.broken.unionByName(own.broken), stepped.pending)
 
 
 def members(laid: Laid) -> Evidence:
@@ -193,9 +193,9 @@ def _judged(
     judged = rows.withColumns({"is_broken": is_broken, "sentence": sentence})
 
     def told(condition: str) -> DataFrame:
-        return broken(judged.where(condition), name, F.col("sentence"), witness, messages, nodes, views)
+        return violations(judged.where(condition), name, F.col("sentence"), witness, messages, nodes, views)
 
-    return Evidence(checked(rows, name, count), told("is_broken"), told("not is_broken"))
+    return Evidence(counts(rows, name, count), told("is_broken"), told("not is_broken"))
 
 
 def _read(laid: Laid) -> DataFrame:

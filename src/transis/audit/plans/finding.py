@@ -21,30 +21,30 @@ Pair = tuple[str | Column, str | Column]
 
 
 @dataclass(frozen=True)
-class Found:
+class Result:
     """`checked` has the columns of CHECKED, several rows a run are added up; `broken` those of VIOLATIONS, a row each."""
 
     checked: DataFrame
     broken: DataFrame
 
 
-def found(checked: Sequence[DataFrame], broken: Sequence[DataFrame]) -> Found:
+def merge(checked: Sequence[DataFrame], broken: Sequence[DataFrame]) -> Result:
     """Parts of one property put together."""
-    return Found(reduce(_added, checked), reduce(_added, broken))
+    return Result(reduce(_added, checked), reduce(_added, broken))
 
 
 def _added(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.unionByName(right, allowMissingColumns=True)
 
 
-def checked(rows: DataFrame, name: str, count: str | Column = "1", pending: str | Column = "0") -> DataFrame:
+def counts(rows: DataFrame, name: str, count: str | Column = "1", pending: str | Column = "0") -> DataFrame:
     """How much there was to check, and how much cannot be judged yet: sums of two expressions over the rows of a run."""
     sums = {"checked": _summed(count), "pending": _summed(pending)}
     totals = rows.groupBy("run", _ring(rows)).agg(*(total.alias(column) for column, total in sums.items()))
     return totals.select("run", "ring", F.lit(name).alias("property"), "checked", "pending").to(CHECKED)
 
 
-def broken(
+def violations(
     rows: DataFrame,
     name: str,
     explanation: Column,
@@ -154,14 +154,6 @@ def several(names: Column) -> Column:
     return F.when(F.size(names) == 0, "nothing").when(rest <= 0, few).otherwise(words(few, " and ", rest, " more"))
 
 
-def name_views(rows: DataFrame, view_names: DataFrame, *columns: str) -> DataFrame:
-    """`x_name` beside each column `x` of views; null stays null."""
-    for column in columns:
-        names = view_names.select(F.col("view").alias(column), F.col("view_name").alias(f"{column}_name"))
-        rows = rows.join(names, column, "left")
-    return rows
-
-
 def name_nodes(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFrame:
     """`x_name` beside each column `x` of nodes."""
     for column in columns:
@@ -170,42 +162,13 @@ def name_nodes(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFra
     return rows
 
 
-def name_members(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFrame:
-    """`x_names` beside each column `x` that is an array of nodes, in the same order."""
-    of_run = node_names.groupBy("run").agg(F.map_from_entries(F.collect_list(F.struct("node", "node_name"))).alias("by_node"))
-    named = {f"{column}_names": F.transform(column, lambda node: F.try_element_at("by_node", node)) for column in columns}
-    return rows.join(of_run, "run", "left").withColumns(named).drop("by_node")
-
-
-def name_processes(rows: DataFrame, process_names: DataFrame) -> DataFrame:
-    """`process_name` beside `process`."""
-    return rows.join(process_names.select("process", "process_name"), "process", "left")
-
-
-# --- rules ------------------------------------------------------------------------------------------------------------
-
-Rules = Sequence[tuple[Column, Column]]
-"""What must not be, and the sentence about it."""
-
-
-def breaking(rows: DataFrame, rules: Rules) -> DataFrame:
-    """The rows that break a rule, with the number of the first of them as `rule`."""
-    first = F.coalesce(*(F.when(condition, F.lit(number)) for number, (condition, _) in enumerate(rules)))
-    return rows.withColumn("rule", first).where("rule is not null")
-
-
-def sentence(rules: Rules) -> Column:
-    """What to say of a row of `breaking`."""
-    return F.coalesce(*(F.when(F.col("rule") == number, told) for number, (_, told) in enumerate(rules)))
-
-
 # --- rows of SQL ------------------------------------------------------------------------------------------------------
 
 KEYS: Final = "array<bigint>"
 PAIRS: Final = {"messages": ("process", "counter"), "witness": ("node", "lseq")}
 
 
-def as_violations(rows: DataFrame, one: Property[Any]) -> DataFrame:
+def violations_of(rows: DataFrame, one: Property[Any]) -> DataFrame:
     """Rows of a property's SQL as VIOLATIONS with `is_pending`: the sentence made of their columns."""
     missing = {"ring": "bigint", "position": "bigint", "is_pending": "boolean", **dict.fromkeys(("nodes", "views"), KEYS)}
     missing |= dict.fromkeys(PAIRS, "array<array<bigint>>")
@@ -219,10 +182,10 @@ def as_violations(rows: DataFrame, one: Property[Any]) -> DataFrame:
     return found.to(StructType([*VIOLATIONS.fields, StructField("is_pending", BooleanType())]))
 
 
-def as_counts(rows: DataFrame, name: str) -> DataFrame:
+def counts_of(rows: DataFrame, name: str) -> DataFrame:
     """Rows of run, ring, checked and pending, as far as they have them, added up as CHECKED."""
     missing = {column: F.lit(None).cast("long") for column in ("ring", "checked", "pending") if column not in rows.columns}
-    return checked(rows.withColumns(missing), name, "checked", "pending")
+    return counts(rows.withColumns(missing), name, "checked", "pending")
 
 
 def _of_kind(rows: DataFrame, sentences: Mapping[str, str]) -> Column:

@@ -43,7 +43,7 @@ from pyspark.sql import functions as F
 from transis import __version__
 from transis.audit.plans.clients import handed_runs
 from transis.audit.plans.evidence import files_of_runs, folder
-from transis.audit.plans.judge import Judged
+from transis.audit.plans.judge import Verdicts
 from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stays, latest, placed_messages
 from transis.audit.plans.recipients import CHANGES, in_spans
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
@@ -384,14 +384,14 @@ class Past:
         small = self._store.events().where(~is_large)
         return small.unionByName(newer.where(is_large)).unionByName(self._store.table(PAST).where(ours))
 
-    def relapsed(self, judged: Judged) -> list[int]:
+    def relapsed(self, judged: Verdicts) -> list[int]:
         """Runs with a past in which something is broken now."""
         if not self.runs:
             return []
         broken = judged.verdicts.where("violations > 0").select("run").distinct().collect()
         return sorted({row.run for row in broken} & set(self.runs))
 
-    def next(self, laid: Laid, judged: Judged, unchanged: Iterable[int]) -> dict[str, DataFrame]:
+    def next(self, laid: Laid, judged: Verdicts, unchanged: Iterable[int]) -> dict[str, DataFrame]:
         """The tables of the past after an audit, by name, if there is any. Of `unchanged` runs they are as they were."""
         kept = F.col("run").isin(sorted(set(unchanged) & set(self.runs)))
         before = {name: self._store.table(name).where(kept) for name in TABLES} if self._is_kept else {}
@@ -404,7 +404,7 @@ class Past:
         return {name: rows.unionByName(before[name]) if before else rows for name, rows in fresh.items()}
 
 
-def healthy_cuts(inputs: DataFrame, laid: Laid, judged: Judged) -> DataFrame:
+def healthy_cuts(inputs: DataFrame, laid: Laid, judged: Verdicts) -> DataFrame:
     """Lives of runs that are open and good, up to the last segment that is kept. A run that came to rest will not grow."""
     good = judged.verdicts.groupBy("run").agg(F.sum("violations").alias("violations")).where("violations = 0")
     runs = laid.runs.where("not closed").join(good, "run", "left_semi").select("run")

@@ -21,14 +21,14 @@ from transis.audit.guarantees import EVIDENCE_MEANINGS, GROUP_PROPERTIES, NODE_P
 from transis.audit.guarantees.property import Property, Reads
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
-from transis.audit.plans.finding import Found, as_counts, as_violations, found, kept, verdicts
+from transis.audit.plans.finding import Result, counts_of, kept, merge, verdicts, violations_of
 from transis.audit.plans.lay import Laid, Settle
 from transis.audit.plans.tail import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
 from transis.types.errors import UsageError
 
-Told = Callable[[str], AbstractContextManager[None]]
-Job = Callable[[], Found]
+Progress = Callable[[str], AbstractContextManager[None]]
+Job = Callable[[], Result]
 
 AT_ONCE: Final = 2
 """Properties that are computed at a time. More took more of both cores' time, and no less of ours."""
@@ -38,7 +38,7 @@ OF_CLIENTS = ("group_views", "client_deliveries", "client_leaves", "clients", "c
 
 
 @dataclass(frozen=True)
-class Judged:
+class Verdicts:
     verdicts: DataFrame
     """run, property, verdict, checked, violations, pending: one row each."""
     violations: DataFrame
@@ -47,38 +47,37 @@ class Judged:
     """How far the order of each ring is proven (OrderedHistory.rings); nothing if no property of the order was wanted."""
 
 
-def judge(laid: Laid, settle: Settle, told: Told, only: Collection[str] = ()) -> Judged:
-    """`told` is asked for a context around each part of the work, for people who wait. If some properties are named only they are
-    judged, and the evidence, without which no verdict is worth anything."""
-    whole, rings = _audited(laid, settle, told, only)
+def judge(laid: Laid, settle: Settle, progress: Progress, only: Collection[str] = ()) -> Verdicts:
+    """`progress` is asked for a context around each part of the work, for people who wait. If some properties are named only they
+    are judged, and the evidence, without which no verdict is worth anything."""
+    whole, rings = _audited(laid, settle, progress, only)
     wanted = expected(laid) if not only else expected(laid).where(F.col("property").isin(*only, *EVIDENCE_MEANINGS))
-    return Judged(settle(verdicts(wanted, whole.checked, whole.broken)), settle(kept(whole.broken)), rings)
+    return Verdicts(settle(verdicts(wanted, whole.checked, whole.broken)), settle(kept(whole.broken)), rings)
 
 
-def audited(laid: Laid, settle: Settle, told: Told) -> Found:
+def audited(laid: Laid, settle: Settle, progress: Progress) -> Result:
     """What all properties found, settled."""
-    return _audited(laid, settle, told, ())[0]
+    return _audited(laid, settle, progress, ())[0]
 
 
-def _audited(laid: Laid, settle: Settle, told: Told, only: Collection[str]) -> tuple[Found, DataFrame | None]:
+def _audited(laid: Laid, settle: Settle, progress: Progress, only: Collection[str]) -> tuple[Result, DataFrame | None]:
     """With the rings, for whoever shortens what is proven."""
-    parts: list[Found] = []
-    with told("looking at the evidence and the configurations"):
-        of_views = chosen(Reads.VIEWS, only)
-        jobs = by_query(of_views, views_of(laid, settle), settle)
-        parts += together([partial(quality.check, laid), *jobs], settle)
+    parts: list[Result] = []
+    with progress("looking at the evidence and the configurations"):
+        of_views = by_query(chosen(Reads.VIEWS, only), views_of(laid, settle), settle)
+        parts += together([partial(of_evidence, laid, settle), *of_views])
     rings: DataFrame | None = None
     if of_order := chosen(Reads.ORDER, only):
-        with told("bringing all deliveries into one sequence"):
+        with progress("bringing all deliveries into one sequence"):
             ordered = sequence(laid, settle)
             rings = ordered.rings
-        with told("judging the order of messages"):
-            parts += together(by_query(of_order, views_of_order(ordered, settle), settle), settle)
+        with progress("judging the order of messages"):
+            parts += together(by_query(of_order, views_of_order(ordered, settle), settle))
     if of_groups := chosen(Reads.GROUPS, only):
-        with told("judging groups"):
+        with progress("judging groups"):
             views = views_of_clients(lay_clients(laid, settle), settle)
-            parts += together(by_query(of_groups, views, settle), settle)
-    return found([part.checked for part in parts], [part.broken for part in parts]), rings
+            parts += together(by_query(of_groups, views, settle))
+    return merge([part.checked for part in parts], [part.broken for part in parts]), rings
 
 
 def chosen(reads: Reads, only: Collection[str]) -> list[Property[Any]]:
@@ -96,29 +95,30 @@ def require_known(only: Collection[str]) -> None:
             )
 
 
-def together(jobs: Sequence[Job], settle: Settle) -> list[Found]:
+def together(jobs: Sequence[Job]) -> list[Result]:
     """Several properties at a time: of a small trace most time is planning, which takes one core each."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda job: _settled(job(), settle), jobs))
+        return list(pool.map(lambda job: job(), jobs))
 
 
-def _settled(found: Found, settle: Settle) -> Found:
-    return Found(settle(found.checked), settle(found.broken))
+def of_evidence(laid: Laid, settle: Settle) -> Result:
+    found = quality.check(laid)
+    return Result(settle(found.checked), settle(found.broken))
 
 
 # -- one property ----------------------------------------------------------------------------------------------------
 
 
 def by_query(properties: Sequence[Property[Any]], views: Views, settle: Settle) -> list[Job]:
-    return [partial(result, one, views, settle) for one in properties if one.sql]
+    return [partial(result, one, views, settle) for one in properties]
 
 
-def result(one: Property[Any], views: Views, settle: Settle) -> Found:
+def result(one: Property[Any], views: Views, settle: Settle) -> Result:
     """What a property found, and how much it checked."""
-    rows = settle(union([as_violations(found, one) for found in views.queries(one.sql)]))
+    rows = settle(union([violations_of(found, one) for found in views.queries(one.sql)]))
     pending = rows.where("is_pending").groupBy("run", "ring").agg(F.lit(0).alias("checked"), F.count("*").alias("pending"))
-    amounts = [as_counts(found, one.name) for found in (*views.queries(one.counts), pending)]
-    return Found(union(amounts), rows.where("not is_pending").drop("is_pending"))
+    amounts = [counts_of(found, one.name) for found in (*views.queries(one.counts), pending)]
+    return Result(settle(union(amounts)), rows.where("not is_pending").drop("is_pending"))
 
 
 def union(tables: Sequence[DataFrame]) -> DataFrame:
