@@ -3,13 +3,13 @@
 1. A message is an integer `code` = counter * stride + number of its process, so that a run is a `range` and sequences
    are compared by C code, not message by message.
 2. A *life* is one NodeTrace; a *stay* is a life's time in one regular configuration and the transitional one after it
-   (com_p(c) of protocols 2.1); a *ring* is one regular configuration with everybody's stay in it.
+   (com_p(c) of EVS94); a *ring* is one regular configuration with everybody's stay in it.
 3. Events count for the configuration in force where they stand in the trace; what they claim is checked in
-   `configuration.py`.
+   configurations.py.
 4. A stay's own sequence holds the messages of the total order only; `all` holds those of causal order too, which on the ring
    is the same sequence, as causal messages share its order there. Basic messages are kept apart: they promise neither
    order nor delivery.
-5. After a Gap a stay is not whole: what is missing in it is pending, never broken (traces 5).
+5. After a Gap a stay is not whole: what is missing in it is pending, never broken.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLACE_SHIFT = 32
 
 
 class Obligation(Enum):
-    """What becomes of "this event must exist in this stay" when it does not (traces 5)."""
+    """What becomes of "this event must exist in this stay" when it does not."""
 
     DUE = "due"
     VOID = "void"
