@@ -22,7 +22,7 @@ from transis.audit.measure.traffic import bins, cells, ring, throughput
 from transis.audit.plans.lay import Laid, Tables, lay
 from transis.audit.plans.tables import Keys
 from transis.sim.host import Clock
-from transis.sim.run import Simulation
+from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit
 from transis.types.ids import NodeId, Service
@@ -56,7 +56,7 @@ class Measured:
 
 @pytest.fixture(scope="module")
 def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    plain, mixed = Simulation(draw(SEED, nodes=4)), Simulation(draw_groups(4, nodes=4))
+    plain, mixed = SimulatedRun(draw(SEED, nodes=4)), SimulatedRun(draw_groups(4, nodes=4))
     for run in (plain, mixed):
         run.safety()
         run.liveness()
@@ -69,7 +69,7 @@ def measured(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> M
     return Measured(histories, clocks, dtypes, kept)
 
 
-def clocks_of(run: Simulation) -> dict[NodeId, Clock]:
+def clocks_of(run: SimulatedRun) -> dict[NodeId, Clock]:
     return {node: run.world.hosts[life.host].clock for node, life in run.world.lives.items()}
 
 

@@ -17,7 +17,7 @@ from transis.sim.coverage import GROUPS_EXPECTED, counted
 from transis.sim.faults import ActAsClients, parse
 from transis.sim.liveness import unrest
 from transis.sim.plan import ClientPlan, Plan, Traffic, parse_plan, plan_text
-from transis.sim.run import RunOutcome, Simulation, describe, node_of, simulate
+from transis.sim.run import RunOutcome, SimulatedRun, describe, node_of, simulate
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import ClientDelivery, ClientLife, GroupConf
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_digest_under_any_hash_seed() -> None:
 
 def test_asking_reads_back_and_makes_processes_ask() -> None:
     assert parse(str(ActAsClients("a", 7))) == ActAsClients("a", 7)
-    run = Simulation(replace(PLAIN, clients=replace(CROWD, wishes=0)))
+    run = SimulatedRun(replace(PLAIN, clients=replace(CROWD, wishes=0)))
     run.world.run(300_000)
     for _ in range(4):
         run.world.strike(ActAsClients("a", 12))
@@ -121,7 +121,7 @@ def test_asking_a_node_without_groups_does_nothing() -> None:
 
 
 def test_a_process_that_is_not_where_it_wants_to_be_is_unrest() -> None:
-    run = Simulation(replace(PLAIN, clients=replace(CROWD, wishes=0), traffic=Traffic(messages=0)))
+    run = SimulatedRun(replace(PLAIN, clients=replace(CROWD, wishes=0), traffic=Traffic(messages=0)))
     run.safety()
     run.liveness()
     assert unrest(run.world) == ""

@@ -18,7 +18,7 @@ from transis.spark.lineage import (
     ArchivedLife,
     Lineage,
     Policy,
-    RingId,
+    RingName,
     RingParting,
     Side,
     life_of,
@@ -31,7 +31,7 @@ class Story:
 
     def __init__(self, members: str | None = None) -> None:
         """`members` are the nodes that have a member of the group all the time, as its views say; without, nobody knows."""
-        self.at: dict[str, RingId] = {}
+        self.at: dict[str, RingName] = {}
         self.configurations: list[ArchivedConfiguration] = []
         self._members = members
         self._lives: Counter[str] = Counter()
@@ -39,9 +39,9 @@ class Story:
 
     def form(
         self, nodes: str, primary: bool | None = None, archived: bool = True, seen_us: int | None = None, brought: str = ""
-    ) -> RingId:
+    ) -> RingName:
         previous = tuple(self.at.get(node) for node in nodes)
-        ring = RingId(max((one.seq for one in previous if one is not None), default=0) + 4, self.word(nodes[0]))
+        ring = RingName(max((one.seq for one in previous if one is not None), default=0) + 4, self.word(nodes[0]))
         self.at.update(dict.fromkeys(nodes, ring))
         now = next(self._clock)
         if archived:
@@ -273,7 +273,7 @@ def test_a_policy_says_which_side_comes_first_and_that_side_goes_on_until_the_me
 @pytest.mark.parametrize("policy", POLICIES)
 def test_ties_go_to_the_lower_representative(policy: Policy) -> None:
     """Also if its side tried more often until it had a ring."""
-    whole, low, high = RingId(4, "a/1/0"), RingId(44, "a/1/0"), RingId(8, "c/1/0")
+    whole, low, high = RingName(4, "a/1/0"), RingName(44, "a/1/0"), RingName(8, "c/1/0")
     made = [(whole, ("a/1/0", "c/1/0"), (None, None)), (low, ("a/1/0",), (whole,)), (high, ("c/1/0",), (whole,))]
     order = Lineage(ArchivedConfiguration(*one) for one in made).linear(policy)
     assert sorted(order, key=order.__getitem__) == [whole, low, high]
@@ -314,13 +314,13 @@ def test_of_partings_that_cross_each_other_the_later_one_has_its_way(policy: Pol
 
 
 def test_an_edge_that_leads_backward_is_left_out() -> None:
-    low, high = RingId(4, "a"), RingId(8, "a")
+    low, high = RingName(4, "a"), RingName(8, "a")
     lineage = Lineage([ArchivedConfiguration(low, ("a",), (high,)), ArchivedConfiguration(high, ("a",), (low,))])
     assert lineage.parents == {low: (), high: (low,)}
 
 
 def test_a_ring_is_read_from_its_word() -> None:
-    ring = RingId(12, "ann@site/3/00ab")
+    ring = RingName(12, "ann@site/3/00ab")
     assert ring_of(str(ring)) == ring
 
 
@@ -361,7 +361,7 @@ PREFERRED: dict[Policy, Callable[[Side], tuple[Any, ...]]] = {
 }
 
 
-def _hold_to_the_policy(lineage: Lineage, order: dict[RingId, int], preferred: Callable[[Side], tuple[Any, ...]]) -> None:
+def _hold_to_the_policy(lineage: Lineage, order: dict[RingName, int], preferred: Callable[[Side], tuple[Any, ...]]) -> None:
     """Of each parting all rings of the preferred side come first, unless it and later ones cannot all have their way."""
     before = {ring: set(parents) for ring, parents in lineage.parents.items()}
     for parting in reversed(lineage.partings):
@@ -377,12 +377,12 @@ def _hold_to_the_policy(lineage: Lineage, order: dict[RingId, int], preferred: C
         assert all(order[one] < order[other] for one, other in wanted), parting
 
 
-def _descendants(lineage: Lineage, ring: RingId) -> set[RingId]:
+def _descendants(lineage: Lineage, ring: RingName) -> set[RingName]:
     """With itself."""
     return {ring}.union(*(_descendants(lineage, child) for child in lineage.children[ring]))
 
 
-def _hold_to_the_definition(lineage: Lineage, parting: RingParting, below: dict[RingId, set[RingId]]) -> None:
+def _hold_to_the_definition(lineage: Lineage, parting: RingParting, below: dict[RingName, set[RingName]]) -> None:
     firsts = [first for side in parting.sides for first in side.firsts]
     reached = {ring: {first for first in firsts if ring in below[first]} for ring in set.union(*map(below.__getitem__, firsts))}
     apart = {ring for ring, by in reached.items() if not by >= _left(lineage, ring, reached)}
@@ -396,9 +396,9 @@ def _hold_to_the_definition(lineage: Lineage, parting: RingParting, below: dict[
         assert side.rings == tuple(ring for ring, label in parting.between if label == str(side.number))
 
 
-def _left(lineage: Lineage, now: RingId, reached: dict[RingId, set[RingId]]) -> set[RingId]:
+def _left(lineage: Lineage, now: RingName, reached: dict[RingName, set[RingName]]) -> set[RingName]:
     """What has rings ahead, or lives that no later one has taken the place of, as of a ring."""
-    lives: dict[ArchivedLife, set[RingId]] = {}
+    lives: dict[ArchivedLife, set[RingName]] = {}
     for ring in sorted(one for one in reached if one <= now):
         for node in lineage.nodes_of(ring):
             lives.setdefault(life_of(node), set()).update(reached[ring])

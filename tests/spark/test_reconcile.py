@@ -23,7 +23,7 @@ from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
 from transis.spark.cli import print_reconciled
-from transis.spark.lineage import ArchivedConfiguration, Lineage, RingId
+from transis.spark.lineage import ArchivedConfiguration, Lineage, RingName
 from transis.spark.reconcile import LISTED_MAX, ListedRows, Reconciled, ReconcileRequest, as_dict, exit_code, listed
 from transis.spark.sides import conflicts, read_keys, with_keys
 from transis.types.errors import UsageError
@@ -188,8 +188,8 @@ def test_what_is_too_much_to_be_told_is_counted(spark: SparkSession) -> None:
 
 def reconciled(gaps: list[Row], **more: Any) -> Reconciled:
     """Of a cluster n1 n2 n3 that parted; nobody archived n3."""
-    whole, first, again = (RingId(seq, "n1/1/00aa") for seq in (4, 8, 12))
-    unseen, nodes = RingId(8, "n3/1/00cc"), ("n1/1/00aa", "n2/1/00bb", "n3/1/00cc")
+    whole, first, again = (RingName(seq, "n1/1/00aa") for seq in (4, 8, 12))
+    unseen, nodes = RingName(8, "n3/1/00cc"), ("n1/1/00aa", "n2/1/00bb", "n3/1/00cc")
     lineage = Lineage(
         [
             ArchivedConfiguration(whole, nodes, (None, None, None)),

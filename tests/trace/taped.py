@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from transis.node.node import GroupedNode, Node
 from transis.sim.plan import TOTEM, Scenario
-from transis.sim.run import Simulation, node_of
+from transis.sim.run import SimulatedRun, node_of
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import Event, History
 from transis.trace.tape import DeliveryTape
@@ -35,7 +35,7 @@ def taped_run(seed: int, groups: bool = False, scenario: Scenario = TOTEM) -> tu
             node.tape = tape
         return node
 
-    run = Simulation(plan, make)
+    run = SimulatedRun(plan, make)
     run.safety()
     run.liveness()
     history = run.judged("").history

@@ -52,7 +52,7 @@ def picture_of(
         (trace for trace in history.nodes if trace.events), key=lambda trace: (trace.node.name, _start(trace), trace.node)
     )
     lanes, lane_of = _lanes(traces, end_us)
-    readings = [_Reading(trace, lane_of[trace.node], end_us) for trace in traces]
+    readings = [_LifeReading(trace, lane_of[trace.node], end_us) for trace in traces]
     strikes, pauses = _strikes(log, lanes, end_us)
     return Picture(
         title=title,
@@ -70,7 +70,7 @@ def picture_of(
     )
 
 
-class _Reading:
+class _LifeReading:
     """One life's events, sorted into what is drawn of them."""
 
     def __init__(self, trace: NodeTrace, lane: int, end_us: int) -> None:
@@ -213,7 +213,7 @@ def _parsed(words: str) -> InjectedFault | None:
         return None
 
 
-def _witnesses(readings: Sequence[_Reading], violations: Sequence[Violation]) -> tuple[WitnessMark, ...]:
+def _witnesses(readings: Sequence[_LifeReading], violations: Sequence[Violation]) -> tuple[WitnessMark, ...]:
     """The events of the first violation of each property: more rings would hide what they point at."""
     by_node = {reading.node: reading for reading in readings}
     first = {violation.property: violation for violation in reversed(violations)}

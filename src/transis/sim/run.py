@@ -163,7 +163,7 @@ def simulate(
     """Run a seed's plan, with client processes if `groups`, or the given plan, and judge it. `broken` names a defect."""
     if plan is None:
         plan = draw_groups(seed, nodes, scenario) if groups else draw(seed, nodes, scenario)
-    run = Simulation(plan)
+    run = SimulatedRun(plan)
     with broken_engine(broken):
         run.safety()
         run.liveness()
@@ -202,7 +202,7 @@ def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) 
     return world
 
 
-class Simulation:
+class SimulatedRun:
     """The phases of one run, in order."""
 
     def __init__(self, plan: Plan, make_node: NodeFactory | None = None) -> None:

@@ -24,7 +24,7 @@ from transis.types.errors import UsageError
 # --- rings ------------------------------------------------------------------------------------------------------------
 
 
-class RingId(NamedTuple):
+class RingName(NamedTuple):
     """A regular configuration: its sequence, and its representative as a word."""
 
     seq: int
@@ -34,18 +34,18 @@ class RingId(NamedTuple):
         return f"R{self.seq}@{self.rep}"
 
 
-def ring_of(configuration: str) -> RingId:
+def ring_of(configuration: str) -> RingName:
     """Parsed from the name of a regular configuration."""
     seq, _, rep = configuration.removeprefix("R").partition("@")
-    return RingId(int(seq), rep)
+    return RingName(int(seq), rep)
 
 
 class ArchivedConfiguration(NamedTuple):
     """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
 
-    ring: RingId
+    ring: RingName
     nodes: tuple[str, ...]
-    previous: tuple[RingId | None, ...]
+    previous: tuple[RingName | None, ...]
     primary: bool | None = None
     seen_us: int = 0
     """When an archiver first saw it, by its own clock."""
@@ -74,24 +74,28 @@ def life_of(node: str) -> ArchivedLife:
 
 # --- walking ----------------------------------------------------------------------------------------------------------
 
-Followers = frozenset[RingId]
+Followers = frozenset[RingName]
 
 
 class Walk(NamedTuple):
     """Rings with the followers that they descend from. `merged` is the first that descends from all; `rest` the first that
     descends from all that are left, if some are not."""
 
-    between: list[tuple[RingId, Followers]]
-    merged: RingId | None
-    rest: RingId | None
+    between: list[tuple[RingName, Followers]]
+    merged: RingName | None
+    rest: RingName | None
 
 
-def walk(followers: Sequence[RingId], children: Mapping[RingId, Sequence[RingId]], nodes: Mapping[RingId, Sequence[str]]) -> Walk:
+def walk(
+    followers: Sequence[RingName],
+    children: Mapping[RingName, Sequence[RingName]],
+    nodes: Mapping[RingName, Sequence[str]],
+) -> Walk:
     """All rings that descend from some of the followers and not from all that are left, in the order of their sequences. It goes
     on until only descendants of all that are left are ahead."""
     everybody = left = frozenset(followers)
     reached = {ring: frozenset({ring}) for ring in followers}
-    waiting, between, met = sorted(followers), list[tuple[RingId, Followers]](), list[RingId]()
+    waiting, between, met = sorted(followers), list[tuple[RingName, Followers]](), list[RingName]()
     carried = _Carried()
     while any(not reached[ring] >= left for ring in waiting):
         ring = heappop(waiting)
@@ -132,13 +136,13 @@ class _Carried:
         return frozenset().union(*(by for _, by in self._by_name.values()))
 
 
-def met_before_all(followers: Sequence[RingId], walked: Walk) -> list[list[RingId]]:
+def met_before_all(followers: Sequence[RingName], walked: Walk) -> list[list[RingName]]:
     """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
     side_of = {ring: ring for ring in followers}
     for _, together in walked.between:
         merged = {side_of[ring] for ring in together}
         side_of = {ring: min(merged) if side in merged else side for ring, side in side_of.items()}
-    sides: dict[RingId, list[RingId]] = {}
+    sides: dict[RingName, list[RingName]] = {}
     for ring, side in side_of.items():
         sides.setdefault(side, []).append(ring)
     return list(sides.values()) if len(sides) > 1 else [[ring] for ring in followers]
@@ -164,8 +168,8 @@ class Side:
     are those that came from the ring that parted, `size` is how many the largest of its rings had."""
 
     number: int
-    firsts: tuple[RingId, ...]
-    rings: tuple[RingId, ...]
+    firsts: tuple[RingName, ...]
+    rings: tuple[RingName, ...]
     nodes: tuple[str, ...]
     size: int
     primary: bool | None
@@ -181,11 +185,11 @@ class RingParting:
     came to that were left, if no life is left of some."""
 
     number: int
-    ring: RingId
+    ring: RingName
     sides: tuple[Side, ...]
-    between: tuple[tuple[RingId, str], ...]
-    merged: RingId | None
-    rest: RingId | None
+    between: tuple[tuple[RingName, str], ...]
+    merged: RingName | None
+    rest: RingName | None
 
 
 class Lineage:
@@ -193,7 +197,7 @@ class Lineage:
         self.known = {one.ring: one for one in sorted(configurations, key=lambda one: one.ring)}
         self._nodes = {ring: one.nodes for ring, one in self.known.items()} | self._nodes_of_unseen()
         self.parents = self._parents()
-        self.children: dict[RingId, list[RingId]] = {ring: [] for ring in self.parents}
+        self.children: dict[RingName, list[RingName]] = {ring: [] for ring in self.parents}
         for ring, parents in self.parents.items():
             for parent in parents:
                 self.children[parent].append(ring)
@@ -203,10 +207,10 @@ class Lineage:
 
     # --- the graph --------------------------------------------------------------------------------------------------
 
-    def _nodes_of_unseen(self) -> dict[RingId, tuple[str, ...]]:
+    def _nodes_of_unseen(self) -> dict[RingName, tuple[str, ...]]:
         """Rings that are only known by who came from them, and from which members of the group did."""
-        found: dict[RingId, set[str]] = {}
-        brought: set[RingId] = set()
+        found: dict[RingName, set[str]] = {}
+        brought: set[RingName] = set()
         last: dict[str, ArchivedConfiguration] = {}
         for one in self.known.values():
             for node, ring in zip(one.nodes, one.previous, strict=True):
@@ -216,9 +220,9 @@ class Lineage:
             last.update(dict.fromkeys(one.nodes, one))
         return {ring: tuple(sorted(nodes)) for ring, nodes in sorted(found.items()) if ring in brought}
 
-    def _parents(self) -> dict[RingId, tuple[RingId, ...]]:
-        last: dict[str, RingId] = {}
-        parents: dict[RingId, tuple[RingId, ...]] = {}
+    def _parents(self) -> dict[RingName, tuple[RingName, ...]]:
+        last: dict[str, RingName] = {}
+        parents: dict[RingName, tuple[RingName, ...]] = {}
         for ring in sorted(self._nodes):
             configuration = self.known.get(ring)
             if configuration is None:
@@ -229,7 +233,7 @@ class Lineage:
             parents[ring] = tuple(sorted(one for one in found if one.seq < ring.seq))
         return parents
 
-    def _followed_by(self, one: ArchivedConfiguration, parents: dict[RingId, tuple[RingId, ...]]) -> set[RingId]:
+    def _followed_by(self, one: ArchivedConfiguration, parents: dict[RingName, tuple[RingName, ...]]) -> set[RingName]:
         """Where its nodes come from. Who waited in a ring without a member, while others went on from it, is no side of it."""
         came = {
             (node, ring) for node, ring in zip(one.nodes, one.previous, strict=True) if ring in self._nodes and ring is not None
@@ -238,7 +242,7 @@ class Lineage:
         waited = {ring for _, ring in came} - brought
         return brought | {ring for ring in waited if not any(_descends(other, ring, parents) for other in brought)}
 
-    def nodes_of(self, ring: RingId) -> tuple[str, ...]:
+    def nodes_of(self, ring: RingName) -> tuple[str, ...]:
         """Its members; of a ring that nobody archived those who are known to have come from it."""
         return self._nodes[ring]
 
@@ -249,7 +253,7 @@ class Lineage:
         found = [(ring, *one) for ring in parted for one in self._apart(self.children[ring])]
         return [self._parting(number, *one) for number, one in enumerate(found, 1)]
 
-    def _apart(self, followers: list[RingId]) -> Iterator[tuple[list[list[RingId]], Walk]]:
+    def _apart(self, followers: list[RingName]) -> Iterator[tuple[list[list[RingName]], Walk]]:
         """How these followers went apart: the sides, by what each begins with; then the same inside of each side."""
         walked = walk(followers, self.children, self._nodes)
         sides = met_before_all(followers, walked)
@@ -258,13 +262,13 @@ class Lineage:
             if len(side) > 1:
                 yield from self._apart(side)
 
-    def _parting(self, number: int, ring: RingId, firsts: list[list[RingId]], walked: Walk) -> RingParting:
+    def _parting(self, number: int, ring: RingName, firsts: list[list[RingName]], walked: Walk) -> RingParting:
         number_of = {first: side for side, group in enumerate(firsts, 1) for first in group}
         between = tuple((one, "+".join(map(str, sorted({number_of[first] for first in by})))) for one, by in walked.between)
         sides = tuple(self._side(side, ring, group, between) for side, group in enumerate(firsts, 1))
         return RingParting(number, ring, sides, between, walked.merged, walked.rest)
 
-    def _side(self, number: int, parted: RingId, firsts: list[RingId], between: Iterable[tuple[RingId, str]]) -> Side:
+    def _side(self, number: int, parted: RingName, firsts: list[RingName], between: Iterable[tuple[RingName, str]]) -> Side:
         rings = tuple(ring for ring, side in between if side == str(number))
         known = [self.known[ring] for ring in rings if ring in self.known]
         said = {one.primary for one in known}
@@ -280,7 +284,7 @@ class Lineage:
             all(ring in self.known for ring in firsts),
         )
 
-    def _coming(self, parted: RingId, first: RingId) -> Iterator[str]:
+    def _coming(self, parted: RingName, first: RingName) -> Iterator[str]:
         """The nodes that came from the ring that parted."""
         configuration = self.known.get(first)
         if configuration is None:
@@ -289,12 +293,12 @@ class Lineage:
 
     # --- one order --------------------------------------------------------------------------------------------------
 
-    def linear(self, policy: Policy) -> dict[RingId, int]:
+    def linear(self, policy: Policy) -> dict[RingName, int]:
         """Every ring behind those that it follows, and of sides the one that the policy prefers before the others, up to the
         merge. Where partings that cross each other want opposite orders, the later one has its way."""
         return _OneOrder(self, policy).found
 
-    def origins(self) -> dict[RingId, tuple[int, str]]:
+    def origins(self) -> dict[RingName, tuple[int, str]]:
         """The parting and the side of each ring that not everybody saw; of several partings the last."""
         return {ring: (parting.number, side) for parting in self.partings for ring, side in parting.between}
 
@@ -302,7 +306,7 @@ class Lineage:
 class _Precedence(NamedTuple):
     """That a ring comes first: because it is a parent, or because a parting of that number prefers its side."""
 
-    ring: RingId
+    ring: RingName
     parting: int
 
 
@@ -322,11 +326,11 @@ class _OneOrder:
     of the first parting among them is given up. A circle has one, as parents make none."""
 
     def __init__(self, lineage: Lineage, policy: Policy) -> None:
-        self.found: dict[RingId, int] = {}
+        self.found: dict[RingName, int] = {}
         self._wants = {ring: [_Precedence(parent, PARENT) for parent in parents] for ring, parents in lineage.parents.items()}
         for parting in lineage.partings:
             self._prefer(parting, sorted(parting.sides, key=lambda side: _preference(policy, side)))
-        self._given_up: set[tuple[RingId, _Precedence]] = set()
+        self._given_up: set[tuple[RingName, _Precedence]] = set()
         for ring in sorted(lineage.parents):
             if ring not in self.found:
                 self._go_to(ring)
@@ -338,7 +342,7 @@ class _OneOrder:
             for first in set(side.firsts).intersection(side.rings):
                 self._wants[first] += preferred
 
-    def _go_to(self, ring: RingId) -> None:
+    def _go_to(self, ring: RingName) -> None:
         way = [self._step(_Precedence(ring, PARENT))]
         on_way = {ring}
         while way:
@@ -357,7 +361,7 @@ class _OneOrder:
     def _step(self, precedence: _Precedence) -> _PathStep:
         return _PathStep(precedence, iter(self._wants[precedence.ring]))
 
-    def _give_up(self, way: list[_PathStep], last: _Precedence) -> list[RingId]:
+    def _give_up(self, way: list[_PathStep], last: _Precedence) -> list[RingName]:
         """A circle: go back to the ring that had the precedence of the first parting. Returns the rings left for later."""
         start = next(rank for rank, step in enumerate(way) if step.precedence.ring == last.ring)
         precedences = [*(step.precedence for step in way[start + 1 :]), last]
@@ -368,7 +372,7 @@ class _OneOrder:
         return left
 
 
-def _descends(ring: RingId, ancestor: RingId, parents: dict[RingId, tuple[RingId, ...]]) -> bool:
+def _descends(ring: RingName, ancestor: RingName, parents: dict[RingName, tuple[RingName, ...]]) -> bool:
     ahead, seen = [ring], {ring}
     while ahead:
         found = {one for one in parents.get(ahead.pop(), ()) if one.seq >= ancestor.seq and one not in seen}

@@ -36,7 +36,7 @@ from transis.spark.archive import (
     spans,
 )
 from transis.spark.inputs import checkpointed, is_local, local_path
-from transis.spark.lineage import Lineage, Policy, RingId, RingParting, Side
+from transis.spark.lineage import Lineage, Policy, RingName, RingParting, Side
 from transis.spark.once import configurations, conflicting_keys, in_views, messages, views
 from transis.spark.progress import Steps
 from transis.spark.session import spark_session, ui_address
@@ -233,7 +233,7 @@ def short(node: str) -> str:
     return node.rpartition("/")[0] or node
 
 
-def ring_word(ring: RingId) -> str:
+def ring_word(ring: RingName) -> str:
     return f"R{ring.seq}@{short(ring.rep)}"
 
 

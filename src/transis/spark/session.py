@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # --- interrupts -------------------------------------------------------------------------------------------------------
 
 
-class HeldBack:
+class DeferredInterrupts:
     """Interrupts are held back from here until `let_through`, which must follow whatever happens.
 
     Only the main thread is ever interrupted, so in any other there is nothing to hold back.
@@ -262,7 +262,7 @@ def _running(settings: dict[str, str], log: Path) -> Iterator[SparkSession]:
     from pyspark import SparkConf
 
     conf = SparkConf().setAll(list(settings.items()))
-    interrupts = HeldBack()
+    interrupts = DeferredInterrupts()
     try:
         gateway = _launched(conf, log)
     except BaseException:

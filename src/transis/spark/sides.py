@@ -31,7 +31,7 @@ from transis.spark.archive import (
     is_message,
     place,
 )
-from transis.spark.lineage import ArchivedConfiguration, Lineage, Policy, RingId, ring_of
+from transis.spark.lineage import ArchivedConfiguration, Lineage, Policy, RingName, ring_of
 from transis.types.errors import PipelineError, UsageError
 
 # --- sides ------------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def lineage_of(configurations: DataFrame) -> Lineage:
         raise PipelineError(f"the archive has more than {LINEAGE_MAX:,} configurations: read a part of its files")
     return Lineage(
         ArchivedConfiguration(
-            RingId(row.ring_seq, row.ring_rep),
+            RingName(row.ring_seq, row.ring_rep),
             tuple(row.nodes),
             tuple(None if one is None else ring_of(one) for one in row.previous),
             row.primary,
