@@ -260,14 +260,14 @@ def _simulated(console: Console | None, file: Path | None, engine: str) -> bool:
 def _real(console: Console | None, file: Path | None, engine: str, directory: Path | None, with_audit: bool) -> bool:
     place = ClusterDirectory(directory)
     try:
-        played = _played(console, place, engine)
+        result = _played(console, place, engine)
         if file is not None:
-            _draw(file, engine, played)
-        broken = _is_broken(played.verdicts)
+            _draw(file, engine, result)
+        broken = _is_broken(result.verdicts)
         if console is None:
-            print(_written(played.seconds, played.verdicts, played.log, played.findings, file))
+            print(_written(result.seconds, result.verdicts, result.log, result.findings, file))
         else:
-            _print_result(console, file, played)
+            _print_result(console, file, result)
             if with_audit and file is not None:
                 broken = _audited(console, place.path, report_file(file)) or broken
     except (KeyboardInterrupt, typer.Exit):  # Ctrl-C, or no audit: nobody needs the traces.
@@ -279,17 +279,17 @@ def _real(console: Console | None, file: Path | None, engine: str, directory: Pa
     return broken
 
 
-def _draw(file: Path, engine: str, played: DemoResult) -> None:
-    facts = f"kill -9, a partition, a heal and a restart on real sockets · {played.seconds:.1f} s · {_verdict(played.verdicts)}"
+def _draw(file: Path, engine: str, result: DemoResult) -> None:
+    facts = f"kill -9, a partition, a heal and a restart on real sockets · {result.seconds:.1f} s · {_verdict(result.verdicts)}"
     title = f"Transis demo: five daemons, ordered by {engine}"
-    write_diagram(file, picture_of(drawn(played.history), played.log, title, (facts,), played.report.violations))
+    write_diagram(file, picture_of(drawn(result.history), result.log, title, (facts,), result.report.violations))
 
 
-def _print_result(console: Console, file: Path | None, played: DemoResult) -> None:
-    print_summary(console, played.history, played.verdicts, [played.clients])
-    for finding in played.findings:
+def _print_result(console: Console, file: Path | None, result: DemoResult) -> None:
+    print_summary(console, result.history, result.verdicts, [result.clients])
+    for finding in result.findings:
         say(console, f"About the traces: {finding.file}: {finding.what}: {finding.detail}", "yellow")
-    _print_end(console, file, played.history, played.verdicts)
+    _print_end(console, file, result.history, result.verdicts)
 
 
 def report_file(picture: Path) -> Path:

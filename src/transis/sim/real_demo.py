@@ -40,7 +40,7 @@ from transis.types.errors import ConnectError, SessionLost
 from transis.types.ids import MessageId, NodeId, Service
 from transis.types.views import PROCESSES_MAX
 
-# --- stage ------------------------------------------------------------------------------------------------------------
+# --- cluster ------------------------------------------------------------------------------------------------------------
 
 NAMES: Final = ("a", "b", "c", "d", "e")
 GROUP: Final = "orders"
@@ -130,7 +130,7 @@ class DemoCluster:
         self.began_us = boottime_us()
         self.log: list[tuple[int, str]] = []
         """What was done to the cluster, and when."""
-        self.actors: dict[str, DemoClient] = {}
+        self.clients: dict[str, DemoClient] = {}
         self.past: list[DemoClient] = []
         """Clients whose daemon was killed."""
         self._killed: list[tuple[NodeId, int]] = []
@@ -141,7 +141,7 @@ class DemoCluster:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            await asyncio.gather(*(actor.go() for actor in [*self.past, *self.actors.values()]), return_exceptions=True)
+            await asyncio.gather(*(client.go() for client in [*self.past, *self.clients.values()]), return_exceptions=True)
         finally:
             await asyncio.to_thread(self.cluster.stop)
 
@@ -159,7 +159,7 @@ class DemoCluster:
         async with _Deadline(f"a client joins by way of {name}"):
             session = await self._connected(name)
             group = await session.join(GROUP).open()
-        self.actors[name] = DemoClient(name, session, group, self._news.set)
+        self.clients[name] = DemoClient(name, session, group, self._news.set)
 
     async def _connected(self, name: str) -> Session[bytes]:
         """As soon as the daemon listens."""
@@ -174,10 +174,10 @@ class DemoCluster:
 
     def kill(self, name: str) -> None:
         """kill -9, without a word to anybody."""
-        actor = self.actors.pop(name)
+        client = self.clients.pop(name)
         self.cluster[name].signal(signal.SIGKILL)
-        self.past.append(actor)
-        self._killed.append((actor.node, boottime_us()))
+        self.past.append(client)
+        self._killed.append((client.node, boottime_us()))
         self._strike(f"crash {name}")
 
     async def restart(self, name: str) -> None:
@@ -194,7 +194,7 @@ class DemoCluster:
 
     def heal(self) -> None:
         self._strike("heal")
-        for name in self.actors:
+        for name in self.clients:
             self._ask(name, "heal")
 
     def _ask(self, name: str, what: str, **more: object) -> None:
@@ -205,7 +205,7 @@ class DemoCluster:
         self.log.append((self.now_us(), words))
 
     async def say(self, names: str, count: int, service: Service) -> list[Receipt]:
-        return list(await asyncio.gather(*(self.actors[name].say(count, service) for name in names)))
+        return list(await asyncio.gather(*(self.clients[name].say(count, service) for name in names)))
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class DemoCluster:
         """Until each side is a view of its own, at all of its members."""
         wanted = {name: side for side in sides for name in side}
         await self._until(
-            lambda: all(self.actors[name].company == side for name, side in wanted.items()), f"views of {' and '.join(sides)}"
+            lambda: all(self.clients[name].company == side for name, side in wanted.items()), f"views of {' and '.join(sides)}"
         )
 
     async def heard(self, names: str, receipts: Sequence[Receipt]) -> None:
@@ -222,15 +222,15 @@ class DemoCluster:
             for receipt in receipts:
                 await receipt
         last = [MessageId(receipt.id.process, receipt.first + receipt.count - 1) for receipt in receipts]
-        ears = [self.actors[name].heard for name in names]
+        ears = [self.clients[name].heard for name in names]
         await self._until(lambda: all(message in heard for heard in ears for message in last), "everybody hears everybody")
 
     async def talk(self, names: str, count: int, service: Service) -> None:
         """They send, and wait until all of them have received everything."""
         await self.heard(names, await self.say(names, count, service))
 
-    async def lost(self, actor: DemoClient) -> None:
-        await self._until(lambda: bool(actor.lost), f"the client of {actor.name} is told that its daemon is gone")
+    async def lost(self, client: DemoClient) -> None:
+        await self._until(lambda: bool(client.lost), f"the client of {client.name} learns that its daemon is gone")
 
     async def _until(self, reached: Callable[[], bool], what: str) -> None:
         async with _Deadline(what):
@@ -262,13 +262,15 @@ class DemoCluster:
     def integrity(self) -> Verdict:
         """What clients received is what clients sent, byte for byte."""
         findings = Findings("integrity")
-        actors = [*self.past, *self.actors.values()]
-        said = {message: payload for actor in actors for message, payload in actor.said.items()}
-        for actor in actors:
-            for message, payload in actor.heard.items():
+        clients = [*self.past, *self.clients.values()]
+        said = {message: payload for client in clients for message, payload in client.said.items()}
+        for client in clients:
+            for message, payload in client.heard.items():
                 findings.checked += 1
                 if said.get(message) != payload:
-                    findings.broken(f"the client of {actor.name} heard {payload!r} as {message}, which was {said.get(message)!r}")
+                    findings.broken(
+                        f"the client of {client.name} heard {payload!r} as {message}, which was {said.get(message)!r}"
+                    )
         return findings.verdict()
 
 
@@ -286,7 +288,7 @@ class _Deadline:
         try:
             await self._timeout.__aexit__(kind, error, trace)  # type: ignore[arg-type]  # It is a traceback.
         except TimeoutError:
-            raise ClusterError(f"waited {PATIENCE_S:.0f} s in vain until {self._what}") from None
+            raise ClusterError(f"this did not happen within {PATIENCE_S:.0f} s: {self._what}") from None
 
 
 # --- scenes -----------------------------------------------------------------------------------------------------------
@@ -298,51 +300,51 @@ class Scene(NamedTuple):
     act: Callable[[DemoCluster], Awaitable[None]]
 
 
-async def _start(stage: DemoCluster) -> None:
-    await stage.start("abcde")
-    await stage.together("abcde")
+async def _start(demo: DemoCluster) -> None:
+    await demo.start("abcde")
+    await demo.together("abcde")
 
 
-async def _send(stage: DemoCluster) -> None:
-    receipts = await stage.say("abcde", 2, Service.AGREED)
-    receipts += await stage.say("ace", 1, Service.CAUSAL)
-    receipts += await stage.say("bd", 2, Service.SAFE)
-    await stage.say("ab", 1, Service.BASIC)
-    await stage.heard("abcde", receipts)
+async def _send(demo: DemoCluster) -> None:
+    receipts = await demo.say("abcde", 2, Service.AGREED)
+    receipts += await demo.say("ace", 1, Service.CAUSAL)
+    receipts += await demo.say("bd", 2, Service.SAFE)
+    await demo.say("ab", 1, Service.BASIC)
+    await demo.heard("abcde", receipts)
 
 
-async def _kill(stage: DemoCluster) -> None:
+async def _kill(demo: DemoCluster) -> None:
     """In the middle of traffic: some of c's last messages may have reached nobody."""
-    receipts = await stage.say("abde", 3, Service.SAFE)
-    await stage.say("c", 3, Service.SAFE)
-    victim = stage.actors["c"]
-    stage.kill("c")
-    await stage.lost(victim)
-    await stage.together("abde")
-    await stage.heard("abde", receipts)
-    await stage.talk("ae", 2, Service.AGREED)
+    receipts = await demo.say("abde", 3, Service.SAFE)
+    await demo.say("c", 3, Service.SAFE)
+    victim = demo.clients["c"]
+    demo.kill("c")
+    await demo.lost(victim)
+    await demo.together("abde")
+    await demo.heard("abde", receipts)
+    await demo.talk("ae", 2, Service.AGREED)
 
 
-async def _part(stage: DemoCluster) -> None:
+async def _part(demo: DemoCluster) -> None:
     """In the middle of traffic too; then each side talks to itself."""
-    await stage.say("abde", 1, Service.SAFE)
-    stage.part("ab", "de")
-    await stage.together("ab", "de")
-    await stage.talk("ab", 2, Service.AGREED)
-    await stage.talk("de", 2, Service.AGREED)
+    await demo.say("abde", 1, Service.SAFE)
+    demo.part("ab", "de")
+    await demo.together("ab", "de")
+    await demo.talk("ab", 2, Service.AGREED)
+    await demo.talk("de", 2, Service.AGREED)
 
 
-async def _heal(stage: DemoCluster) -> None:
-    stage.heal()
-    await stage.together("abde")
-    await stage.talk("abde", 1, Service.AGREED)
+async def _heal(demo: DemoCluster) -> None:
+    demo.heal()
+    await demo.together("abde")
+    await demo.talk("abde", 1, Service.AGREED)
 
 
-async def _restart(stage: DemoCluster) -> None:
-    await stage.restart("c")
-    await stage.together("abcde")
-    await stage.talk("abcde", 1, Service.AGREED)
-    await stage.talk("abcde", 1, Service.SAFE)
+async def _restart(demo: DemoCluster) -> None:
+    await demo.restart("c")
+    await demo.together("abcde")
+    await demo.talk("abcde", 1, Service.AGREED)
+    await demo.talk("abcde", 1, Service.SAFE)
 
 
 SCENES: Final = (
@@ -406,45 +408,45 @@ class DemoResult(NamedTuple):
 
 async def play_real(console: Console | None, directory: Path, engine: str) -> DemoResult:
     """Without a console nothing is printed."""
-    async with DemoCluster(directory, engine) as stage:
+    async with DemoCluster(directory, engine) as demo:
         if console is not None:
             console.print(
                 f"Transis: five daemons on this machine, real processes on real sockets, ordered by {engine}.", style="bold"
             )
         for number, scene in enumerate(SCENES, 1):
-            since_us, lost = stage.now_us(), len(stage.past)
-            await _act(console, stage, number)
+            since_us, lost = demo.now_us(), len(demo.past)
+            await _act(console, demo, number)
             if console is not None:
-                print_step(console, number, scene.heading, scene.paragraph, (since_us, stage.now_us()))
-                print_outcome(console, stage.history(closed=False)[0], since_us)
-                for actor in stage.past[lost:]:
-                    _print_lost(console, actor)
-        played = _played(stage)
-    stage.testify()
-    return played
+                print_step(console, number, scene.heading, scene.paragraph, (since_us, demo.now_us()))
+                print_outcome(console, demo.history(closed=False)[0], since_us)
+                for client in demo.past[lost:]:
+                    _print_lost(console, client)
+        result = _played(demo)
+    demo.testify()
+    return result
 
 
-async def _act(console: Console | None, stage: DemoCluster, number: int) -> None:
+async def _act(console: Console | None, demo: DemoCluster, number: int) -> None:
     scene = SCENES[number - 1]
     if console is None or not console.is_terminal:
-        await scene.act(stage)
+        await scene.act(demo)
         return
     with Status(f"{number}. {scene.heading} ...", console=console):
-        await scene.act(stage)
+        await scene.act(demo)
 
 
-def _print_lost(console: Console, actor: DemoClient) -> None:
-    doubt = sum(receipt.count for receipt in actor.receipts if receipt.outcome == "in doubt")
-    words = f"  The client of {actor.name} was told: {actor.lost}. {doubt} of its messages are in doubt."
+def _print_lost(console: Console, client: DemoClient) -> None:
+    doubt = sum(receipt.count for receipt in client.receipts if receipt.outcome == "in doubt")
+    words = f"  The client of {client.name} was told: {client.lost}. {doubt} of its messages are in doubt."
     console.print(Text(words, style="dim"), soft_wrap=True)
 
 
-def _played(stage: DemoCluster) -> DemoResult:
-    history, findings = stage.history(closed=True)
+def _played(demo: DemoCluster) -> DemoResult:
+    history, findings = demo.history(closed=True)
     report = check(history)
-    verdicts = [*report.verdicts.values(), stage.integrity()]
-    clients = _client_table([*stage.past, *stage.actors.values()])
-    return DemoResult(history, report, verdicts, findings, stage.log, clients, stage.now_us() / 1e6)
+    verdicts = [*report.verdicts.values(), demo.integrity()]
+    clients = _client_table([*demo.past, *demo.clients.values()])
+    return DemoResult(history, report, verdicts, findings, demo.log, clients, demo.now_us() / 1e6)
 
 
 def drawn(history: History) -> History:
@@ -459,19 +461,19 @@ def _is_drawn(event: object) -> bool:
     return not isinstance(event, Delivery) or event.process.number < PROCESSES_MAX
 
 
-def _client_table(actors: Sequence[DemoClient]) -> Table:
+def _client_table(clients: Sequence[DemoClient]) -> Table:
     """What each client saw: its views of the group, and how many messages it got in each."""
     headings = ("client of", "views, and messages got in each (~: transitional, !: not primary)")
     table = plain_table(*headings, title=f"What clients of the group {GROUP} saw")
     table.columns[1].justify = "left"
-    for actor in sorted(actors, key=lambda actor: actor.node):
-        stays = (_stay(actor, index) for index in range(len(actor.stays)))
-        table.add_row(show_node(actor.node), " → ".join(stays) + (" → session lost" if actor.lost else ""))
+    for client in sorted(clients, key=lambda client: client.node):
+        stays = (_stay(client, index) for index in range(len(client.stays)))
+        table.add_row(show_node(client.node), " → ".join(stays) + (" → session lost" if client.lost else ""))
     return table
 
 
-def _stay(actor: DemoClient, index: int) -> str:
-    view, messages = actor.stays[index]
+def _stay(client: DemoClient, index: int) -> str:
+    view, messages = client.stays[index]
     names = ",".join(sorted(show_node(member.node) for member in view.members))
     sign = "!" if view.primary is False else ""
     kind = "" if view.id.configuration.is_regular else "~"
