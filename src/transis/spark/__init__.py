@@ -1,1 +1,1 @@
-"""The archive of a group in Spark: messages and views each once, what is missing, and what parted components did apart."""
+"""The bridge to Spark: a session that starts and ends by itself, traces as files, and the archive of a group as tables."""
