@@ -61,7 +61,7 @@ def test_a_wrong_outcome_is_seen() -> None:
     [
         ("views", "starts with a cluster"),
         ("cluster a\nfly", "'fly' is not a fault"),
-        ("cluster a\ndrop a->b fog", "no kind"),
+        ("cluster a\ndrop a->b fog", "not a kind of packet"),
     ],
 )
 def test_what_is_not_understood_is_named(line: str, complaint: str) -> None:

@@ -1,1 +1,1 @@
-"""The same node on a simulated network, disk and clock; faults; workloads; property checkers."""
+"""The same node on a simulated network, disk and clock; faults, workloads, sweeps and demonstrations."""
