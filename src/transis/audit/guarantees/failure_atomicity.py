@@ -54,8 +54,8 @@ def _compare(history: LaidHistory, step: Step, left: Stay, right: Stay, findings
                 "one only",
                 (stay.all.event_at(position[first_first[0]]), _departure(lacking, here)),
                 messages,
-                one=left.node,
-                other=right.node,
+                one=right.node,
+                other=left.node,
                 here=here,
                 there=there,
                 has=stay.node,
@@ -98,7 +98,7 @@ SQL: Final = (
         select *, node, node_name, stay_no, one.node, one.node_name, one.stay_no, one.departure
         from pair where nth > 1 and whole and one.whole
     )
-    select /*+ broadcast(s) */ s.run, s.ring, s.one.node_name as one, s.node_name as other, s.here_name as here,
+    select /*+ broadcast(s) */ s.run, s.ring, s.node_name as one, s.one.node_name as other, s.here_name as here,
            s.there_name as there, s.has_name as has, s.lacks_name as lacks, m.message,
            array(s.has, s.lacks) as nodes, array(s.here, s.there) as views, array(array(m.process, m.counter)) as messages,
            array(array(s.has, m.lseq), array(s.lacks, s.left_by)) as witness, m.tpos as position
@@ -135,11 +135,11 @@ FAILURE_ATOMICITY: Final = Property(
         kept("a: R4{a,b,c} s1 d1 T6{a} R8{a} / b: R4{a,b,c} T6{b,c} R8{b,c} / c: R4{a,b,c} T6{b,c} R8{b,c}"),
         breaks(
             "a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} T6{a,b} R8{a,b}",
-            "a/1 and b/1 went together from R4@a/1 to T6@a/1, but in R4@a/1 only a/1 delivered a/1#0:1, b/1 did not",
+            "b/1 and a/1 went together from R4@a/1 to T6@a/1, but in R4@a/1 only a/1 delivered a/1#0:1, b/1 did not",
         ),
         breaks(
             "a: R4{a,b,c} s1 T6{a,b} d1 R8{a,b} / b: R4{a,b,c} T6{a,b} R8{a,b} / c: R4{a,b,c} x",
-            "a/1 and b/1 went together from T6@a/1 to R8@a/1, but in T6@a/1 only a/1 delivered a/1#0:1, b/1 did not",
+            "b/1 and a/1 went together from T6@a/1 to R8@a/1, but in T6@a/1 only a/1 delivered a/1#0:1, b/1 did not",
         ),
         left_open("a: R4{a,b} s1 d1 T6{a,b} R8{a,b} / b: R4{a,b} g T6{a,b} R8{a,b}"),
     ),
