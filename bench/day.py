@@ -45,7 +45,7 @@ class Cluster:
         flight = Flight(directory, Header("bench", "evs", node), FlightLimits(), 0)
         flight.tape.configured(self.view)
         for second in range(seconds):
-            flight.tape.fed([self.delivered(second)])
+            flight.tape.add(self.delivered(second))
             flight.look((1 + second) * 1_000_000)
         flight.close(seconds * 1_000_000, "stopped")
 

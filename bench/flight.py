@@ -6,7 +6,7 @@
 the nodes stay, and record in every second slice of time, all of them in the same ones: a machine has one clock. Two neighbouring
 slices are a pair; the result is the median of the pairs' ratios with its 95 % confidence interval.
 
-While a node does not record, its driver has no flight recorder and its tape is one that takes nothing. What was recorded in a
+While a node does not record, an observer that takes nothing stands in its place. What was recorded in a
 slice is written when the slice is over. Only the steady cost of recording is measured: the ring files of the first view are
 exported (by a process of low priority, once for each change of view) before the first slice counts.
 """
@@ -21,6 +21,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,10 +40,9 @@ from transis.net.runtime import boottime_us, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
-from transis.trace.tape import DeliveryTape
+from transis.trace.flight import Flight
 from transis.types.ids import NodeId
-from transis.types.outputs import Delivered
-from transis.types.views import View
+from transis.types.outputs import Configure, NodeOutput, Observer
 
 WARM_UP_S = 14.0
 """Longer than FlightLimits.after_s, so that developing is over."""
@@ -50,17 +50,18 @@ PATIENCE_S = 60.0
 PROJECT = Path(__file__).resolve().parents[1]
 
 
-class NoTape:
+class Paused(Observer):
     """Takes nothing but configurations, without which no tape can go on."""
 
-    def __init__(self, tape: DeliveryTape) -> None:
-        self._tape = tape
+    kinds = frozenset({Configure})
 
-    def fed(self, delivered: list[Delivered]) -> None:
-        pass
+    def __init__(self, flight: Flight) -> None:
+        self._tape = flight.tape
 
-    def configured(self, view: View) -> None:
-        self._tape.configured(view)
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Configure):
+                self._tape.configured(output.view)
 
 
 class SlicedNode(ThreadedNode):
@@ -77,16 +78,15 @@ class SlicedNode(ThreadedNode):
 
     async def _take_turns(self) -> None:
         driver = self._host.driver
-        flight = driver.flight
+        flight = next((one for one in driver.observers if isinstance(one, Flight)), None)
         assert flight is not None, "its settings want one"
-        nothing = NoTape(flight.tape)
+        place, paused = driver.observers.index(flight), Paused(flight)
         while True:
             await asyncio.sleep(until_next_slice_s(self._slice_us))
             recording = is_recording(boottime_us(), self._slice_us)
             if not recording:
                 flight.look(boottime_us())
-            driver.flight = flight if recording else None
-            driver.node.record_on(flight.tape if recording else nothing)
+            driver.observers[place] = flight if recording else paused
 
 
 def is_recording(now_us: int, slice_us: int) -> bool:

@@ -22,13 +22,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from transis.bench.machines import DATAGRAM, bare_datagrams_per_s
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.interfaces import choose_interface
 from transis.net.state import StateDirectory
 from transis.net.transport import Group, MulticastTransport
 from transis.types.config import LOCAL, Config, Window
 from transis.types.ids import Service
-from transis.types.outputs import Delivered
+from transis.types.outputs import Delivered, News
 
 WINDOW = Window()
 BATCH = 1024
@@ -52,8 +52,8 @@ class Speaker:
         self._together = asyncio.Event()
         self._batch = [bytes(arguments.size)] * BATCH
 
-    def _hear(self, events: Sequence[Event]) -> None:
-        self.delivered += sum(len(event.payloads) for event in events if isinstance(event, Delivered))
+    def _hear(self, news: Sequence[News]) -> None:
+        self.delivered += sum(len(event.payloads) for event in news if isinstance(event, Delivered))
         view = self.driver.view
         if view is not None and len(view.members) == self._nodes:
             self._together.set()

@@ -26,7 +26,7 @@ def film(directory: Path) -> None:
     for node in (ODD, OTHER):
         flight = Flight(directory, Header("test", "live", node), FlightLimits(), 0)
         flight.tape.configured(view_of(4))
-        flight.tape.fed([run_of(1, 9)])
+        flight.tape.add(run_of(1, 9))
         flight.close(SECOND, "stopped")
 
 

@@ -17,6 +17,9 @@ from tests.daemon.running import RunningDaemon, opened_site
 from transis.cli.admin import AdminConnection, places
 from transis.daemon.admin import CONNECTIONS_MAX, LINE_MAX, REQUESTS, Admin, Faults, Report, Reports
 from transis.types.errors import ConnectError, UsageError
+from transis.types.ids import NodeId, ViewId, ViewKind
+from transis.types.outputs import Configure
+from transis.types.views import Cause, Member, View
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +144,17 @@ def test_a_bug_in_an_answer_is_told_as_one_and_the_next_question_is_answered() -
     assert admin.obey(b'{"do": "help"}')["ok"]
 
 
+def view_with(name: str, address: str) -> Configure:
+    node = NodeId(name, 1, 7)
+    view = ViewId(ViewKind.REGULAR, 4, node)
+    return Configure(View(view, view, (Member(node, address, None),), Cause("start"), 0))
+
+
 def test_peers_are_cut_by_name_or_address_and_unknown_names_are_told() -> None:
     cuts: list[list[str]] = []
     faults = Faults(lambda addresses: cuts.append(list(addresses)))
-    faults.remember("bob", "127.0.0.1:1")
-    faults.remember("cid", "127.0.0.1:2")
-    faults.remember("bob", "127.0.0.1:3")
+    for name, address in (("bob", "127.0.0.1:1"), ("cid", "127.0.0.1:2"), ("bob", "127.0.0.1:3")):
+        faults.observe(0, [view_with(name, address)])
     assert faults.cut(["bob", "cid", "bob"]) == ["127.0.0.1:2", "127.0.0.1:3"]
     assert faults.cut(["192.0.2.1:9"]) == ["192.0.2.1:9"]
     assert faults.cut([]) == []

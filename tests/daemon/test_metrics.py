@@ -58,7 +58,7 @@ def test_messages_are_counted_by_the_run() -> None:
         True,
     )
     figures = Figures([])
-    figures.hear([run, GroupDelivered(run, (Recipient(1, ()), Recipient(2, ()))), Room(Lane.APPLICATION)])
+    figures.observe(0, [run, GroupDelivered(run, (Recipient(1, ()), Recipient(2, ()))), Room(Lane.APPLICATION)])
     assert figures.now() == {"delivered_messages": 7, "handed_messages": 14}
 
 

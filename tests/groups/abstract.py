@@ -17,7 +17,16 @@ from transis.groups.table import Identify
 from transis.trace.events import History, NodeTrace
 from transis.trace.recorder import Recorder
 from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId, ViewKind
-from transis.types.outputs import Delivered, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled, Phase
+from transis.types.outputs import (
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    Phase,
+    ProcessConnected,
+    ProcessGone,
+)
 from transis.types.views import Address, Cause, Member, View, group_id
 from transis.wire.items import CONTROL_ADDRESS, encode_address
 
@@ -51,13 +60,13 @@ class Daemon:
         self.configure(self.ring.view)
 
     def connect(self, process: int) -> ProcessId:
-        self.recorder.client(0, process, True)
+        self.recorder.observe(0, [ProcessConnected(process)])
         self.layer.connect(process)
         self.streams[process] = []
         return ProcessId(self.id, process)
 
     def disconnect(self, process: int) -> None:
-        self.recorder.client(0, process, False)
+        self.recorder.observe(0, [ProcessGone(process)])
         self.layer.disconnect(process)
 
     def configure(self, view: View) -> None:
@@ -71,7 +80,7 @@ class Daemon:
     def deliver(self, run: Delivered, phase: Phase) -> None:
         run = run._replace(phase=phase)
         if run.process.number != CONTROL_PROCESS:
-            self.recorder.observe(0, run)
+            self.recorder.observe(0, [run])
         self.layer.delivered(run)
         self._finish()
         self.collect()
@@ -90,7 +99,7 @@ class Daemon:
             self.layer.check()
         for output in self.layer.take_outputs():
             if not isinstance(output, ControlMessage | Settled):
-                self.recorder.observe(0, output)
+                self.recorder.observe(0, [output])
             match output:
                 case ControlMessage():
                     self.outbox.append(output)

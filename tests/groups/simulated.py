@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from tests.groups.streams import Seen, StreamEvent
 from transis.audit.guarantees.clients import ClientHistory, ClientStream, Got
 from transis.audit.guarantees.history import LaidHistory
-from transis.node.node import GroupedNode, GroupedOutput
+from transis.node.node import Node
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.life import Clients, Life, Submission
 from transis.sim.plan import Plan
 from transis.trace.events import ClientLeft, GroupConf
-from transis.types.config import Config
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import GroupLeft, GroupRefused
 from transis.types.views import Address, GroupView, group_id
@@ -22,35 +21,24 @@ SIZE = 60
 """Bytes of a message."""
 
 
-class SimulatedNode(GroupedNode):
-    """A request from outside makes the host take a turn at once, for it does not come through the host."""
-
-    def __init__(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> None:
-        super().__init__(config, stored, boot, key)
-        self.asked = False
-
-    def deadline(self) -> int:
-        return 0 if self.asked else super().deadline()
-
-    def outputs(self) -> list[GroupedOutput]:
-        self.asked = False
-        return super().outputs()
+NOTHING = Submission(Service.AGREED, ())
+"""What is submitted to make a host take a turn at once, for what did not come through the host."""
 
 
 class Groups(SimulatedCluster):
     """A cluster whose nodes have processes: `number 1` of each node unless said otherwise."""
 
     def __init__(self, plan: Plan, later: tuple[str, ...] = ()) -> None:
-        super().__init__(plan, later, SimulatedNode)
+        super().__init__(plan, later, Node)
 
     def life(self, name: str) -> Life:
         life = self.world.hosts[name].life
         assert life is not None, f"{name} is down"
         return life
 
-    def node(self, name: str) -> SimulatedNode:
+    def node(self, name: str) -> Node:
         node = self.life(name).node
-        assert isinstance(node, SimulatedNode)
+        assert isinstance(node, Node)
         return node
 
     def clients(self, name: str) -> Clients:
@@ -60,7 +48,7 @@ class Groups(SimulatedCluster):
 
     def connect(self, name: str) -> ProcessId:
         """The next process of the node: 1, 2 ..."""
-        return ProcessId(self.life(name).id, self.clients(name).connect(self.world.now))
+        return ProcessId(self.life(name).id, self.clients(name).connect())
 
     def join(self, name: str, group: str, process: int = 1) -> None:
         self._toggle(name, group, process, joined=True)
@@ -76,7 +64,7 @@ class Groups(SimulatedCluster):
         self._turn(name)
 
     def disconnect(self, name: str, process: int = 1) -> None:
-        self.clients(name).disconnect(self.world.now, self._local(name), process)
+        self.clients(name).disconnect(self._local(name), process)
         self._turn(name)
 
     def send(
@@ -91,8 +79,7 @@ class Groups(SimulatedCluster):
         return self.world.hosts[name].clock.local(self.world.now)
 
     def _turn(self, name: str) -> None:
-        self.node(name).asked = True
-        self.world.hosts[name].arrange()
+        self.world.hosts[name].submit(NOTHING)
 
     def stream(self, process: ProcessId) -> list[StreamEvent]:
         return self.streams()[process]

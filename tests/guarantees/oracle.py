@@ -129,12 +129,12 @@ class AbstractWorld:
             ids = RunIds(process, counter + 1, count, self.rng.choice(list(Service)))
             actor.counters[process] = counter + count
             actor.queue.append(ids)
-            actor.recorder.observe(self._tick(), Accepted(ids))
+            actor.recorder.observe(self._tick(), [Accepted(ids)])
 
     def _refuse(self) -> None:
         actor = self._anyone(operational=False)
         if actor is not None and actor.queue:
-            actor.recorder.observe(self._tick(), Refused(actor.queue.pop(), "drawn"))
+            actor.recorder.observe(self._tick(), [Refused(actor.queue.pop(), "drawn")])
 
     def _originate(self) -> None:
         actor = self._anyone()
@@ -147,7 +147,7 @@ class AbstractWorld:
         ids = actor.queue.pop(0)
         datagram = Datagram(actor.id, ids, len(ring.log) + 1, self._tick(), self._causes(actor))
         ring.log.append(datagram)
-        actor.recorder.observe(self.now, Originated(ids, ring.view, [(datagram.seq, 0, ids.count)], datagram.timestamp))
+        actor.recorder.observe(self.now, [Originated(ids, ring.view, [(datagram.seq, 0, ids.count)], datagram.timestamp)])
         self._take(actor, {datagram.seq - 1})
         if ids.service is Service.BASIC:
             self._deliver_early(ring, datagram)
@@ -212,7 +212,7 @@ class AbstractWorld:
                 ProcessId(datagram.sender, process), address, service, first + offset, [b""] * size, actor.ring.view, phase,
                 [(datagram.seq, offset, size)], early, self.now, datagram.timestamp, service in self.ordered,
             )  # fmt: skip
-            actor.recorder.observe(self._tick(), run)
+            actor.recorder.observe(self._tick(), [run])
 
     # Lives and configurations.
 
@@ -283,7 +283,7 @@ class AbstractWorld:
         while position in actor.received and (log[position].ids.service is not Service.SAFE or position < high):
             self._deliver_at(actor, position, Phase.REGULAR)
             position += 1
-        actor.recorder.observe(self._tick(), Configure(transitional))
+        actor.recorder.observe(self._tick(), [Configure(transitional)])
         gap = False
         for rest in range(position, len(log)):
             if rest not in actor.received:
@@ -299,7 +299,7 @@ class AbstractWorld:
         actor.delivered = 0
         actor.obligation = frozenset({actor.id})
         ring.acked[actor.id] = 0
-        actor.recorder.observe(self._tick(), Configure(view))
+        actor.recorder.observe(self._tick(), [Configure(view)])
 
 
 def good_history(seed: int, names: str = "abcde", steps: int = 300, closed: bool = True) -> History:

@@ -90,7 +90,7 @@ class ApartWorld(AbstractWorld):
             end += 1
         delivered = _ordered_until(ring, actor.delivered) | self._apart[actor.id]
         self._deliver_closed(actor, delivered, range(actor.delivered, end), Phase.REGULAR)
-        actor.recorder.observe(self._tick(), Configure(transitional))
+        actor.recorder.observe(self._tick(), [Configure(transitional)])
         gap = next((p for p in range(end, len(ring.log)) if p not in actor.received), len(ring.log))
         rest = [p for p in sorted(actor.received) if p >= end and (p < gap or ring.log[p].sender in covered)]
         self._deliver_closed(actor, delivered, rest, Phase.TRANSITIONAL)

@@ -73,7 +73,6 @@ OF_OTHERS: dict[str, set[str]] = {
 
 
 BEING_REPAIRED = {
-    "node/node.py",
     "spark/archive.py",
     "spark/inputs.py",
     "spark/sides.py",

@@ -12,14 +12,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.interfaces import choose_interface
 from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, GROUP_IPV6, MeshTransport, MulticastTransport, Transport
+from transis.trace.recorder import Recorder
 from transis.trace.segment import Header, SegmentWriter
 from transis.types.config import LOCAL, LOCAL_PULSE, Config
-from transis.types.ids import NodeId, Service
-from transis.types.outputs import Configure, Delivered
+from transis.types.ids import Service
+from transis.types.outputs import Configure, Delivered, News
 
 KEY = bytes(range(32))
 MESH_PORT = 5405
@@ -42,20 +43,17 @@ class Child:
         config = Config(name=name, timing=LOCAL, engine=engine, pulse=LOCAL_PULSE)
         transport = open_transport(config, network, how)
         state = StateDirectory(directory / name, name)
-        self._traces = directory / "traces"
-        self._engine = engine
         self._told = 0
-        self.driver = Driver(config, transport, state, self._hear, key=KEY, make_sink=self._make_sink)
+        self.driver = Driver(config, transport, state, self._hear, key=KEY)
+        node = self.driver.node.id
+        self.segments = SegmentWriter(directory / "traces", Header("transis", "lan", node, engine=engine))
+        self.driver.observers.append(Recorder(node, self.segments))
 
-    def _make_sink(self, node: NodeId) -> SegmentWriter:
-        self.segments = SegmentWriter(self._traces, Header("transis", "lan", node, engine=self._engine))
-        return self.segments
-
-    def _hear(self, events: Sequence[Event]) -> None:
-        for event in events:
+    def _hear(self, news: Sequence[News]) -> None:
+        for event in news:
             if isinstance(event, Configure) and event.view.id.is_regular:
                 say("view", *(node.name for node in event.view.nodes))
-        count = sum(len(event.payloads) for event in events if isinstance(event, Delivered))
+        count = sum(len(event.payloads) for event in news if isinstance(event, Delivered))
         if count:
             self._told += count
             say("told", self._told)

@@ -8,15 +8,15 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.interfaces import Interface, choose_interface
 from transis.net.state import StateDirectory
 from transis.net.transport import Group, MeshTransport, MulticastTransport, Transport
 from transis.trace.events import NodeTrace
-from transis.trace.recorder import MemorySink
+from transis.trace.recorder import MemorySink, Recorder
 from transis.types.config import LOCAL, LOCAL_PULSE, Config
 from transis.types.ids import Service
-from transis.types.outputs import Configure, Delivered, Refused, Stopped
+from transis.types.outputs import Configure, Delivered, News, Refused, Stopped
 
 PATIENCE_S = 30.0
 """Longer than anything takes here, even on a machine that does a lot besides."""
@@ -62,16 +62,17 @@ class Guest:
         engine: str = "totem",
     ) -> None:
         self.name = name
-        self.events: list[Event] = []
-        self.then: Callable[[Sequence[Event]], None] = lambda events: None
+        self.events: list[News] = []
+        self.then: Callable[[Sequence[News]], None] = lambda events: None
         self.sink = MemorySink()
         config = Config(name=name, timing=LOCAL, plaintext=key is None, engine=engine, pulse=LOCAL_PULSE)
         self.transport = opening(config)
         state = StateDirectory(directory, name)
         self._changed = changed
-        self.driver = Driver(config, self.transport, state, self._hear, key=key, make_sink=lambda node: self.sink)
+        self.driver = Driver(config, self.transport, state, self._hear, key=key)
+        self.driver.observers.append(Recorder(self.driver.node.id, self.sink))
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _hear(self, events: Sequence[News]) -> None:
         self.events.extend(events)
         self._changed.set()
         self.then(events)

@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.net.party import PATIENCE_S, Party, loopback, multicast_lan
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.state import StateDirectory
 from transis.net.transport import MeshTransport, StatisticsDict, Transport
 from transis.trace.events import Delivery, Sent
 from transis.trace.events import Event as Recorded
+from transis.trace.recorder import Recorder
 from transis.types.config import LOCAL, Config
 from transis.types.errors import UsageError
 from transis.types.ids import Service
-from transis.types.outputs import Audience, Delivered, Port
+from transis.types.outputs import Audience, Delivered, News, Port
 
 CONFIG = Config(name="ann", timing=LOCAL, plaintext=True)
 
@@ -34,7 +35,7 @@ class Log:
         self.lines += [f"evidence {type(event).__name__}" for event in events if isinstance(event, Sent | Delivery)]
         return True
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def hear(self, events: Sequence[News]) -> None:
         if any(isinstance(event, Delivered) for event in events):
             self.lines.append("told")
             self.delivered.set()
@@ -87,7 +88,8 @@ def test_evidence_comes_before_effects_and_tokens_are_read_before_data(tmp_path:
 
     async def story() -> None:
         transport = Watched(mesh_of_one(), log)
-        driver = Driver(CONFIG, transport, StateDirectory(tmp_path, "ann"), log.hear, make_sink=lambda node: log)
+        driver = Driver(CONFIG, transport, StateDirectory(tmp_path, "ann"), log.hear)
+        driver.observers.append(Recorder(driver.node.id, log))
         driver.start()
         await driver.send(Service.AGREED, [b"x"])
         await log.delivered.wait()
@@ -106,7 +108,7 @@ def test_an_application_may_send_from_inside(tmp_path: Path) -> None:
         async with Party(multicast_lan(), tmp_path) as party:
             ann, bob = party.invite("ann", "bob")
 
-            def answer(events: Sequence[Event]) -> None:
+            def answer(events: Sequence[News]) -> None:
                 asked = [run for run in events if isinstance(run, Delivered) and run.process.node.name == "ann"]
                 for asking in asked:
                     bob.driver.submit(Service.AGREED, [b"answer to " + payload for payload in asking.payloads])

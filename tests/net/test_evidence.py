@@ -14,10 +14,10 @@ from transis.net.runtime import boottime_us
 from transis.trace.events import Conf, End
 from transis.trace.flight import KEPT, Flight, FlightLimits
 from transis.trace.reader import read_history, read_segment
-from transis.trace.recorder import Checkpoint
 from transis.trace.segment import DIGESTS
 from transis.types.config import Config
 from transis.types.ids import NodeId, Place, ViewId, ViewKind
+from transis.types.outputs import Checkpoint
 from transis.types.views import Cause, GroupId, GroupViewId, Member, View
 
 ANN = NodeId("ann", 1, 7)
@@ -57,10 +57,11 @@ def test_digests_are_sealed_while_films_wait_to_be_developed(tmp_path: Path) -> 
     flight = open_flight(FlightPlan(tmp_path, FlightLimits(seal_s=1, before_s=0, after_s=0)), CONFIG, ANN)
     flight.tape.configured(VIEW)
     place = Place(1, 0)
-    told = Checkpoint(GroupId(1), "orders", GroupViewId(REGULAR, place), 0, None, 0, place, b"state")
+    told = Checkpoint(1, GroupId(1), "orders", GroupViewId(REGULAR, place), 0, None, 0, place, b"state")
 
     def is_sealed_again() -> bool:
-        flight.checkpoint(boottime_us(), 1, told)
+        flight.observe(boottime_us(), [told])
+        flight.flush()
         return len(list(tmp_path.glob(f"*{DIGESTS.suffix}"))) > 2
 
     asyncio.run(kept(flight, is_sealed_again))

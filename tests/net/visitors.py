@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.net.party import PATIENCE_S, loopback
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.interfaces import configured_endpoint
 from transis.net.session_server import Patience, SessionServer
 from transis.net.state import StateDirectory
@@ -35,6 +35,7 @@ from transis.sessions.sealed import SealedStream
 from transis.types.config import LOCAL, Config
 from transis.types.errors import Rejection
 from transis.types.ids import Service
+from transis.types.outputs import News
 from transis.types.views import Address, group_id
 from transis.wire.items import encode_address
 
@@ -50,12 +51,12 @@ class House:
         transport = MeshTransport(loopback(), config, None)
         state = StateDirectory(directory / "state", "ann")
         self.path = directory / "s"
-        self.then: Callable[[Sequence[Event]], object] = lambda events: None
+        self.then: Callable[[Sequence[News]], object] = lambda events: None
         self.driver = Driver(config, transport, state, self._hear)
         self.host = SessionHost(self.driver.node, "tests", policy, self.driver.statistics)
         self.server = SessionServer(self.driver, self.host, patience or Patience(linger_s=0.2))
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _hear(self, events: Sequence[News]) -> None:
         self.server.hear(events)
         self.then(events)
 

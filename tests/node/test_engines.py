@@ -17,8 +17,6 @@ from transis.wire.control import KIND_PART, ControlPacket, encode_control
 from transis.wire.envelope import Sealer
 
 ME = NodeId("me", 1, 5)
-
-
 KINDS = {name: frozenset(packet.kind for packet in engine.packets) for name, engine in ENGINES.items()}
 
 

@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.samples import ANN, KEY
-from transis.lansis.packets import Alive
-from transis.node.intake import Unpacking
+from tests.wire.samples import ANN, BEACON, BOB, KEY
+from transis.lansis.packets import Alive, encode_alive
+from transis.node.identity import Identity
+from transis.node.intake import Intake
+from transis.types.config import Config
 from transis.types.ids import DatagramClass, RingTag
+from transis.types.outputs import Note
 from transis.wire.burst import INDEX_MAX, Burst, DataHeader, encode_ramp
-from transis.wire.envelope import Arrival, Opener, Sealer, Segments, apart
+from transis.wire.control import encode_control
+from transis.wire.envelope import Arrival, Sealer, Segments, apart
 
-ALIVE = 9
-"""The first byte of bodies that stand for packets which are not data."""
+ALIVE = encode_alive(Alive(RingTag(8, 7), 0, False, 4, 0, (4,), ()))
+LONG = encode_control(BEACON)
 
 
 @st.composite
@@ -29,7 +33,7 @@ def ramps(draw: st.DrawFn) -> list[bytes]:
     return encode_ramp(header, bodies, draw(st.booleans()))
 
 
-others = st.sampled_from([[bytes([ALIVE])], [bytes([ALIVE]) * 40], [b""]])
+others = st.sampled_from([[ALIVE], [LONG], [b"\xff" * 40], [b""]])
 bodies = st.lists(ramps() | others, min_size=1, max_size=5).map(lambda lists: [body for bodies in lists for body in bodies])
 
 
@@ -57,20 +61,23 @@ def _together(datagrams: Sequence[bytes]) -> int:
     return count + (count < len(datagrams) and 0 < len(datagrams[count]) < length)
 
 
+def intake_of(key: bytes | None, told: list[Note]) -> Intake:
+    """Of a node that has nothing to answer."""
+    config = Config(name=BOB.name, engine="lansis", plaintext=key is None)
+    return Intake(config, key, Identity(BOB, "", 0), frozenset(), lambda answer: None, told.append)
+
+
 def opened(arrived: Sequence[Arrival], key: bytes | None) -> tuple[list[bytes], list[object], Counter[str]]:
-    """Datagrams of data in their order, other packets, rejections by field."""
-    rejected: Counter[str] = Counter()
-
-    def decode(transmitter: bytes, body: bytes, counter: int) -> Alive:
-        return Alive(RingTag(8, 7), len(body), False, counter, 0, (), ())
-
-    unpacking = Unpacking(Opener("transis", key), decode, lambda rejection: rejected.update([rejection.field]))
-    packets = unpacking.open(arrived)
+    """Datagrams of data in their order, other packets, rejections by field; the first of each kind is told."""
+    told: list[Note] = []
+    intake = intake_of(key, told)
+    packets = intake.packets(arrived)
+    assert [dict(note.detail)["field"] for note in told] == list(intake.rejections)
     bursts = [packet for packet in packets if isinstance(packet, Burst)]
     assert packets[: len(bursts)] == bursts
     for burst in bursts:
         burst.check()
-    return [bytes(datagram) for burst in bursts for datagram in burst.datagrams], list(packets[len(bursts) :]), rejected
+    return [bytes(datagram) for burst in bursts for datagram in burst.datagrams], list(packets[len(bursts) :]), intake.rejections
 
 
 @given(arrivals())
@@ -87,8 +94,7 @@ def test_a_burst_of_several_pieces_and_a_single_last_one_is_one() -> None:
     header = DataHeader(DatagramClass.ORDERED, RingTag(8, 7), 0, 1, 0, 1, 1, 0, False, False)
     datagrams = Sealer("transis", ANN, None).seal_all(encode_ramp(header, [bytes(30)] * 7, True))
     pieces: list[Arrival] = [Segments(b"".join(datagrams[start : start + 3]), len(datagrams[0])) for start in (0, 3)]
-    unpacking = Unpacking(Opener("transis", None), lambda *_: None, lambda rejection: None)
-    (burst,) = unpacking.open([*pieces, datagrams[6]])
+    (burst,) = intake_of(None, []).packets([*pieces, datagrams[6]])
     assert isinstance(burst, Burst)
     assert (len(burst), burst.ends_visit) == (7, True)
     assert sum(isinstance(datagram, memoryview) for datagram in burst.datagrams) == 6

@@ -4,40 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transis.node.node import GroupedNode
-from transis.sessions.frames import SESSION_VERSION, Checkpoint, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
-from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
+from transis.node.node import Node
+from transis.sessions.frames import SESSION_VERSION, ClientFrame, Goodbye, Hello, Join, NodeFrame, Send, Stream
+from transis.sessions.host import SessionHost, SessionPolicy
 from transis.types.config import Config, Window
 from transis.types.ids import Service
-from transis.types.outputs import (
-    Configure,
-    Delivered,
-    GroupDelivered,
-    GroupLeft,
-    GroupRefused,
-    GroupViewInstalled,
-    Persist,
-    Refused,
-    Room,
-    Stopped,
-)
+from transis.types.outputs import EFFECTS, Checkpoint, News, Persist
 from transis.types.views import Address, group_id
 from transis.wire.items import encode_address
 
 PLENTY = 1 << 30
 STEP_US = 20_000
-EVENTS = (Delivered, Configure, Refused, Room, Stopped, GroupDelivered, GroupLeft, GroupRefused, GroupViewInstalled)
-
-
-class Noting(GroupedNode):
-    """Keeps what processes tell about their states, as a node with a recorder does."""
-
-    def __init__(self, config: Config, stored: dict[str, int], boot: int) -> None:
-        super().__init__(config, stored, boot)
-        self.checkpoints: list[tuple[int, Checkpoint]] = []
-
-    def checkpoint(self, now: int, process: int, frame: Checkpoint) -> None:
-        self.checkpoints.append((process, frame))
 
 
 class Alone:
@@ -45,7 +22,8 @@ class Alone:
 
     def __init__(self, policy: SessionPolicy | None = None, window: Window | None = None, *, start: bool = True) -> None:
         config = Config(name="ann", address="ann:1", window=window or Window(), plaintext=True)
-        self.node = Noting(config, {}, 500)
+        self.node = Node(config, {}, 500)
+        self.checkpoints: list[Checkpoint] = []
         self.host = SessionHost(self.node, "tests", policy)
         self.now = 0
         self.seen: dict[int, list[NodeFrame]] = {}
@@ -76,10 +54,12 @@ class Alone:
             for output in outputs:
                 if isinstance(output, Persist):
                     self.node.persisted(self.now, output.ticket)
-            self.hear(*(output for output in outputs if isinstance(output, EVENTS)))
+                elif isinstance(output, Checkpoint):
+                    self.checkpoints.append(output)
+            self.hear(*(output for output in outputs if not isinstance(output, EFFECTS)))
 
-    def hear(self, *events: HostEvent) -> None:
-        self.host.hear(self.now, events)
+    def hear(self, *news: News) -> None:
+        self.host.hear(self.now, news)
         self.host.check()
 
     def take(self) -> None:

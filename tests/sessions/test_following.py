@@ -8,8 +8,9 @@ from transis.sessions.frames import Answer, Ask, Changed, Checkpoint, Configured
 from transis.sessions.host import SessionPolicy
 from transis.sessions.session import CHECKPOINTS_PER_S
 from transis.types.ids import Place, ViewId, ViewKind
+from transis.types.outputs import Checkpoint as Reported
 from transis.types.outputs import Configure
-from transis.types.views import Cause, GroupViewId, Member, View
+from transis.types.views import Cause, GroupViewId, Member, View, group_id
 
 
 def next_view(alone: Alone, kind: ViewKind, seq: int) -> View:
@@ -107,7 +108,8 @@ def test_a_checkpoint_of_a_member_reaches_the_node() -> None:
     process = alone.member("x")
     told = checkpoint(alone, "x", 7)
     alone.say(process, told)
-    assert alone.node.checkpoints == [(process, told)]
+    alone.carry_out()
+    assert alone.checkpoints == [Reported(process, group_id("x"), "x", told.view, 7, None, 0, told.place, told.digest)]
     assert alone.host.statistics(process)["checkpoints_dropped"] == 0
 
 
@@ -115,7 +117,8 @@ def test_a_checkpoint_about_the_groups_of_others_is_dropped_and_counted() -> Non
     alone = Alone()
     process = alone.member("x")
     alone.say(process, checkpoint(alone, "y"))
-    assert alone.node.checkpoints == []
+    alone.carry_out()
+    assert alone.checkpoints == []
     assert alone.host.statistics(process)["checkpoints_dropped"] == 1
     assert alone.goodbyes(process) == []
 
@@ -126,11 +129,13 @@ def test_checkpoints_beyond_the_limit_of_a_second_are_dropped_and_the_next_secon
     for count in range(CHECKPOINTS_PER_S + 5):
         alone.say(process, checkpoint(alone, "x", count))
     alone.say(calm, checkpoint(alone, "x"))
-    assert len(alone.node.checkpoints) == CHECKPOINTS_PER_S + 1
+    alone.carry_out()
+    assert len(alone.checkpoints) == CHECKPOINTS_PER_S + 1
     assert alone.host.statistics(process)["checkpoints_dropped"] == 5
     alone.now += 1_000_000
     alone.say(process, checkpoint(alone, "x"))
-    assert len(alone.node.checkpoints) == CHECKPOINTS_PER_S + 2
+    alone.carry_out()
+    assert len(alone.checkpoints) == CHECKPOINTS_PER_S + 2
 
 
 def test_a_node_says_what_it_is() -> None:

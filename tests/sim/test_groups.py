@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from transis.audit.guarantees import GROUP_PROPERTIES
-from transis.node.node import GroupedNode, Node
+from transis.node.node import Node
 from transis.sim.cluster import SimulatedCluster
 from transis.sim.coverage import GROUPS_EXPECTED, counted
 from transis.sim.faults import ActAsClients, parse
@@ -83,9 +83,11 @@ def test_a_plan_with_clients_reads_back() -> None:
 
 
 def test_a_plan_chooses_the_node() -> None:
-    assert node_of(replace(PLAIN, clients=ClientPlan())) is Node
     config = replace(PLAIN.config_of("a"), plaintext=True)
-    assert isinstance(node_of(PLAIN)(config, {}, 1), GroupedNode)
+    for plan, has_groups in ((PLAIN, True), (replace(PLAIN, clients=ClientPlan()), False)):
+        node = node_of(plan)(config, {}, 1)
+        assert isinstance(node, Node)
+        assert node.has_groups is has_groups
     assert config.quorum == ("a", "b", "c")
 
 
@@ -128,7 +130,7 @@ def test_a_process_that_is_not_where_it_wants_to_be_is_unrest() -> None:
     life = run.world.hosts["a"].life
     assert life is not None
     assert life.clients is not None
-    process = life.clients.connect(run.world.now)
+    process = life.clients.connect()
     life.clients.wanted[process].add("nowhere")
     assert f"{ProcessId(life.id, process)}, which asked for ['nowhere'] and is in []" in unrest(run.world)
 

@@ -34,6 +34,8 @@ from transis.types.outputs import (
     GroupRefused,
     GroupViewInstalled,
     Phase,
+    ProcessConnected,
+    ProcessGone,
     Recipient,
 )
 from transis.types.views import Address, Cause, GroupCause, GroupId, GroupView, GroupViewId, Member, Origin, PrivateName, View
@@ -63,7 +65,7 @@ def view(place: int = 1) -> GroupView:
 def recorded(*outputs: object) -> list[Event]:
     recorder = Recorder(A)
     for now, output in enumerate(outputs):
-        recorder.observe(now, output)  # type: ignore[arg-type]
+        recorder.observe(now, [output])  # type: ignore[arg-type]
     return recorder.events
 
 
@@ -95,10 +97,10 @@ def test_addresses_and_groups_are_told_apart_and_their_runs_keep_their_numbers()
 def test_what_was_handed_is_told_before_anything_changes_who_gets_what() -> None:
     recorder = Recorder(A)
     for output in [*handing(1, ONE), GroupViewInstalled(view(), (1, 2)), *handing(2, ONE, TWO)]:
-        recorder.observe(0, output)  # type: ignore[arg-type]
-    recorder.client(0, 2, False)
+        recorder.observe(0, [output])  # type: ignore[arg-type]
+    recorder.observe(0, [ProcessGone(2)])
     for output in [*handing(3, ONE), GroupLeft(1, RED, "red", "left")]:
-        recorder.observe(0, output)  # type: ignore[arg-type]
+        recorder.observe(0, [output])  # type: ignore[arg-type]
     told = (Delivery, ClientDelivery, GroupConf, Delivery, ClientDelivery, ClientLife, Delivery, ClientDelivery, ClientLeft)
     assert tuple(type(event) for event in recorder.events) == told
     assert [event.lseq for event in recorder.events] == list(range(1, 10))
@@ -127,7 +129,7 @@ def test_a_run_that_waited_is_known_by_its_messages() -> None:
 def test_the_end_of_a_life_tells_what_was_handed_first() -> None:
     recorder = Recorder(A)
     for output in handing(1, ONE):
-        recorder.observe(0, output)  # type: ignore[arg-type]
+        recorder.observe(0, [output])  # type: ignore[arg-type]
     recorder.end(5, "failed")
     assert [type(event) for event in recorder.events] == [Delivery, ClientDelivery, End]
 
@@ -141,11 +143,11 @@ def test_refusals_and_last_words_are_told_apart() -> None:
 def events() -> list[Event]:
     configure = Configure(View(CONF, CONF, (Member(A, "", None),), Cause("start"), 0))
     recorder = Recorder(A)
-    recorder.observe(0, configure)
-    recorder.client(0, 1, True)
+    recorder.observe(0, [configure])
+    recorder.observe(0, [ProcessConnected(1)])
     outputs = [*handing(1, *IN_BOTH, address=TO_BOTH), GroupViewInstalled(view(), (1, 2)), GroupRefused(2, BLUE, "blue", "full")]
     for output in [*outputs, GroupDelivered(delivered(9, service=Service.BASIC), (ONE,))]:
-        recorder.observe(1, output)  # type: ignore[arg-type]
+        recorder.observe(1, [output])  # type: ignore[arg-type]
     return recorder.events
 
 

@@ -14,13 +14,12 @@ from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Ga
 from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
 from transis.trace.reader import read_segment, read_trace
-from transis.trace.recorder import Checkpoint
 from transis.trace.recovery import seal_open_lives
 from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter, read_film
 from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import ADDRESS_MAX
-from transis.types.outputs import Delivered, Phase
+from transis.types.outputs import Checkpoint, Delivered, Phase
 from transis.types.views import Cause, GroupId, GroupViewId, Member, View
 
 SECOND = 1_000_000
@@ -108,8 +107,9 @@ def test_a_part_of_a_film_has_the_configuration_in_force_and_a_gap(tmp_path: Pat
     flight.look(0)
     flight.tape.configured(view_of(4))
     for second in range(1, 6):
-        flight.tape.fed([run_of(10 * second, 10)])
-        flight.turn(second * SECOND)
+        flight.tape.add(run_of(10 * second, 10))
+        flight.observe(second * SECOND, [])
+        flight.flush()
     flight.close(6 * SECOND, "stopped")
     whole = developed(tmp_path, Wanted(), tmp_path / "all")[ODD]
     assert [type(event) for event in whole] == [Gap, Conf, *[Delivery] * 5, End]
@@ -126,9 +126,10 @@ def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path:
     flight = flight_in(tmp_path, minutes=1)
     flight.tape.configured(view_of(4))
     flight.tape.configured(view_of(6, kind=ViewKind.TRANSITIONAL, regular=4))
-    flight.turn(SECOND)
+    flight.observe(SECOND, [])
+    flight.flush()
     flight.look(60 * SECOND)
-    flight.tape.fed([run_of(1, 3)])
+    flight.tape.add(run_of(1, 3))
     flight.tape.configured(view_of(8))
     flight.close(61 * SECOND, "failed")
     events = developed(tmp_path, Wanted(from_us=30 * SECOND), tmp_path / "out")[ODD]
@@ -144,8 +145,9 @@ def test_what_is_forbidden_is_seen_in_films_whose_beginning_is_gone(tmp_path: Pa
         flight.tape.configured(view_of(4))
         for counter in range(1, 60):
             if counter != skipped:
-                flight.tape.fed([run_of(counter, 1)])
-            flight.turn(counter * SECOND)
+                flight.tape.add(run_of(counter, 1))
+            flight.observe(counter * SECOND, [])
+            flight.flush()
         flight.close(60 * SECOND, "stopped")
     traces = developed(tmp_path, Wanted(20 * SECOND, 50 * SECOND), tmp_path / "out")
     report = check(History([NodeTrace(node, events) for node, events in sorted(traces.items())], closed=False))
@@ -162,7 +164,7 @@ def test_digests_are_sealed_when_they_are_old_enough(tmp_path: Path, flight_in: 
     flight = flight_in(tmp_path, seal_s=10)
     flight.look(0)
     flight.tape.configured(view_of(4))
-    flight.tape.fed([run_of(1, 1)])
+    flight.tape.add(run_of(1, 1))
     for second in range(1, 10):
         flight.look(second * SECOND)
     assert digests(tmp_path) == []
@@ -171,21 +173,22 @@ def test_digests_are_sealed_when_they_are_old_enough(tmp_path: Path, flight_in: 
         flight.look(second * SECOND)
     assert [type(event) for event in digests(tmp_path)] == [Conf, Prefix]
     assert list(tmp_path.glob(f"life-*{DIGESTS.unfinished}")) == []
-    told = Checkpoint(GroupId(5), "orders", GroupViewId(view_of(4).id, Place(1, 0)), 3, None, 0, Place(0, 0), b"state")
-    flight.checkpoint(41 * SECOND, 2, told)
-    flight.checkpoint(41 * SECOND, 2, told._replace(count=1 << 70))
+    told = Checkpoint(2, GroupId(5), "orders", GroupViewId(view_of(4).id, Place(1, 0)), 3, None, 0, Place(0, 0), b"state")
+    flight.observe(41 * SECOND, [told, told._replace(count=1 << 70)])
+    flight.flush()
     flight.close(42 * SECOND, "stopped")
     events = digests(tmp_path)
     again = Conf(3, 41 * SECOND, view_of(4))
-    assert events[-3:] == [again, CheckpointEvent(4, 41 * SECOND, 2, *told), End(5, 42 * SECOND, "stopped")]
+    assert events[-3:] == [again, CheckpointEvent(4, 41 * SECOND, *told), End(5, 42 * SECOND, "stopped")]
 
 
 def test_the_next_life_seals_what_a_killed_one_left(tmp_path: Path, flight_in: Opened) -> None:
     """Cut anywhere, as a power cut does it; twice is nothing."""
     flight = flight_in(tmp_path)
     flight.tape.configured(view_of(4))
-    flight.tape.fed([run_of(1, 1)])
-    flight.turn(SECOND)
+    flight.tape.add(run_of(1, 1))
+    flight.observe(SECOND, [])
+    flight.flush()
     (path,) = tmp_path.glob(f"life-*{DIGESTS.unfinished}")
     content = path.read_bytes()
     for cut in range(0, len(content) + 1, 7):
@@ -212,8 +215,9 @@ def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Ope
     flight.tape.configured(view_of(4))
     flight.look(0)
     for number in range(4 * FILM_BYTES // ADDRESS_MAX):
-        flight.tape.fed([run_of(1 + 2 * number, 1, address=(b"%08d" % number) * (ADDRESS_MAX // 8))])
-        flight.turn(number * 1000)
+        flight.tape.add(run_of(1 + 2 * number, 1, address=(b"%08d" % number) * (ADDRESS_MAX // 8)))
+        flight.observe(number * 1000, [])
+        flight.flush()
     films = list(tmp_path.glob(f"*{FILMS.suffix}"))
     assert len(films) >= 3
     tidier = Tidier(tmp_path, ODD.name, flight.limits)
@@ -247,7 +251,7 @@ def test_a_disk_that_refuses_is_a_gap_and_the_sums_go_on(tmp_path: Path, flight_
         for one in (flight, calm):
             if second == 1:
                 one.tape.configured(view_of(4))
-            one.tape.fed([run_of(second, 1, address=b"%d" % second)])
+            one.tape.add(run_of(second, 1, address=b"%d" % second))
         calm.look(second * SECOND)
         with full_disk(60 if 10 <= second < 20 else 1 << 30):
             flight.look(second * SECOND)
@@ -315,8 +319,9 @@ def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Op
     flight.look(0)
     flight.tape.configured(view_of(4))
     for second in range(1, 4):
-        flight.tape.fed([run_of(10 * second, 10)])
-        flight.turn(second * SECOND)
+        flight.tape.add(run_of(10 * second, 10))
+        flight.observe(second * SECOND, [])
+        flight.flush()
     flight.close(4 * SECOND, "stopped")
     expected = developed(tmp_path / "n1", Wanted(), tmp_path / "once")
     for name, part in (("backup", 1), ("a half", 2)):
@@ -332,7 +337,7 @@ def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Pat
     flight = flight_in(tmp_path)
     flight.look(0)
     flight.tape.configured(view_of(4))
-    flight.tape.fed([run_of(1, 10)])
+    flight.tape.add(run_of(1, 10))
     flight.close(SECOND, "stopped")
     for around in ("R4@ann/1", "R8@ann/1"):
         develop([tmp_path], Wanted(around=around), tmp_path / KEPT / around.partition("@")[0])
@@ -344,11 +349,12 @@ def test_a_frame_that_nobody_can_read_ends_its_film_and_no_other(tmp_path: Path,
     flight = flight_in(tmp_path, minutes=1)
     flight.look(0)
     flight.tape.configured(view_of(4))
-    flight.turn(SECOND)
-    flight.tape.fed([run_of(1, 3)])
+    flight.observe(SECOND, [])
+    flight.flush()
+    flight.tape.add(run_of(1, 3))
     flight.look(60 * SECOND)
     (first,) = tmp_path.glob(f"*-000001{FILMS.suffix}")
-    flight.tape.fed([run_of(4, 2)])
+    flight.tape.add(run_of(4, 2))
     flight.close(61 * SECOND, "failed")
     with first.open("ab") as film:
         film.write(frame(b"C", b"of a later version"))
@@ -401,7 +407,7 @@ def test_every_file_of_digests_begins_with_the_configuration_in_force(tmp_path: 
     flight = flight_in(tmp_path, seal_s=1)
     flight.tape.configured(view_of(4))
     for second in range(1, 6):
-        flight.tape.fed([run_of(second, 1)])
+        flight.tape.add(run_of(second, 1))
         flight.look(second * 2 * SECOND)
     flight.close(20 * SECOND, "stopped")
     files = [read_segment(path).events for path in sorted(tmp_path.glob(f"*{DIGESTS.suffix}"))]
@@ -429,8 +435,9 @@ def test_a_film_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Op
     flight.tape.configured(view_of(4))
     flight.look(0)
     for second in range(1, 4):
-        flight.tape.fed([run_of(second, 1)])
-        flight.turn(second * SECOND)
+        flight.tape.add(run_of(second, 1))
+        flight.observe(second * SECOND, [])
+        flight.flush()
     flight.close(4 * SECOND, "stopped")
     path = max(tmp_path.glob(f"*{FILMS.suffix}"))
     content = path.read_bytes()

@@ -35,7 +35,7 @@ def test_outputs_become_events_with_dense_numbers() -> None:
         Refused(IDS, "why"),
     ]
     for now, output in enumerate([*outputs, Room(Lane.APPLICATION), Note("state", ()), Stopped("left")]):
-        recorder.observe(now, output)
+        recorder.observe(now, [output])
     kinds = [type(event) for event in recorder.events]
     assert kinds == [Conf, Submit, Sent, Delivery, Refuse, NoteEvent, End]
     assert [event.lseq for event in recorder.events] == [1, 2, 3, 4, 5, 6, 7]
@@ -49,7 +49,7 @@ def test_tpos_counts_ordered_messages_through_the_transitional_and_starts_again(
         configure(TRANSITIONAL), delivered(6, 1, Service.SAFE), configure(LATER), delivered(7, 1),
     ]  # fmt: skip
     for output in outputs:
-        recorder.observe(0, output)
+        recorder.observe(0, [output])
     runs = [event for event in recorder.events if isinstance(event, Delivery)]
     assert [run.tpos for run in runs] == [0, -1, 3, 4, 0]
     assert [run.conf for run in runs] == [REGULAR, REGULAR, REGULAR, TRANSITIONAL, LATER]
@@ -60,17 +60,17 @@ def test_a_run_is_told_by_datagram_whatever_was_delivered_together() -> None:
     together, apart = Recorder(A), Recorder(A)
     pieces = [delivered(1, 2), delivered(3, 1), delivered(4, 3)]
     whole = delivered(1, 6)._replace(stretches=[piece.stretches[0] for piece in pieces])
-    together.observe(9, whole)
+    together.observe(9, [whole])
     for piece in pieces:
-        apart.observe(9, piece)
+        apart.observe(9, [piece])
     assert together.events == apart.events
     assert len(apart.events) == 3
 
 
 def test_notes_for_coverage_are_no_evidence() -> None:
     recorder = Recorder(A)
-    recorder.observe(0, Note("event", ()))
-    recorder.observe(0, Note("trap", ()))
+    recorder.observe(0, [Note("event", ())])
+    recorder.observe(0, [Note("trap", ())])
     assert recorder.events == []
 
 
@@ -79,7 +79,7 @@ def test_nothing_follows_an_end() -> None:
     recorder.fault(3, "cut a->b")
     recorder.end(4, "failed")
     recorder.end(5, "stopped")
-    recorder.observe(6, Accepted(IDS))
+    recorder.observe(6, [Accepted(IDS)])
     assert recorder.events == [Fault(1, 3, "cut a->b"), End(2, 4, "failed")]
 
 

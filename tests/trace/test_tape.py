@@ -124,8 +124,8 @@ def same(*feeds: list[Delivered]) -> None:
     """What is fed comes back."""
     tape = DeliveryTape()
     tape.configured(VIEW)
-    for feed in feeds:
-        tape.fed(feed)
+    for run in (run for feed in feeds for run in feed):
+        tape.add(run)
     told, tpos, expected = from_tape(tape.take(0))[1:], 0, []
     parts = [part for feed in feeds for run in feed for part in run.parts()]
     for run in (part for part in parts if part.process.number < PROCESSES_MAX):
@@ -180,7 +180,8 @@ def test_a_feed_of_one_run_is_one_row() -> None:
     feed.append(delivered(1 + 20 * 46, 3, 50, process=process))
     tape = DeliveryTape()
     tape.configured(VIEW)
-    tape.fed(feed)
+    for run in feed:
+        tape.add(run)
     ramp = [piece for piece in tape.take(0).pieces if isinstance(piece, bytes)]
     assert len(ramp) == 1
     assert len(ramp[0]) < 64 + 47 * 10 + 10
@@ -194,7 +195,7 @@ def test_numbers_of_addresses_are_given_anew_when_there_are_too_many() -> None:
 def test_bytes_that_are_no_rows_end_them() -> None:
     tape = DeliveryTape()
     tape.configured(VIEW)
-    tape.fed([delivered(1, 2, 1)])
+    tape.add(delivered(1, 2, 1))
     (rows,) = [piece for piece in tape.take(0).pieces if isinstance(piece, bytes)]
     assert len(list(rows_of(rows))) == 1
     for cut in range(len(rows)):
@@ -208,6 +209,6 @@ def test_digests_are_told_of_all_that_ended_and_of_where_everything_rests() -> N
     tape = DeliveryTape()
     tape.configured(VIEW)
     tape.take(0)
-    tape.fed([delivered(1, 3, 1)])
+    tape.add(delivered(1, 3, 1))
     assert tape.take(1).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 2), False)]
     assert tape.take(5_000_000).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 3), False)]

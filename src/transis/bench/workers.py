@@ -40,7 +40,6 @@ from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
 from transis.embed.node import EmbeddedNode
-from transis.net.driver import Event
 from transis.net.host import NodeHost, Opening
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
@@ -48,9 +47,8 @@ from transis.net.transport import MulticastTransport, StatisticsDict
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
 from transis.trace.flight import Flight, Tidier
-from transis.trace.tape import DeliveryTape
 from transis.types.ids import ProcessId, Service
-from transis.types.outputs import Configure, Delivered, Note, Port
+from transis.types.outputs import Configure, Delivered, NodeOutput, Note, Observer, Port
 from transis.wire.envelope import Arrival, apart
 
 TICK_S: Final = 0.001
@@ -181,7 +179,7 @@ class Stopwatch:
 def watch_the_flight_recorder() -> Stopwatch:
     """All that a node does because it has one. Before the node is made, for a node keeps what it calls."""
     stopwatch = Stopwatch()
-    for owner, names in ((DeliveryTape, ("fed", "configured")), (Flight, ("turn", "look")), (Tidier, ("tidy",))):
+    for owner, names in ((Flight, ("observe", "flush", "look")), (Tidier, ("tidy",))):
         for name in names:
             stopwatch.watch(owner, name)
     return stopwatch
@@ -362,8 +360,10 @@ class LossyTransport(MulticastTransport):
         return super().statistics() | figures
 
 
-class BareNode:
+class BareNode(Observer):
     """Without a flight recorder, whose ring files would be exported by other processes while something is measured."""
+
+    kinds = frozenset({Configure, Delivered, Note})
 
     def __init__(self, spec: NodeSpec) -> None:
         settings = settings_of(
@@ -378,12 +378,8 @@ class BareNode:
             flight=False,
         )
         loss = Loss(spec.loss_permille, spec.seed)
-        self.host = NodeHost(
-            resolve(settings),
-            on_events=self._hear,
-            on_note=self._note,
-            transport_for=lambda opening: LossyTransport(opening, loss),
-        )
+        self.host = NodeHost(resolve(settings), transport_for=lambda opening: LossyTransport(opening, loss))
+        self.host.driver.observers.append(self)
         self._rate = spec.rate
         self._round: int | None = None
         self._taken = 0
@@ -391,19 +387,18 @@ class BareNode:
         self._latency = Samples()
         self._came_back = asyncio.Event()
 
-    def _note(self, note: Note) -> None:
-        if note.what == "state":
-            report({"state": dict(note.detail)["to"], "at": boottime_us()})
-
-    def _hear(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, Delivered):
-                for part in event.parts():
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Delivered):
+                for part in output.parts():
                     self._take(part)
-            elif isinstance(event, Configure) and event.view.id.is_regular:
+            elif isinstance(output, Note) and output.what == "state":
+                report({"state": dict(output.detail)["to"], "at": now_us})
+            elif isinstance(output, Configure) and output.view.id.is_regular:
                 self._views += 1
-                names = [node.name for node in event.view.nodes]
-                report({"view": str(event.view.id), "at": boottime_us(), "members": names, "cause": str(event.view.cause)})
+                view = output.view
+                names = [node.name for node in view.nodes]
+                report({"view": str(view.id), "at": now_us, "members": names, "cause": str(view.cause)})
 
     def _take(self, run: Delivered) -> None:
         count = len(run.payloads)

@@ -23,14 +23,13 @@ import msgspec
 from transis import __version__
 from transis.daemon.logs import LOGGER, Strangers, cause_in_words, level_name, set_level, view_name
 from transis.daemon.metrics import Figures
-from transis.net.driver import Event
 from transis.net.host import NodeHost
 from transis.net.runtime import boottime_us
 from transis.net.session_server import bind_unix
 from transis.net.transport import StatisticsDict
 from transis.settings.load import renamed
 from transis.types.errors import ConfigError, UsageError
-from transis.types.outputs import Configure
+from transis.types.outputs import Configure, NodeOutput, Observer
 from transis.types.views import View, is_primary
 
 # --- reports ----------------------------------------------------------------------------------------------------------
@@ -41,8 +40,10 @@ BEHIND: Final = 4
 """A client is called slow when more than this part of what may wait for it does wait."""
 
 
-class Reports:
+class Reports(Observer):
     """Looks into the parts of a running daemon; changes nothing."""
+
+    kinds = frozenset({Configure})
 
     def __init__(self, host: NodeHost, strangers: Strangers) -> None:
         self._host = host
@@ -55,12 +56,12 @@ class Reports:
         """The last regular view."""
         self._view_us = self._started_us = boottime_us()
 
-    def hear(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if type(event) is Configure and event.view.id.is_regular:
-                self.view = event.view
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if type(output) is Configure and output.view.id.is_regular:
+                self.view = output.view
                 self.views += 1
-                self._view_us = boottime_us()
+                self._view_us = now_us
 
     # --- answers ----------------------------------------------------------------------------------------------------
 
@@ -253,14 +254,22 @@ REQUESTS: Final = tuple(_asked_as(one.__name__) for one in get_args(AnyRequest))
 _DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(AnyRequest)
 
 
-class Faults:
+class Faults(Observer):
     """Cutting links by the names of nodes. Addresses are remembered, for who is cut off leaves the view."""
+
+    kinds = frozenset({Configure})
 
     def __init__(self, cut: Callable[[Sequence[str]], None]) -> None:
         self._cut = cut
         self._addresses: dict[str, str] = {}
 
-    def remember(self, name: str, address: str) -> None:
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if type(output) is Configure and output.view.id.is_regular:
+                for member in output.view.members:
+                    self._remember(member.node.name, member.address)
+
+    def _remember(self, name: str, address: str) -> None:
         if name in self._addresses or len(self._addresses) < ADDRESSES_MAX:
             self._addresses[name] = address
 

@@ -24,14 +24,14 @@ from transis import __version__
 from transis.daemon.admin import Admin, Faults, Reports
 from transis.daemon.logs import LOGGER, NodeLog, adopt, say, start_logging
 from transis.daemon.metrics import Figures, Metrics
-from transis.net.driver import Event
 from transis.net.host import NodeHost, Opening, complain
 from transis.net.runtime import boottime_us, calm_the_collector, fast_loop
 from transis.settings.load import renamed
 from transis.settings.resolve import describe
 from transis.settings.schema import Settings
 from transis.types.errors import ConfigError
-from transis.types.outputs import Configure, Note
+from transis.types.outputs import Configure, NodeOutput, Observer
+from transis.types.views import View
 
 # --- the service manager ----------------------------------------------------------------------------------------------
 
@@ -87,7 +87,9 @@ def run_daemon(settings: Settings, opening: Opening) -> int:
         return runner.run(Daemon(settings, opening).run())
 
 
-class Daemon:
+class Daemon(Observer):
+    kinds = frozenset({Configure})
+
     def __init__(self, settings: Settings, opening: Opening) -> None:
         self._settings = settings
         self._opening = opening
@@ -155,6 +157,9 @@ class Daemon:
             self._faults = Faults(self.host.transport.sever)
         self._reports = Reports(self.host, self._log.strangers)
         self._figures = self._reports.figures = Figures([self.host.statistics, self._reports.statistics])
+        self.host.driver.observers += [self._log, self._figures, self._reports, self]
+        if self._faults is not None:
+            self.host.driver.observers.append(self._faults)
         assert opening.clients is not None, "a daemon has a socket for clients"
         assert opening.admin is not None, "a daemon has a socket for administrators"
         for name, path in (("sessions.socket", opening.clients), ("admin.socket", opening.admin)):
@@ -174,38 +179,26 @@ class Daemon:
         if self._settings.flight.directory and opening.flight is not None:
             _make_directory("flight.directory", opening.flight.directory)
         try:
-            return NodeHost(opening, on_events=self._hear, on_note=self._note, statistics=self._statistics)
+            return NodeHost(opening, statistics=self._statistics)
         except ConfigError as error:
             raise renamed(error, FIELDS.get(error.field, error.field)) from error
 
-    # --- hearing ----------------------------------------------------------------------------------------------------
+    # --- observing --------------------------------------------------------------------------------------------------
 
-    def _hear(self, events: Sequence[Event]) -> None:
-        self._figures.hear(events)
-        self._reports.hear(events)
-        for event in events:
-            if type(event) is Configure:
-                self._configured(event)
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if type(output) is Configure and output.view.id.is_regular:
+                self._installed(now_us, output.view)
 
-    def _configured(self, event: Configure) -> None:
-        view = event.view
-        self._log.view(view)
-        if not view.id.is_regular:
-            return
-        if self._faults is not None:
-            for member in view.members:
-                self._faults.remember(member.node.name, member.address)
+    def _installed(self, now_us: int, view: View) -> None:
         status = f"{len(view.members)} members: {' '.join(node.name for node in view.nodes)}"
         if self._is_ready:
             self._manager.status(status)
             return
         self._is_ready = True
-        self._figures.look(boottime_us())
+        self._figures.look(now_us)
         self._manager.ready(status)
         _announce(f"ready: {self.host.id.name}, clients at {self._opening.clients}, admin at {self._opening.admin}")
-
-    def _note(self, note: Note) -> None:
-        self._log.note(boottime_us(), note)
 
     async def _look_now_and_then(self) -> None:
         while True:

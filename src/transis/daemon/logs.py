@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from transis.types.ids import NodeId, ViewId
-from transis.types.outputs import Note
+from transis.types.outputs import Configure, NodeOutput, Note, Observer
 from transis.types.views import Cause, View
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -192,13 +192,22 @@ class Strangers:
         self._often.forget(node)
 
 
-class NodeLog:
+class NodeLog(Observer):
     """Hears what the node says and looks at its figures now and then."""
+
+    kinds = frozenset({Configure, Note})
 
     def __init__(self) -> None:
         self._view: View | None = None
         self._often = Often()
         self.strangers = Strangers()
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if type(output) is Configure:
+                self.view(output.view)
+            elif type(output) is Note:
+                self.note(now_us, output)
 
     def view(self, view: View) -> None:
         parts = {"view": str(view.id), "members": [str(node) for node in view.nodes], "cause": str(view.cause)}

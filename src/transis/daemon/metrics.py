@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from transis.net.driver import Event
 from transis.net.interfaces import Endpoint
 from transis.net.transport import StatisticsDict
 from transis.types.errors import ConfigError, MissingExtra
-from transis.types.outputs import Delivered, GroupDelivered
+from transis.types.outputs import Delivered, GroupDelivered, NodeOutput, Observer
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -42,8 +41,10 @@ RATES: Final = {
 """Counters whose growth people ask for, and what its rate is called."""
 
 
-class Figures:
+class Figures(Observer):
     """`sources` are asked at every look; what they say is added up to one table."""
+
+    kinds = frozenset({Delivered, GroupDelivered})
 
     def __init__(self, sources: Sequence[Callable[[], Mapping[str, int | str]]]) -> None:
         self._sources = sources
@@ -51,14 +52,14 @@ class Figures:
         self.delivered = 0
         self.handed = 0
 
-    def hear(self, events: Sequence[Event]) -> None:
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         """Count messages; one step a run."""
-        for event in events:
-            kind = type(event)
+        for output in outputs:
+            kind = type(output)
             if kind is Delivered:
-                self.delivered += len(event.payloads)  # type: ignore[union-attr]
+                self.delivered += len(output.payloads)  # type: ignore[union-attr]
             elif kind is GroupDelivered:
-                self.handed += len(event.run.payloads) * len(event.recipients)  # type: ignore[union-attr]
+                self.handed += len(output.run.payloads) * len(output.recipients)  # type: ignore[union-attr]
 
     def now(self) -> StatisticsDict:
         figures: StatisticsDict = {"delivered_messages": self.delivered, "handed_messages": self.handed}

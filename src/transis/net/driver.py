@@ -1,18 +1,13 @@
-"""Runs a node on sockets, a clock and a directory in one asyncio loop.
-
-The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
+"""The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
 
 1. Data before control before token, as the node wants it; and the sockets are *read* in the opposite order, so that data sent
    before a token that was read are read as well.
 2. A timer is believed only when the sockets are empty: a process that was stopped for a while reads what the others said
    meanwhile before it suspects them. A flood cannot put timers off for ever: everything that waited when a turn began is
    read within a few rounds.
-3. Outputs are carried out in list order, none is held back. Their evidence is flushed first, once for all of them.
-4. The application is called with batches, never in the middle of a node's step; it may call `submit` from inside.
-5. Whatever is raised, by our bug or by the application's, ends the node and is raised again by `ended`.
-
-A node whose trace also tells when client processes came and went, and what they say of their state: it hands out nothing then,
-so nobody else could say it.
+3. Observers see a turn's outputs first, so that evidence precedes effect. Then effects are brought about in list order, none is
+   held back. Then the sessions hear the news: never in the middle of a node's step, and they may submit from inside.
+4. Whatever is raised, by our bug or by theirs, ends the node and is raised again by `ended`.
 """
 
 from __future__ import annotations
@@ -26,68 +21,26 @@ from typing import Any, Final
 from transis.net.runtime import NodeClock, boottime_us
 from transis.net.state import StateDirectory, new_boot_id
 from transis.net.transport import StatisticsDict, Transport
-from transis.node.node import GroupedNode, GroupedOutput
-from transis.sessions.frames import Checkpoint as CheckpointFrame
-from transis.trace.flight import Flight
-from transis.trace.recorder import Checkpoint, Recorder, Sink
+from transis.node.node import Node
 from transis.types.config import Config
 from transis.types.errors import UsageError
-from transis.types.ids import NodeId, Service
+from transis.types.ids import Service
 from transis.types.outputs import (
+    HAND_OVER,
     NEVER,
-    Accepted,
     Configure,
-    Delivered,
-    GroupDelivered,
-    GroupLeft,
-    GroupOutput,
-    GroupRefused,
-    GroupViewInstalled,
-    Note,
-    Originated,
+    News,
+    NodeOutput,
+    Observer,
     Persist,
     Port,
     Reach,
-    Refused,
     Room,
     Stopped,
     Transmit,
 )
-from transis.types.views import View, group_id
+from transis.types.views import View
 
-# --- witnessed --------------------------------------------------------------------------------------------------------
-
-
-class WitnessedNode(GroupedNode):
-    """`recorder` and `flight` are given when the node has its id; None records nothing."""
-
-    recorder: Recorder | None = None
-    flight: Flight | None = None
-
-    def connect(self, process: int) -> None:
-        super().connect(process)
-        if self.recorder is not None:
-            self.recorder.client(boottime_us(), process, True)
-
-    def disconnect(self, now: int, process: int) -> None:
-        if self.recorder is not None:
-            self.recorder.client(boottime_us(), process, False)
-        super().disconnect(now, process)
-
-    def checkpoint(self, now: int, process: int, frame: CheckpointFrame) -> None:
-        name, view, place = frame.name, frame.view, frame.place
-        told = Checkpoint(group_id(name), name, view, frame.count, frame.sender, frame.counter, place, frame.digest)
-        for witness in (self.recorder, self.flight):
-            if witness is not None:
-                witness.checkpoint(boottime_us(), process, told)
-
-
-# --- driver -----------------------------------------------------------------------------------------------------------
-
-Event = Delivered | Configure | Refused | Room | Stopped | GroupOutput
-"""What an application is told, in this order of a node's outputs."""
-
-HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
 ROUNDS_MAX: Final = 8
 """Rounds of reading in one turn. One round reads more than a socket's buffer holds, so these read whatever waited."""
 WAKES_MAX: Final = 16
@@ -102,36 +55,29 @@ LEAVE_MARGIN_S: Final = 1.0
 
 
 class Driver:
-    """One life of one node. Takes over the transport and the state directory, and closes both; the sink is its maker's."""
+    """One life of one node. Takes over the transport and the state directory, and closes both.
+
+    `observers` are added before the start, when the node has its id; they are closed with the node.
+    """
 
     def __init__(
         self,
         config: Config,
         transport: Transport,
         state: StateDirectory,
-        on_events: Callable[[Sequence[Event]], None],
+        hear: Callable[[Sequence[News]], None] = lambda news: None,
         *,
         key: bytes | None = None,
-        make_sink: Callable[[NodeId], Sink] | None = None,
         clock: NodeClock | None = None,
-        on_note: Callable[[Note], None] | None = None,
-        make_flight: Callable[[NodeId], Flight] | None = None,
     ) -> None:
-        self.node = WitnessedNode(
-            replace(config, address=transport.address), state.stored, new_boot_id(), key, frozenset(config.quorum)
-        )
+        self.node = Node(replace(config, address=transport.address), state.stored, new_boot_id(), key)
         self.view: View | None = None
+        self.observers: list[Observer] = []
         self._config = config
         self._transport = transport
         self._state = state
-        self._on_events = on_events
-        self._on_note = on_note
-        self._recorder = Recorder(self.node.id, make_sink(self.node.id)) if make_sink is not None else None
-        self.node.recorder = self._recorder
-        self.flight = make_flight(self.node.id) if make_flight is not None else None
-        if self.flight is not None:
-            self.node.flight = self.flight
-            self.node.record_on(self.flight.tape)
+        self.hear = hear
+        """Sessions, or an application without them; given before the start."""
         self._clock = clock or NodeClock()
         self._writer = ThreadPoolExecutor(1, "transis-state")
         self._room = asyncio.Event()
@@ -145,7 +91,6 @@ class Driver:
         self._why = ""
         self._failure: Exception | None = None
         self._stopped = False
-        self._events: list[Event] = []
         self._turns = self._wakes = 0
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -191,11 +136,8 @@ class Driver:
         self._transport.close()
         self._writer.shutdown(wait=True, cancel_futures=True)
         self._state.close()
-        if self._recorder is not None:
-            self._recorder.end(boottime_us(), "failed")
-            self._recorder.flush()
-        if self.flight is not None:
-            self.flight.close(boottime_us(), "stopped" if self._stopped else "failed")
+        for observer in self.observers:
+            observer.close(boottime_us(), "stopped" if self._stopped else "failed")
         self._room.set()
         self._over.set()
 
@@ -278,8 +220,6 @@ class Driver:
             self._carry_out()
             if self.node.is_busy:
                 break  # Sockets first, then another slice of what the groups have to do.
-        if self.flight is not None and not self._closed:
-            self.flight.turn(boottime_us())
 
     def _attending(self) -> int:
         """The time to tell the node in a turn: without the pauses of this process."""
@@ -322,22 +262,37 @@ class Driver:
     # --- outputs ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
-        """Evidence, then effects in order, then the application; it may have submitted something, so look again."""
+        """Evidence, then effects in order, then the sessions; they may have submitted something, so look again."""
         while outputs := self.node.outputs():
-            if self._recorder is not None:
-                now = boottime_us()
-                for output in outputs:
-                    self._recorder.observe(now, output)
-                self._recorder.flush()
-            for output in outputs:
-                _CARRY[type(output)](self, output)
-            events, self._events = self._events, []
-            if events:
-                self._on_events(events)
+            now = boottime_us()
+            kinds = set(map(type, outputs))
+            for observer in self.observers:
+                if not observer.kinds.isdisjoint(kinds):
+                    observer.observe(now, outputs)
+            for observer in self.observers:
+                if observer.keeps_evidence:
+                    observer.flush()
+            news = self._take_effect(outputs)
+            if news:
+                self.hear(news)
             if self._stopped:
                 self.close()
             if self._closed:
                 return
+
+    def _take_effect(self, outputs: Sequence[NodeOutput]) -> list[News]:
+        """Bring effects about; what else there is."""
+        news: list[News] = []
+        for output in outputs:
+            kind = type(output)
+            effect = _EFFECTS.get(kind)
+            if effect is not None:
+                effect(self, output)
+                continue
+            news.append(output)  # type: ignore[arg-type]  # what is no effect is news
+            if kind in _CONCERNS:
+                _CONCERNS[kind](self, output)
+        return news
 
     def _transmit(self, output: Transmit) -> None:
         self._transport.send(output.to, output.port, output.datagrams)
@@ -358,34 +313,21 @@ class Driver:
         self.node.persisted(self._now(), ticket)
         self._turn()
 
-    def _configure(self, output: Configure) -> None:
-        self.view = output.view
-        if output.view.id.is_regular:
-            self._room.set()
-        self._events.append(output)
-
     def _reach(self, output: Reach) -> None:
         self._transport.install(output.addresses)
 
-    def _make_room(self, output: Room) -> None:
-        self._room.set()
-        self._events.append(output)
+    def _configured(self, output: Configure) -> None:
+        self.view = output.view
+        if output.view.id.is_regular:
+            self._room.set()
 
-    def _stop(self, output: Stopped) -> None:
-        """The node is done; when the application has heard of it, so is the driver."""
+    def _has_room(self, output: Room) -> None:
+        self._room.set()
+
+    def _node_stopped(self, output: Stopped) -> None:
+        """When the sessions have heard of it, the driver ends, too."""
         self._stopped = True
         self._why = output.why
-        self._events.append(output)
-
-    def _tell(self, output: Delivered | Refused | GroupOutput) -> None:
-        self._events.append(output)
-
-    def _note(self, output: Note) -> None:
-        if self._on_note is not None:
-            self._on_note(output)
-
-    def _nothing_to_do(self, output: Accepted | Originated) -> None:
-        """Evidence only: the recorder had it."""
 
     # --- looking in -------------------------------------------------------------------------------------------------
 
@@ -399,20 +341,14 @@ class Driver:
         return own | self.node.statistics() | self._transport.statistics()
 
 
-_CARRY: Final[dict[type[GroupedOutput], Callable[[Driver, Any], None]]] = {
+_EFFECTS: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
     Transmit: Driver._transmit,
     Persist: Driver._persist,
     Reach: Driver._reach,
-    Delivered: Driver._tell,
-    Configure: Driver._configure,
-    Refused: Driver._tell,
-    Room: Driver._make_room,
-    Stopped: Driver._stop,
-    GroupDelivered: Driver._tell,
-    GroupViewInstalled: Driver._tell,
-    GroupLeft: Driver._tell,
-    GroupRefused: Driver._tell,
-    Accepted: Driver._nothing_to_do,
-    Originated: Driver._nothing_to_do,
-    Note: Driver._note,
 }
+_CONCERNS: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
+    Configure: Driver._configured,
+    Room: Driver._has_room,
+    Stopped: Driver._node_stopped,
+}
+"""News that the driver itself has to know."""

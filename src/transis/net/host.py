@@ -12,11 +12,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.evidence import FlightKeeper, FlightPlan, KeptSink, Retention, TracePlan, open_flight
 from transis.net.interfaces import Endpoint, Interface
 from transis.net.runtime import boottime_us
@@ -24,13 +23,13 @@ from transis.net.session_server import SessionServer
 from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, Group, MeshTransport, MulticastTransport, StatisticsDict, Transport
 from transis.sessions.host import SessionHost, SessionPolicy
-from transis.trace.recorder import Sink
+from transis.trace.recorder import Recorder
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.config import Config, Window
 from transis.types.errors import ConfigError, IdentityError
 from transis.types.ids import NodeId
 from transis.types.limits import BURST_DATAGRAMS_MAX
-from transis.types.outputs import Note
+from transis.types.outputs import Configure, NodeOutput, Observer
 from transis.types.views import View
 
 TransportKind = Literal["multicast", "mesh"]
@@ -94,42 +93,55 @@ def fitted(window: Window, room: int) -> Window:
     return replace(window, window=most, visit_max=visit_max, accelerated=min(window.accelerated, visit_max // 2))
 
 
+class Views(Observer):
+    """Says when the first view is there, and which one is in force."""
+
+    kinds = frozenset({Configure})
+
+    def __init__(self, on_view: Callable[[View], None] | None) -> None:
+        self.first = asyncio.Event()
+        self._on_view = on_view
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Configure):
+                self.first.set()
+                if self._on_view is not None:
+                    self._on_view(output.view)
+
+
 class NodeHost:
     """Open it in the loop it shall run in; nothing is sent before `start`.
 
-    `on_events` sees what the driver reports before the sessions do, `on_view` the view in force when it has changed, transitional
-    ones too. `statistics` answers clients who ask; by default it is the host's own.
+    `on_view` sees every view, transitional ones too. `statistics` answers clients who ask; by default it is the host's own. More
+    observers are added to `driver` before the start.
     """
 
     def __init__(
         self,
         opening: Opening,
         *,
-        on_events: Callable[[Sequence[Event]], None] | None = None,
         on_view: Callable[[View], None] | None = None,
-        on_note: Callable[[Note], None] | None = None,
         statistics: Callable[[], StatisticsDict] | None = None,
         transport_for: Callable[[Opening], Transport] = open_transport,
     ) -> None:
         self.opening = opening
-        self._on_events = on_events
-        self._on_view = on_view
-        self._view: View | None = None
-        self._first_view = asyncio.Event()
+        self._views = Views(on_view)
         self._sink: SegmentWriter | KeptSink | None = None
         self._retention: Retention | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._leaving: asyncio.Task[bool] | None = None
-        self._open(on_note, transport_for)
-        self._keeper = FlightKeeper(self.driver.flight) if self.driver.flight is not None else None
+        self._keeper: FlightKeeper | None = None
+        self._open(transport_for)
         self.sessions = SessionHost(
             self.driver.node, opening.config.cluster, opening.policy, self.statistics if statistics is None else statistics
         )
         self.server = SessionServer(self.driver, self.sessions)
+        self.driver.hear = self.server.hear
 
     # --- opening ----------------------------------------------------------------------------------------------------
 
-    def _open(self, on_note: Callable[[Note], None] | None, transport_for: Callable[[Opening], Transport]) -> None:
+    def _open(self, transport_for: Callable[[Opening], Transport]) -> None:
         opening = self.opening
         state = StateDirectory(opening.state, opening.config.name)
         try:
@@ -138,34 +150,37 @@ class NodeHost:
             state.close()
             raise
         try:
-            self.driver = self._driver(state, on_note)
+            self.driver = self._driver(state)
+            self._observe()
         except BaseException:
             self.transport.close()
             state.close()
             raise
 
-    def _driver(self, state: StateDirectory, on_note: Callable[[Note], None] | None) -> Driver:
+    def _driver(self, state: StateDirectory) -> Driver:
         opening = self.opening
         room = self.transport.datagrams_that_fit(opening.config.datagram)
         config = replace(opening.config, window=window_for(opening.config, room))
-        return Driver(
-            config,
-            self.transport,
-            state,
-            self._hear,
-            key=opening.key,
-            make_sink=partial(self._make_sink, opening.trace) if opening.trace is not None else None,
-            on_note=on_note,
-            make_flight=partial(open_flight, opening.flight, config) if opening.flight is not None else None,
-        )
+        return Driver(config, self.transport, state, key=opening.key)
 
-    def _make_sink(self, plan: TracePlan, node: NodeId) -> Sink:
-        writer = SegmentWriter(plan.directory, live_header(self.opening.config, node), plan.segment_bytes)
+    def _observe(self) -> None:
+        """Evidence first: whoever is added later may tell of what is on the disk already."""
+        opening, observers = self.opening, self.driver.observers
+        if opening.trace is not None:
+            self._sink = self._open_sink(opening.trace)
+            observers.append(Recorder(self.id, self._sink))
+        if opening.flight is not None:
+            flight = open_flight(opening.flight, opening.config, self.id)
+            observers.append(flight)
+            self._keeper = FlightKeeper(flight)
+        observers.append(self._views)
+
+    def _open_sink(self, plan: TracePlan) -> SegmentWriter | KeptSink:
+        writer = SegmentWriter(plan.directory, live_header(self.opening.config, self.id), plan.segment_bytes)
         if plan.limits is None:
-            self._sink = writer
             return writer
-        self._sink = sink = KeptSink(writer, plan.segment_age_us, boottime_us)
-        self._retention = Retention(plan.directory, node.name, sink, plan.limits)
+        sink = KeptSink(writer, plan.segment_age_us, boottime_us)
+        self._retention = Retention(plan.directory, self.id.name, sink, plan.limits)
         return sink
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -194,7 +209,7 @@ class NodeHost:
     async def first_view(self) -> None:
         """Wait for it. Raises what ended the node before it had one."""
         ended = asyncio.ensure_future(self.driver.ended())
-        first = asyncio.ensure_future(self._first_view.wait())
+        first = asyncio.ensure_future(self._views.first.wait())
         try:
             await asyncio.wait({ended, first}, return_when=asyncio.FIRST_COMPLETED)
             if not first.done():
@@ -238,18 +253,6 @@ class NodeHost:
             if one is not None:
                 figures |= one.statistics()
         return figures
-
-    def _hear(self, events: Sequence[Event]) -> None:
-        """Called for every turn of a busy ring, so it looks at no event: of several views in one turn the last one counts."""
-        view = self.driver.view
-        if view is not self._view and view is not None:
-            self._view = view
-            self._first_view.set()
-            if self._on_view is not None:
-                self._on_view(view)
-        if self._on_events is not None:
-            self._on_events(events)
-        self.server.hear(events)
 
 
 def complain(task: asyncio.Task[None]) -> None:

@@ -26,13 +26,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from transis.net.driver import Driver, Event
+from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.types.errors import ConfigError, Rejection, UsageError
-from transis.types.outputs import NEVER, Stopped
+from transis.types.outputs import NEVER, News, Stopped
 
 # --- one connection -----------------------------------------------------------------------------------------------------
 
@@ -356,9 +356,8 @@ class SessionServer:
 
     # --- the node ---------------------------------------------------------------------------------------------------
 
-    def hear(self, events: Sequence[Event]) -> None:
-        """What the driver tells its application."""
-        self.host.hear(self.now(), events)
+    def hear(self, news: Sequence[News]) -> None:
+        self.host.hear(self.now(), news)
         self.worked()
 
     def now(self) -> int:

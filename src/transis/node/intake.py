@@ -1,46 +1,51 @@
-"""From arrivals to packets: open, parts, decode, screen, count junk.
-
-From what arrived at a socket to packets: bursts of data, and whatever else was in the envelopes.
+"""Intake: from what arrived at a socket to packets for the engine.
 
 1. Most data comes in pieces that are part of one burst each. Such a piece is checked and read whole; all else is taken apart.
 2. Consecutive data datagrams become one burst, in one piece or not. Data comes before all other packets.
-3. What makes no sense goes to `reject`, and never further.
-
-What was said before is not said again: old announcements in a sealed cluster, kept and sent by somebody without the key.
-
-Every envelope of a transmitter has a higher counter than the one before, under its seal. So of each transmitter only news
-counts: a packet that is not newer than the newest is a duplicate, was overtaken, or is replayed, and all three are as good as
-lost. Without this a stranger could keep a cluster busy for ever with what it once heard. A node that never heard a
-transmitter can be told each of its old packets once, in their order, and no more.
+3. Nobody introduces somebody else, an announcement is heard once, and identity sees control packets before the engine does.
+4. What makes no sense is counted and goes no further; an operator reads the first of each kind.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from transis.engine.base import Packet
+from transis.node.identity import Identity
+from transis.types.config import Config
 from transis.types.errors import Rejection
+from transis.types.outputs import Note
 from transis.wire.burst import KIND_DATA, Burst, read_bursts, read_whole
-from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, Arrival, Opener, Segments, apart, counter_of
-
-# --- unpacking --------------------------------------------------------------------------------------------------------
+from transis.wire.control import ControlPacket, PartAssembler, ProbeAnswer, Role, announces, decode_control, introduces
+from transis.wire.envelope import ENVELOPE_SIZE, KEYS_MAX, Arrival, Opener, Segments, apart, counter_of, transmitter_tag
 
 _DATA: Final = bytes([KIND_DATA])
 
 
-class Unpacking:
-    """`decode` makes packets of bodies that are not data, given their transmitter and its count; or nothing."""
+class Intake:
+    """`foreign_kinds` are packets of other engines; `answer` sends what identity replies, `note` tells an operator."""
 
     def __init__(
-        self, opener: Opener, decode: Callable[[bytes, bytes, int], Packet | None], reject: Callable[[Rejection], None]
+        self,
+        config: Config,
+        key: bytes | None,
+        identity: Identity,
+        foreign_kinds: frozenset[int],
+        answer: Callable[[ControlPacket], None],
+        note: Callable[[Note], None],
     ) -> None:
-        self._opener = opener
-        self._decode = decode
-        self._reject = reject
+        self.rejections: Counter[str] = Counter()
+        self._opener = Opener(config.cluster, key)
+        self._foreign_kinds = foreign_kinds
+        self._freshness = Freshness() if key is not None else None
+        self._parts = PartAssembler()
+        self._identity = identity
+        self._answer = answer
+        self._note = note
 
-    def open(self, arrivals: Sequence[Arrival]) -> list[Packet]:
+    def packets(self, arrivals: Sequence[Arrival]) -> list[Packet]:
         bursts: list[Burst] = []
         packets: list[Packet] = []
         singles: list[bytes] = []
@@ -56,6 +61,8 @@ class Unpacking:
         if singles:
             self._open_singles(singles, bursts, packets)
         return [*bursts, *packets]
+
+    # --- data -------------------------------------------------------------------------------------------------------
 
     def _whole(self, arrival: Arrival) -> Burst | None:
         if isinstance(arrival, Segments) and self._opener.opens(arrival):
@@ -82,6 +89,43 @@ class Unpacking:
         for rejection in rejections:
             self._reject(rejection)
 
+    # --- everything else --------------------------------------------------------------------------------------------
+
+    def _decode(self, transmitter: bytes, body: bytes, counter: int) -> Packet | None:
+        whole = self._parts.feed(transmitter, body)
+        if whole is None:
+            return None
+        packet = whole if isinstance(whole, Rejection) else self._decode_whole(whole)
+        if isinstance(packet, Rejection):
+            self._reject(packet)
+            return None
+        if packet.role is Role.NONE and not isinstance(packet, ProbeAnswer):
+            return packet
+        return self._screen(transmitter, packet, counter)
+
+    def _decode_whole(self, whole: bytes) -> ControlPacket | Rejection:
+        kind = whole[0] if whole else 0
+        if kind in self._foreign_kinds:
+            return Rejection("engine", f"a packet of kind {kind}: somebody in this cluster runs another engine")
+        return decode_control(whole)
+
+    def _screen(self, transmitter: bytes, packet: ControlPacket, counter: int) -> Packet | None:
+        if introduces(packet) and transmitter_tag(packet.sender) != transmitter:
+            self._reject(Rejection("sender", f"a packet that names {packet.sender} was sent by somebody else"))
+            return None
+        if self._freshness is not None and announces(packet) and not self._freshness.is_news(transmitter, counter):
+            self._reject(Rejection("replayed", f"a packet of {packet.sender} that is not newer than what it said before"))
+            return None
+        passes, answer = self._identity.inspect(packet)
+        if answer is not None:
+            self._answer(answer)
+        return packet if passes else None
+
+    def _reject(self, rejection: Rejection) -> None:
+        self.rejections[rejection.field] += 1
+        if self.rejections[rejection.field] == 1:
+            self._note(Note("rejected", (("field", rejection.field), ("why", rejection.why))))
+
 
 def _append(bursts: list[Burst], burst: Burst) -> None:
     """One that goes on with the last becomes part of it: a burst may be more than fits one piece."""
@@ -92,11 +136,14 @@ def _append(bursts: list[Burst], burst: Burst) -> None:
         bursts[-1] = joined
 
 
-# --- freshness --------------------------------------------------------------------------------------------------------
-
-
 class Freshness:
-    """The newest counter of each transmitter; those heard last are remembered."""
+    """The newest counter of each transmitter in a sealed cluster; those heard last are remembered.
+
+    Every envelope of a transmitter has a higher counter than the one before, under its seal. So an announcement that is not newer
+    than the newest is a duplicate, was overtaken, or is replayed by somebody without the key, and all three are as good as lost.
+    Without this a stranger could keep a cluster busy for ever with what it once heard. A node that never heard a transmitter can
+    be shown each of its old packets once, in their order, and no more.
+    """
 
     def __init__(self) -> None:
         self._newest: OrderedDict[bytes, int] = OrderedDict()

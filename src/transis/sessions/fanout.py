@@ -29,9 +29,9 @@ from transis.types.outputs import (
     Delivered,
     GroupDelivered,
     GroupLeft,
-    GroupOutput,
     GroupRefused,
     GroupViewInstalled,
+    News,
     Recipient,
     Refused,
     Room,
@@ -138,9 +138,6 @@ class OpenFrame:
 
 # --- hearing ----------------------------------------------------------------------------------------------------------
 
-HostEvent = Delivered | Configure | Refused | Room | Stopped | GroupOutput
-"""What a node tells its application."""
-
 
 class Hearing:
     """`too_slow` ends a session whose queue is full, `stopped` all of them."""
@@ -165,9 +162,9 @@ class Hearing:
         self._frame = OpenFrame()
         self._configuration: View | None = None
 
-    def hear(self, now: int, events: Sequence[HostEvent]) -> None:
+    def hear(self, now: int, news: Sequence[News]) -> None:
         me, frame = self._me, self._frame
-        for event in events:
+        for event in news:
             if type(event) is GroupDelivered:
                 for portion in portions(event):
                     if not frame.add(portion):
@@ -176,9 +173,9 @@ class Hearing:
             elif type(event) is Delivered:
                 if event.process.node is me or event.process.node == me:
                     self._delivered_own(event)
-            else:
+            elif (tell := _TELL.get(type(event))) is not None:
                 self._close_frame(now)
-                _HEAR[type(event)](self, now, event)
+                tell(self, now, event)
         self._close_frame(now)
 
     def _delivered_own(self, run: Delivered) -> None:
@@ -262,7 +259,7 @@ def _configured(view: View) -> Parcel:
     return Parcel(frame, cost(frame))
 
 
-_HEAR: Final[dict[type[HostEvent], Callable[[Hearing, int, Any], None]]] = {
+_TELL: Final[dict[type[News], Callable[[Hearing, int, Any], None]]] = {
     GroupViewInstalled: Hearing._view_installed,
     GroupLeft: Hearing._left,
     GroupRefused: Hearing._refused_join,
@@ -271,3 +268,5 @@ _HEAR: Final[dict[type[HostEvent], Callable[[Hearing, int, Any], None]]] = {
     Room: Hearing._room,
     Stopped: Hearing._node_stopped,
 }
+HEARD: Final = frozenset({Delivered, GroupDelivered, *_TELL})
+"""All else is nothing to a client."""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
-from transis.node.node import GroupedNode
-from transis.sessions.fanout import Hearing, HostEvent
+from transis.node.node import Node
+from transis.sessions.fanout import Hearing
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
@@ -42,8 +42,11 @@ from transis.sessions.queues import Outbound, Requests, Turns
 from transis.sessions.session import Parcel, Session, SessionPolicy, SessionStatus
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId
+from transis.types.outputs import Checkpoint as ProcessCheckpoint
+from transis.types.outputs import News
+from transis.types.views import group_id
 
-__all__ = ["HostEvent", "Parcel", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
+__all__ = ["Parcel", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 """Bytes of answers that wait for a client that asks and does not read. Beyond it the session is ended."""
@@ -56,7 +59,7 @@ class SessionHost:
 
     def __init__(
         self,
-        node: GroupedNode,
+        node: Node,
         cluster: str,
         policy: SessionPolicy | None = None,
         figures: Callable[[], Mapping[str, object]] | None = None,
@@ -155,7 +158,9 @@ class SessionHost:
     def _checkpoint(self, now: int, session: Session, checkpoint: Checkpoint) -> None:
         """What a client says too often, or about a group that it is not in, is dropped and counted: it has no answer."""
         if checkpoint.name in session.memberships.names and session.checkpoints.may_take(now):
-            self.node.checkpoint(now, session.number, checkpoint)
+            name, view, place = checkpoint.name, checkpoint.view, checkpoint.place
+            behind = (checkpoint.count, checkpoint.sender, checkpoint.counter, place, checkpoint.digest)
+            self.node.checkpoint(ProcessCheckpoint(session.number, group_id(name), name, view, *behind))
         else:
             session.checkpoints.dropped += 1
 
@@ -221,9 +226,9 @@ class SessionHost:
 
     # --- what the node tells ----------------------------------------------------------------------------------------
 
-    def hear(self, now: int, events: Sequence[HostEvent]) -> None:
-        """The node's events, in the order of its outputs."""
-        self._hearing.hear(now, events)
+    def hear(self, now: int, news: Sequence[News]) -> None:
+        """What the node handed out, in its order."""
+        self._hearing.hear(now, news)
         self._see_off(now)
         self._keep_total(now)
 
@@ -270,6 +275,11 @@ class SessionHost:
         self._turns.wake(now)
 
     # --- looking in -------------------------------------------------------------------------------------------------
+
+    def wanted(self, process: int) -> set[str]:
+        """The groups that a session is in once everything it asked for was answered."""
+        session = self._sessions.get(process)
+        return set() if session is None else session.memberships.wanted()
 
     def sessions(self) -> list[SessionStatus]:
         return [session.status() for session in self._sessions.values()]

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from transis.node.node import GroupedNode
+from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
 from transis.sessions.session import REQUESTS_MAX, Parcel, Request, Session, SessionPolicy, Unsent
 from transis.types.errors import Rejection, UsageError
@@ -140,7 +140,7 @@ TURN_BYTES: Final = 64 * 1024
 class Turns:
     """`bytes` is what waits for room in the node, of all sessions."""
 
-    def __init__(self, node: GroupedNode, policy: SessionPolicy, outbound: Outbound) -> None:
+    def __init__(self, node: Node, policy: SessionPolicy, outbound: Outbound) -> None:
         self.bytes = 0
         self._node = node
         self._policy = policy
@@ -266,7 +266,7 @@ class Turns:
 class Requests:
     """`_put_off` are the requests that the node had no room for, in order."""
 
-    def __init__(self, node: GroupedNode, outbound: Outbound) -> None:
+    def __init__(self, node: Node, outbound: Outbound) -> None:
         self._node = node
         self._outbound = outbound
         self._put_off: dict[tuple[int, str], Session] = {}

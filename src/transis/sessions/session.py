@@ -56,6 +56,9 @@ class Memberships:
         asked = self._asked.get(name)
         return asked[-1] is Request.JOIN if asked else name in self.names
 
+    def wanted(self) -> set[str]:
+        return {name for name in {*self.names, *self._asked} if self.will_be_in(name)}
+
     def ask(self, name: str, request: Request) -> bool:
         """Whether this is the only request about the name, and so is to be made now."""
         assert self.will_be_in(name) is (request is Request.LEAVE), "requests about one name alternate"

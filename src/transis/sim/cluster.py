@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
 from transis.lansis.packets import KIND_ALIVE, KIND_ATTEMPT, KIND_FAULTS, KIND_FLUSHED, KIND_JOINING, KIND_QUERY, Query
-from transis.node.node import Node
 from transis.sim.faults import (
     SEND_SIZE,
     CrashNode,
@@ -35,7 +34,7 @@ from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import budget_us, judged, settle, unrest
 from transis.sim.network import Fate, Journey
 from transis.sim.plan import Plan
-from transis.sim.run import build_world, held_to_evs, history_of
+from transis.sim.run import build_world, held_to_evs, history_of, node_of
 from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE, Commit
 from transis.trace.events import Conf, Delivery, History
 from transis.types.config import SECOND
@@ -160,9 +159,9 @@ class SimulatedCluster:
     2. `views` and `deliveries` return only what is new since the last call.
     """
 
-    def __init__(self, plan: Plan, later: Iterable[str] = (), make_node: NodeFactory = Node) -> None:
+    def __init__(self, plan: Plan, later: Iterable[str] = (), make_node: NodeFactory | None = None) -> None:
         self.plan = plan
-        self.world = build_world(plan, make_node, set(later))
+        self.world = build_world(plan, make_node or node_of(plan), set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
         self._kept: list[HeldPacket] = []

@@ -1,20 +1,8 @@
-"""A host: clock, disk, sockets with finite buffers; drives its node.
+"""A host: one node at a time on a disk, a clock and three sockets with finite buffers.
 
-A host: one node at a time on a disk, a clock and three sockets with finite buffers.
-
-It drives its node as the real driver does: what waits in the sockets is handed over before any timer fires, data before
-control before token, and data that wait together are handed over together. A node may die between any two
-outputs, and what it had not carried out then never happened.
-
-A host's clock: it starts somewhere else than its neighbours' and runs a little fast or slow.
-
-Integers only, so that a time goes there and back the same way on every machine. The clock belongs to the host and
-survives its nodes: it goes on while a node is paused or dead (CLOCK_BOOTTIME).
-
-A host's disk: a key is durable only when its sync completed.
-
-A crash between a Persist and its completion loses the write or keeps it, as the harness draws; a restarted node sees
-only what became durable. A state directory may also be copied or lost.
+It drives its node as the real driver does: what waits in the sockets is handed over before any timer fires, data before control
+before token, and data that wait together are handed over together. Observers, effects and sessions come in the same order, but
+output by output: a node may die between any two, and what it had not carried out then never happened.
 """
 
 from __future__ import annotations
@@ -31,23 +19,17 @@ from transis.sim.network import Journey
 from transis.types.config import Config
 from transis.types.errors import IdentityError
 from transis.types.outputs import (
+    EFFECTS,
+    HAND_OVER,
     NEVER,
-    Accepted,
-    Configure,
+    Checkpoint,
     Delivered,
-    GroupDelivered,
-    GroupLeft,
-    GroupOutput,
-    GroupRefused,
-    GroupViewInstalled,
     NodeOutput,
     Note,
-    Originated,
     Persist,
     Port,
-    Reach,
-    Refused,
-    Room,
+    ProcessConnected,
+    ProcessGone,
     Stopped,
     Transmit,
 )
@@ -62,7 +44,11 @@ MILLION = 1_000_000
 
 
 class Clock(NamedTuple):
-    """local = virtual + offset + drift; `drift_ppm` is far above -1,000,000, so the clock never runs backwards."""
+    """It starts somewhere else than its neighbours' and runs a little fast or slow: local = virtual + offset + drift.
+
+    Integers only, so that a time goes there and back the same way on every machine. The clock belongs to the host and survives
+    its nodes (CLOCK_BOOTTIME). `drift_ppm` is far above -1,000,000, so it never runs backwards.
+    """
 
     offset_us: int = 0
     drift_ppm: int = 0
@@ -90,18 +76,13 @@ class Write(NamedTuple):
 
 
 class Disk:
-    """1. `durable` changes only when a write completes or by a crash that kept it.
+    """1. `durable` changes only when a write completes or by a crash that kept it, as the harness draws.
     2. Writes complete in the order in which they were handed over.
     """
 
     def __init__(self, durable: dict[str, int] | None = None) -> None:
         self.durable: dict[str, int] = dict(durable or {})
         self._waiting: list[Write] = []
-
-    @property
-    def syncing(self) -> int:
-        """How many writes are not durable yet."""
-        return len(self._waiting)
 
     def write(self, write: Write) -> None:
         self._waiting.append(write)
@@ -137,8 +118,8 @@ SUBMISSIONS_MAX: Final = 64
 MOMENTS_TOLD: Final = {"received": "Received", "flushed": "Flushed"}
 """Notes that name a moment for which an ambush may lie in wait."""
 
-HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
-"""The order in which the driver empties its sockets."""
+UNCOUNTED: Final = frozenset({ProcessConnected, ProcessGone, Checkpoint})
+"""Outputs between which no node dies: they tell of what a process did, which is no doing of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +176,9 @@ class Host:
             world.note_refusal(self, str(refusal))
             return
         self.life = Life(self.address, node, world.now, memory)
+        self.life.observers += world.observers_of(self.life)
+        if world.open_sessions is not None:
+            self.life.sessions = world.open_sessions(self, self.life)
         self.paused = False
         world.lives[node.id] = self.life
         if memory:
@@ -207,8 +191,9 @@ class Host:
         life = self.life
         assert life is not None, f"{self.address} is down already"
         life.ended = how
+        for observer in life.observers:
+            observer.close(self._world.now, how)
         if how == "failed":
-            life.recorder.end(self._world.now, "failed")
             self.disk.crash(self._world.write_survives)
         else:
             self.disk.crash(lambda: True)
@@ -285,7 +270,7 @@ class Host:
         if self._submissions or self._completed or any(self._sockets):
             self._arrange_at(self._busy_until)
             return
-        deadline = life.node.deadline()
+        deadline = life.deadline()
         if deadline < NEVER:
             self._arrange_at(max(self.clock.virtual(deadline), self._busy_until))
 
@@ -316,19 +301,18 @@ class Host:
         while self._submissions and self.life is life:
             self._call(life, local, self._submissions.popleft())
             self._carry_out(life)
-        if self.life is life and node.deadline() <= local:
-            node.wake(local)
+        if self.life is life and life.wake(local):
             self._carry_out(life)
         busy = self.machine.turn_us + handled * (self.machine.datagram_us + self.slow_us)
         self._busy_until = self._world.now + max(1, busy)
         if self.life is life and self._world.check_is_due():
-            node.check()
+            life.check()
 
     def _call(self, life: Life, local: int, call: Submission | Wish) -> None:
         if isinstance(call, Submission):
             life.submit(local, call)
         elif life.clients is not None:
-            life.clients.ask(self._world.now, local, call)
+            life.clients.ask(local, call)
 
     def _drain(self, life: Life, local: int) -> int:
         """Hand over what the sockets hold; bursts that wait on the data socket become one."""
@@ -363,95 +347,61 @@ class Host:
             self._world.note_exception(self, traceback.format_exc())
             if self.life is life:
                 self.die("failed")
-        life.recorder.flush()
+        for observer in life.observers:
+            if observer.keeps_evidence:
+                observer.flush()
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
     def _carry_out(self, life: Life) -> None:
         for output in life.node.outputs():
-            if self.crash_after >= 0:
+            kind = type(output)
+            if self.crash_after >= 0 and kind not in UNCOUNTED:
                 if self.crash_after == 0:
                     self.die("failed")
                     return
                 self.crash_after -= 1
-            _CARRY[type(output)](self, life, output)
+            for observer in life.observers:
+                if kind in observer.kinds:
+                    observer.observe(self._world.now, (output,))
+            carry = _CARRY.get(kind)
+            if carry is not None:
+                carry(self, life, output)
+            if life.sessions is not None and not isinstance(output, EFFECTS):
+                life.sessions.hear(output)
             if self.life is not life:
                 return
         if life.ended:
             self.die(life.ended)
 
-    def _recorded(self, life: Life, output: NodeOutput | GroupOutput) -> None:
-        life.recorder.observe(self._world.now, output)
-
     def _transmit(self, life: Life, output: Transmit) -> None:
         self._world.transmit(self, output)
-
-    def _reach(self, life: Life, output: Reach) -> None:
-        """Nothing to set up: on the simulated LAN a multicast is heard by all, members or not."""
 
     def _persist(self, life: Life, output: Persist) -> None:
         self.disk.write(Write(output.ticket, output.key, output.value))
         self._world.sync(self, life)
         self._world.moment(self, "Persist")
 
-    def _accepted(self, life: Life, output: Accepted) -> None:
-        self._recorded(life, output)
-        life.on_accepted(output)
-
-    def _refused(self, life: Life, output: Refused) -> None:
-        self._recorded(life, output)
-        life.on_refused(output)
-
-    def _configure(self, life: Life, output: Configure) -> None:
-        self._recorded(life, output)
-        life.on_configure(output)
-
     def _delivered(self, life: Life, output: Delivered) -> None:
-        self._recorded(life, output)
-        life.on_delivered(output)
         self._world.verify(life, output)
 
     def _note(self, life: Life, output: Note) -> None:
-        self._recorded(life, output)
         self._world.coverage.note(output)
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
         elif output.what in MOMENTS_TOLD:
             self._world.moment(self, MOMENTS_TOLD[output.what])
 
-    def _installed(self, life: Life, output: GroupViewInstalled) -> None:
-        self._recorded(life, output)
-        assert life.clients is not None
-        life.clients.installed(output)
-
-    def _left(self, life: Life, output: GroupLeft | GroupRefused) -> None:
-        self._recorded(life, output)
-        assert life.clients is not None
-        life.clients.left(output)
-
-    def _room(self, life: Life, output: Room) -> None:
-        """Applications of the simulation try again by themselves."""
-
     def _stopped(self, life: Life, output: Stopped) -> None:
-        self._recorded(life, output)
         self._world.note_stop(self, output.why)
         life.ended = "stopped"
 
 
-_CARRY: Final[dict[type[NodeOutput | GroupOutput], Callable[[Host, Life, Any], None]]] = {
+_CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
     Transmit: Host._transmit,
-    Reach: Host._reach,
     Persist: Host._persist,
-    Accepted: Host._accepted,
-    Originated: Host._recorded,
     Delivered: Host._delivered,
-    Configure: Host._configure,
-    Refused: Host._refused,
-    Room: Host._room,
     Note: Host._note,
     Stopped: Host._stopped,
-    GroupDelivered: Host._recorded,
-    GroupViewInstalled: Host._installed,
-    GroupLeft: Host._left,
-    GroupRefused: Host._left,
 }
+"""Effects, and what the harness does at a piece of news. Reach sets nothing up: on this LAN a multicast is heard by all."""

@@ -1,25 +1,17 @@
-"""One life of one node and of its client processes.
+"""One life of one node, and of its client processes: what they were given, what came out, and what is still owed.
 
-One life of one node: what it was given, what came out, and what it still owes.
-
-The life keeps what the harness itself must know (payloads to compare, messages not yet returned, the view in force);
-the recorder keeps the trace that the checkers read.
-
-Client processes of one life: what each asked for, and where it stands by what it was handed.
-
-1. A wish is carried out if it makes sense when its turn comes: who is gone asks for nothing, and one wish joins who is outside
-   and lets leave who is inside.
-2. `wanted` is what a process asked for and was not refused; at rest it is in exactly these groups.
-3. Nothing here judges: the trace is for the checkers. Only liveness asks whether everybody has what it wanted.
+The life keeps what the harness itself must know (payloads to compare, messages not yet returned, the view in force, where each
+client process stands); the recorder keeps the trace. Nothing here judges: the trace is for the checkers, and only liveness asks
+whether everybody has what it wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from transis.node.node import GroupedNode
+from transis.node.node import Node
 from transis.trace.recorder import Recorder
 from transis.types.config import Config
 from transis.types.ids import NodeId, ProcessId, Service, ViewId
@@ -28,11 +20,14 @@ from transis.types.outputs import (
     Configure,
     Delivered,
     GroupLeft,
-    GroupOutput,
     GroupRefused,
     GroupViewInstalled,
+    News,
     NodeOutput,
+    Observer,
     Port,
+    ProcessConnected,
+    ProcessGone,
     Refused,
 )
 from transis.types.views import GroupId, GroupView, View, group_id
@@ -58,11 +53,16 @@ class Wish(NamedTuple):
 
 
 class Clients:
-    """The processes of one life. `inside` has the view in force by process and group."""
+    """The processes of one life.
 
-    def __init__(self, node: GroupedNode, recorder: Recorder) -> None:
+    1. A wish is carried out if it makes sense when its turn comes: who is gone asks for nothing, and one wish joins who is
+       outside and lets leave who is inside.
+    2. `wanted` is what a process asked for and was not refused; at rest it is in exactly these groups. `inside` has the view in
+       force by process and group.
+    """
+
+    def __init__(self, node: Node) -> None:
         self._node = node
-        self._recorder = recorder
         self._last = FIRST - 1
         self.wanted: dict[int, set[str]] = {}
         self.inside: dict[int, dict[GroupId, GroupView]] = {}
@@ -75,27 +75,32 @@ class Clients:
 
     # -- what they ask for ---------------------------------------------------------------------------------------
 
-    def ask(self, now_us: int, local: int, wish: Wish) -> None:
-        """`now_us` is for the trace, `local` for the node."""
+    def ask(self, local: int, wish: Wish) -> None:
         if wish.want is Want.CONNECT:
-            self.connect(now_us)
+            self.connect()
         elif wish.process in self.wanted:
             if wish.want is Want.DISCONNECT:
-                self.disconnect(now_us, local, wish.process)
+                self.disconnect(local, wish.process)
             else:
                 self.toggle(local, wish.process, wish.group)
 
-    def connect(self, now_us: int) -> int:
+    def connect(self) -> int:
         self._last += 1
         self._node.connect(self._last)
-        self._recorder.client(now_us, self._last, True)
-        self.wanted[self._last], self.inside[self._last] = set(), {}
+        self.came(self._last)
         return self._last
 
-    def disconnect(self, now_us: int, local: int, process: int) -> None:
-        self._recorder.client(now_us, process, False)
-        del self.wanted[process], self.inside[process]
+    def disconnect(self, local: int, process: int) -> None:
+        self.went(process)
         self._node.disconnect(local, process)
+
+    def came(self, process: int) -> None:
+        self.wanted.setdefault(process, set())
+        self.inside.setdefault(process, {})
+
+    def went(self, process: int) -> None:
+        self.wanted.pop(process, None)
+        self.inside.pop(process, None)
 
     def toggle(self, local: int, process: int, group: str) -> None:
         wanted = self.wanted[process]
@@ -130,6 +135,15 @@ class Clients:
 # --- life -------------------------------------------------------------------------------------------------------------
 
 
+class Sessions(Protocol):
+    """What stands between a node and clients that are programs; it has its turns when the node has nothing to do."""
+
+    def hear(self, output: News) -> None: ...
+    def deadline(self) -> int: ...
+    def wake(self, now: int) -> None: ...
+    def check(self) -> None: ...
+
+
 class NodeLike(Protocol):
     """The doors of a node that the world uses: those of a node with groups, one without, and the fakes of tests."""
 
@@ -149,7 +163,7 @@ class NodeLike(Protocol):
     def deadline(self) -> int: ...
     def persisted(self, now: int, ticket: int) -> None: ...
     def leave(self, now: int) -> None: ...
-    def outputs(self) -> Sequence[NodeOutput | GroupOutput]: ...
+    def outputs(self) -> Sequence[NodeOutput]: ...
     def check(self) -> None: ...
 
 
@@ -172,7 +186,7 @@ def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
     return (mark * (size // len(mark) + 1))[:size]
 
 
-class Life:
+class Life(Observer):
     """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
     2. What is owed = taken - refused - returned; a node at rest owes nothing.
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
@@ -186,7 +200,9 @@ class Life:
         self.id = node.id
         self.started_us = started_us
         self.recorder = Recorder(node.id)
-        self.clients = Clients(node, self.recorder) if isinstance(node, GroupedNode) else None
+        self.observers: list[Observer] = [self.recorder, self]
+        self.clients = Clients(node) if isinstance(node, Node) and node.has_groups else None
+        self.sessions: Sessions | None = None
         self.payloads: dict[int, list[bytes]] = {}
         self.taken = 0
         self.refused = 0
@@ -218,22 +234,80 @@ class Life:
         mine.extend(batch[:taken])
         return taken
 
-    def on_accepted(self, output: Accepted) -> None:
+    def deadline(self) -> int:
+        node = self.node.deadline()
+        return node if self.sessions is None else min(node, self.sessions.deadline())
+
+    def wake(self, local: int) -> bool:
+        """Whoever is due, one at a time and the node first; whether anybody was."""
+        if self.node.deadline() <= local:
+            self.node.wake(local)
+        elif self.sessions is not None and self.sessions.deadline() <= local:
+            self.sessions.wake(local)
+        else:
+            return False
+        return True
+
+    def check(self) -> None:
+        self.node.check()
+        if self.sessions is not None:
+            self.sessions.check()
+
+    # -- what it is told -----------------------------------------------------------------------------------------
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            note = _NOTE.get(type(output))
+            if note is not None:
+                note(self, output)
+
+    def _accepted(self, output: Accepted) -> None:
         self.taken += output.ids.count
 
-    def on_refused(self, output: Refused) -> None:
+    def _refused(self, output: Refused) -> None:
         self.refused += output.ids.count
 
-    def on_configure(self, output: Configure) -> None:
+    def _configured(self, output: Configure) -> None:
         self.view = output.view
         self.views += 1
         if output.view.id.is_regular:
             self.position = 0
 
-    def on_delivered(self, output: Delivered) -> None:
+    def _delivered(self, output: Delivered) -> None:
         count = len(output.payloads)
         self.delivered += count
         if output.service is not Service.BASIC:
             self.position += count
         if output.process.node == self.id:
             self.returned += count
+
+    def _connected(self, output: ProcessConnected) -> None:
+        self._crowd.came(output.process)
+
+    def _gone(self, output: ProcessGone) -> None:
+        self._crowd.went(output.process)
+
+    def _installed(self, output: GroupViewInstalled) -> None:
+        self._crowd.installed(output)
+
+    def _left(self, output: GroupLeft | GroupRefused) -> None:
+        self._crowd.left(output)
+
+    @property
+    def _crowd(self) -> Clients:
+        assert self.clients is not None, "only a node with groups has processes"
+        return self.clients
+
+
+_NOTE: Final[dict[type[NodeOutput], Callable[[Life, Any], None]]] = {
+    Accepted: Life._accepted,
+    Refused: Life._refused,
+    Configure: Life._configured,
+    Delivered: Life._delivered,
+    ProcessConnected: Life._connected,
+    ProcessGone: Life._gone,
+    GroupViewInstalled: Life._installed,
+    GroupLeft: Life._left,
+    GroupRefused: Life._left,
+}
+Life.kinds = frozenset(_NOTE)

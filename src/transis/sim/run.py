@@ -11,14 +11,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
 from transis.audit.guarantees import UNPROMISED, check
 from transis.audit.guarantees.property import Findings, Report, Violation
-from transis.node.node import GroupedNode, Node
+from transis.node.node import Node
 from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine
 from transis.sim.life import Life, NodeFactory
@@ -29,7 +30,6 @@ from transis.sim.workload import GroupWorkload, Workload, everybody
 from transis.sim.world import FAULT, World
 from transis.trace.events import Conf, Delivery, History, NodeTrace
 from transis.trace.segment import digest
-from transis.types.config import Config
 from transis.types.ids import ViewId
 
 # --- promises ---------------------------------------------------------------------------------------------------------
@@ -177,11 +177,7 @@ with thousands of groups."""
 
 def node_of(plan: Plan) -> NodeFactory:
     """What the plan's hosts run: a node with groups if there are client processes, else one without."""
-    return _grouped_node if plan.has_groups else Node
-
-
-def _grouped_node(config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> GroupedNode:
-    return GroupedNode(config, stored, boot, key, frozenset(config.quorum), slice_groups=SLICE_GROUPS)
+    return partial(Node, with_groups=plan.has_groups, slice_groups=SLICE_GROUPS)
 
 
 def build_world(plan: Plan, make_node: NodeFactory, later: Container[str] = ()) -> World:

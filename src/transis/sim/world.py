@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
@@ -16,13 +16,13 @@ from typing import Any, Final, NamedTuple
 from transis.sim.coverage import Coverage
 from transis.sim.faults import HARMLESS, InjectedFault
 from transis.sim.host import Clock, Host, Machine
-from transis.sim.life import Life, NodeFactory
+from transis.sim.life import Life, NodeFactory, Sessions
 from transis.sim.network import LinkQuality, Network
 from transis.sim.streams import Streams
 from transis.sim.strike import strike
 from transis.types.config import Config
 from transis.types.ids import NodeId
-from transis.types.outputs import Audience, Delivered, Transmit
+from transis.types.outputs import Audience, Delivered, Observer, Transmit
 
 FAULT: Final = 0
 ARRIVAL: Final = 1
@@ -64,7 +64,8 @@ class HarnessFailure(NamedTuple):
 
 class World:
     """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory. `sends_to` is
-    the address of what a schedule sends, and `ask` makes a client process of a host act, where there are groups."""
+    the address of what a schedule sends, and `ask` makes a client process of a host act, where there are groups. Who else
+    observes a life, and what serves its clients, is asked when it begins."""
 
     def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
         self.now = 0
@@ -84,6 +85,8 @@ class World:
         self.at_peace = False
         self.sends_to = b""
         self.ask: Callable[[Host], None] = _ask_nothing
+        self.observers_of: Callable[[Life], Sequence[Observer]] = lambda life: ()
+        self.open_sessions: Callable[[Host, Life], Sessions] | None = None
         self.events: list[tuple[int, int, int, Callable[..., None], Any]] = []
         self._serial = 0
 

@@ -25,7 +25,7 @@ from transis.client.events import Codec, Raw
 from transis.client.link import Link
 from transis.sessions.host import SessionPolicy
 from transis.testing.loop import Timeline, VirtualLoop
-from transis.testing.node import SessionNode, SimulatedLink
+from transis.testing.node import SimulatedLink, SimulatedSessions
 from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
 from transis.types.config import ENGINES, MS, SECOND
 from transis.types.errors import ConnectError, SessionLost, UsageError
@@ -98,8 +98,8 @@ class Cluster(Simulation):
         life = self._host(name).life
         if life is None or self._is_closed:
             raise ConnectError(f"the simulated node {name} does not run: `restart({name!r})` starts a node that crashed or left")
-        assert isinstance(life.node, SessionNode)
-        return SimulatedLink(self._world, self.loop, life.node)
+        assert isinstance(life.sessions, SimulatedSessions)
+        return SimulatedLink(self._world, self.loop, life.sessions)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in virtual time; what it returns."""

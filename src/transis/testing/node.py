@@ -1,8 +1,5 @@
-"""A simulated node with real sessions.
+"""Sessions on a simulated host: the code of a real node's (sessions/host.py), with clients that are programs in virtual time.
 
-A simulated node with its sessions: the code of a real one (sessions/host.py), on a simulated host.
-
-The host drives it like any node; its sessions live in its turns:
 1. Clients' frames wait in an inbox, as in sockets, also while the node is paused. One is worked off a turn, after everything that
    the node handed out before was carried out and recorded, so that the trace has a client's doings in their true order.
 2. For the same reason the sessions hear of the node's outputs in the turn after them.
@@ -10,41 +7,27 @@ The host drives it like any node; its sessions live in its turns:
 4. What clients do is told to the harness as its own client processes are: it knows who is connected, who wants to be in which
    group, and which bytes were sent.
 
-A client's connection to a simulated node: frames in memory, a few microseconds either way, in order.
-
-It is to a session what a Unix socket is on a real machine (client/link.py has the contract), without bytes. Everything that a
-session is told runs in its event loop.
+A connection is to a session what a Unix socket is on a real machine (client/link.py has the contract), without bytes: frames in
+memory, a few microseconds either way, in order. Everything that a session is told runs in its event loop.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from transis.client.link import OnFrames, OnLost
-from transis.node.node import GroupedNode, GroupedOutput
-from transis.sessions.frames import ClientFrame, Goodbye, Hello, NodeFrame
-from transis.sessions.host import HostEvent, SessionHost, SessionPolicy
+from transis.node.node import Node
+from transis.sessions.fanout import HEARD
+from transis.sessions.frames import ClientFrame, Goodbye, Hello, Join, Leave, NodeFrame, Send
+from transis.sessions.host import SessionHost, SessionPolicy
+from transis.sim.host import Host
 from transis.sim.life import Clients, Life
 from transis.sim.world import World
 from transis.testing.loop import VirtualLoop
-from transis.types.config import Config
 from transis.types.errors import UsageError
-from transis.types.ids import Service
-from transis.types.outputs import (
-    Configure,
-    Delivered,
-    GroupDelivered,
-    GroupLeft,
-    GroupRefused,
-    GroupViewInstalled,
-    Refused,
-    Room,
-    Stopped,
-)
-
-# --- node -------------------------------------------------------------------------------------------------------------
+from transis.types.outputs import Delivered, News
 
 AT_ONCE: Final = 0
 """A deadline that has always passed."""
@@ -53,103 +36,50 @@ HOP_US: Final = (10, 60)
 """What a frame takes between a client and its node, from and to."""
 
 
-class SessionNode(GroupedNode):
+class SimulatedSessions:
     """`_links` has the connection of each process that is not over; `under_way` counts what clients sent and has not arrived."""
 
-    def __init__(
-        self, world: World, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None, policy: SessionPolicy
-    ) -> None:
-        super().__init__(config, stored, boot, key, frozenset(config.quorum))
-        self.sessions = SessionHost(self, config.cluster, policy)
+    def __init__(self, world: World, host: Host, life: Life, policy: SessionPolicy) -> None:
+        assert isinstance(life.node, Node)
+        self.life = life
+        self._sessions = SessionHost(life.node, host.config.cluster, policy)
         self._world = world
-        self._host = world.hosts[config.address]
+        self._host = host
         self._inbox: deque[tuple[SimulatedLink, ClientFrame | None]] = deque()
-        self._unheard: list[HostEvent] = []
+        self._unheard: list[News] = []
         self._links: dict[int, SimulatedLink] = {}
         self._flush_arranged = False
         self.under_way = 0
 
     @property
-    def life(self) -> Life:
-        return self._world.lives[self.id]
-
-    @property
     def is_idle(self) -> bool:
         """Nothing of a session is on its way to the node or to its client, and nothing waits for a turn."""
-        return not (self.under_way or self._inbox or self._unheard or self._flush_arranged or self.sessions.ready())
+        return not (self.under_way or self._inbox or self._unheard or self._flush_arranged or self._sessions.ready())
 
-    # --- the doors of the host --------------------------------------------------------------------------------------
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    def hear(self, output: News) -> None:
+        """Of deliveries the sessions want their own: the others' come to them through groups."""
+        if type(output) in HEARD and not (isinstance(output, Delivered) and output.process.node != self.life.id):
+            self._unheard.append(output)
 
     def deadline(self) -> int:
-        if self._inbox or self._unheard or (self.sessions.ready() and not self._flush_arranged):
+        if self._inbox or self._unheard or (self._sessions.ready() and not self._flush_arranged):
             return AT_ONCE
-        return min(super().deadline(), self.sessions.deadline())
+        return self._sessions.deadline()
 
     def wake(self, now: int) -> None:
-        if super().deadline() <= now:
-            super().wake(now)
-        elif self._unheard:
-            events, self._unheard = self._unheard, []
-            self.sessions.hear(now, events)
-        elif self.sessions.deadline() <= now:
-            self.sessions.wake(now)
+        if self._unheard:
+            news, self._unheard = self._unheard, []
+            self._sessions.hear(now, news)
+        elif self._sessions.deadline() <= now:
+            self._sessions.wake(now)
         elif self._inbox:
             self._attend(now, *self._inbox.popleft())
         self._arrange_flush()
 
-    def outputs(self) -> list[GroupedOutput]:
-        """Of deliveries the sessions want their own: the others' come to them through groups."""
-        outputs = super().outputs()
-        for output in outputs:
-            if isinstance(output, Delivered):
-                if output.process.node == self.id:
-                    self._unheard.append(output)
-            elif isinstance(
-                output, GroupDelivered | Configure | Refused | Room | Stopped | GroupViewInstalled | GroupLeft | GroupRefused
-            ):
-                self._unheard.append(output)
-        return outputs
-
     def check(self) -> None:
-        super().check()
-        self.sessions.check()
-
-    # --- the doors of the sessions ----------------------------------------------------------------------------------
-
-    def connect(self, process: int) -> None:
-        super().connect(process)
-        self.life.recorder.client(self._world.now, process, True)
-        clients = self._clients
-        clients.wanted[process], clients.inside[process] = set(), {}
-
-    def disconnect(self, now: int, process: int) -> None:
-        self.life.recorder.client(self._world.now, process, False)
-        clients = self._clients
-        del clients.wanted[process], clients.inside[process]
-        super().disconnect(now, process)
-
-    def join_group(self, now: int, process: int, name: str) -> bool:
-        taken = super().join_group(now, process, name)
-        if taken:
-            self._clients.wanted[process].add(name)
-        return taken
-
-    def leave_group(self, now: int, process: int, name: str) -> bool:
-        taken = super().leave_group(now, process, name)
-        if taken:
-            self._clients.wanted[process].discard(name)
-        return taken
-
-    def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
-        taken = super().submit(now, service, payloads, address, process)
-        self.life.payloads.setdefault(process, []).extend(payloads[:taken])
-        return taken
-
-    @property
-    def _clients(self) -> Clients:
-        clients = self.life.clients
-        assert clients is not None, "a node with groups has clients"
-        return clients
+        self._sessions.check()
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -165,20 +95,34 @@ class SessionNode(GroupedNode):
             return
         elif frame is None:
             del self._links[link.process]
-            self.sessions.forget(now, link.process)
+            self._sessions.forget(now, link.process)
         else:
-            self.sessions.receive(now, link.process, frame)
+            self._sessions.receive(now, link.process, frame)
+            self._tell_harness(link.process, frame)
+
+    def _tell_harness(self, process: int, frame: ClientFrame) -> None:
+        """What liveness and the comparison of bytes have to know. A session takes all of a Send, in order, or ends."""
+        if isinstance(frame, Send):
+            self.life.payloads.setdefault(process, []).extend(frame.payloads)
+        elif isinstance(frame, Join | Leave) and process in self._clients.wanted:
+            self._clients.wanted[process] = self._sessions.wanted(process)
+
+    @property
+    def _clients(self) -> Clients:
+        clients = self.life.clients
+        assert clients is not None, "a node with groups has clients"
+        return clients
 
     def _welcome(self, now: int, link: SimulatedLink, hello: Hello) -> None:
         try:
-            link.process = self.sessions.connect(now, hello)
+            link.process = self._sessions.connect(now, hello)
         except UsageError as refusal:
             link.arrived([Goodbye(str(refusal))])
         else:
             self._links[link.process] = link
 
     def _arrange_flush(self) -> None:
-        if not self._flush_arranged and self.sessions.ready():
+        if not self._flush_arranged and self._sessions.ready():
             self._flush_arranged = True
             hop_us = self._world.streams["sessions"].between(*HOP_US)
             self._world.at(self._world.now + hop_us, self._flush, None)
@@ -191,8 +135,8 @@ class SessionNode(GroupedNode):
             self._host.arrange()
 
     def _write(self) -> None:
-        for process in self.sessions.ready():
-            frames: list[NodeFrame] = [parcel.frame for parcel in self.sessions.take(process)]
+        for process in self._sessions.ready():
+            frames: list[NodeFrame] = [parcel.frame for parcel in self._sessions.take(process)]
             link = self._links.get(process)
             if link is not None:
                 link.arrived(frames)
@@ -203,7 +147,7 @@ class SessionNode(GroupedNode):
         """Who stopped has told its clients why; of one that crashed, connections only break."""
         ended = self.life.ended
         if ended == "stopped":
-            self.sessions.hear(self._host.clock.local(self._world.now), self._unheard)
+            self._sessions.hear(self._host.clock.local(self._world.now), self._unheard)
             self._write()
         self._unheard, links, self._links = [], self._links, {}
         for link in [*links.values(), *(link for link, _ in self._inbox)]:
@@ -211,17 +155,14 @@ class SessionNode(GroupedNode):
         self._inbox.clear()
 
 
-# --- link -------------------------------------------------------------------------------------------------------------
-
-
 class SimulatedLink:
     """`process` is the number that the node gave it."""
 
-    def __init__(self, world: World, loop: VirtualLoop, node: SessionNode) -> None:
+    def __init__(self, world: World, loop: VirtualLoop, sessions: SimulatedSessions) -> None:
         self.process: int | None = None
         self._world = world
         self._loop = loop
-        self._node = node
+        self._sessions = sessions
         self._arrival_us = 0
         self._on_frames: OnFrames | None = None
         self._on_lost: OnLost | None = None
@@ -229,14 +170,14 @@ class SimulatedLink:
 
     @property
     def peer(self) -> str:
-        return f"the simulated node {self._node.id.name}"
+        return f"the simulated node {self._sessions.life.id.name}"
 
     # --- the session's side -----------------------------------------------------------------------------------------
 
     def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
         self._on_frames, self._on_lost = on_frames, on_lost
-        if self._node.life.ended:
-            self.broke(f"it {self._node.life.ended}")
+        if self._sessions.life.ended:
+            self.broke(f"it {self._sessions.life.ended}")
 
     def send(self, frames: Sequence[ClientFrame]) -> None:
         if not self._is_over:
@@ -250,17 +191,17 @@ class SimulatedLink:
     def _carry(self, frames: list[ClientFrame | None]) -> None:
         world = self._world
         self._arrival_us = max(self._arrival_us, world.now + world.streams["sessions"].between(*HOP_US))
-        self._node.under_way += 1
+        self._sessions.under_way += 1
         world.at(self._arrival_us, self._arrive, frames)
 
     # --- the node's side --------------------------------------------------------------------------------------------
 
     def _arrive(self, frames: list[ClientFrame | None]) -> None:
-        self._node.under_way -= 1
-        if self._node.life.ended:
-            self.broke(f"it {self._node.life.ended}")
+        self._sessions.under_way -= 1
+        if self._sessions.life.ended:
+            self.broke(f"it {self._sessions.life.ended}")
         else:
-            self._node.arrive(self, frames)
+            self._sessions.arrive(self, frames)
 
     def arrived(self, frames: list[NodeFrame]) -> None:
         if self._on_frames is not None and not self._is_over:

@@ -13,12 +13,13 @@ The simulator's own idea of rest (sim/liveness.py) is that of a whole network. T
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import Report
+from transis.node.node import Node
 from transis.sessions.host import SessionPolicy
 from transis.sim.cluster import show_view
 from transis.sim.faults import (
@@ -41,7 +42,7 @@ from transis.sim.plan import Plan
 from transis.sim.streams import Stream
 from transis.sim.swarm import node_names
 from transis.sim.world import Conditions, World
-from transis.testing.node import SessionNode
+from transis.testing.node import SimulatedSessions
 from transis.trace.events import History, NodeTrace
 from transis.trace.segment import digest
 from transis.types.config import MS, SECOND, Config
@@ -104,7 +105,7 @@ def _shown(nodes: Sequence[NodeId]) -> str:
 def _unfinished(life: Life) -> str:
     if life.owed:
         return f"has sent {life.taken} messages, of which {life.owed} did not come back yet"
-    if isinstance(life.node, SessionNode) and not life.node.is_idle:
+    if isinstance(life.sessions, SimulatedSessions) and not life.sessions.is_idle:
         return "has something to do for its sessions"
     return life.clients.unrest() if life.clients is not None else ""
 
@@ -138,15 +139,16 @@ class Simulation:
         self._policy = policy.validated()
         config = Config(name="any", quorum=tuple(quorum), engine=engine).validated()
         self._plan = Plan(seed, self.names, config=config, conditions=CONDITIONS)
-        self._world = World(seed, CONDITIONS, self._make_node)
+        self._world = World(seed, CONDITIONS, Node)
+        self._world.open_sessions = self._open_sessions
         self._components: list[tuple[str, ...]] = [self.names]
-        self._present: dict[str, SessionNode] = {}
+        self._present: dict[str, SimulatedSessions] = {}
         for name in self.names:
             self._world.add_host(replace(config, name=name).validated())
             self._world.at(self._world.streams["starts"].between(0, STAGGER_US), self._world.first_start, name)
 
-    def _make_node(self, config: Config, stored: Mapping[str, int], boot: int, key: bytes | None = None) -> SessionNode:
-        return SessionNode(self._world, config, stored, boot, key, self._policy)
+    def _open_sessions(self, host: Host, life: Life) -> SimulatedSessions:
+        return SimulatedSessions(self._world, host, life, self._policy)
 
     @property
     def now(self) -> float:
@@ -219,9 +221,9 @@ class Simulation:
         """Clients of nodes that are gone are told. A host's next node is another object, however soon it comes."""
         for name, host in self._world.hosts.items():
             before = self._present.get(name)
-            now = None if host.life is None else host.life.node
+            now = None if host.life is None else host.life.sessions
             if now is not before:
-                assert now is None or isinstance(now, SessionNode)
+                assert now is None or isinstance(now, SimulatedSessions)
                 if before is not None:
                     del self._present[name]
                     before.died()

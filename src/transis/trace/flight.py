@@ -1,25 +1,20 @@
-"""The flight recorder: digests and ring files, bounded, oldest deleted first; an Observer.
-
-The flight recorder: always on, bounded, cheap. Digests of what a node delivered, for a follower to compare, and films of the
-last minutes, for when something is wrong.
+"""The flight recorder: always on, bounded, cheap. Digests of what a node delivered, for a follower to compare, and ring files of
+the last minutes, for when something is wrong.
 
     DIRECTORY/life-NAME-INC-BOOT-000017.digests        sealed segments: Conf, Prefix, CheckpointEvent, End
     DIRECTORY/life-NAME-INC-BOOT-000018.digests.open   being written
-    DIRECTORY/life-NAME-INC-BOOT-000004.film           what was delivered (film.py)
-    DIRECTORY/kept/000003-R12-ann/                     developed around a change of the view (develop.py)
+    DIRECTORY/life-NAME-INC-BOOT-000004.film           what was delivered (ring_files.py)
+    DIRECTORY/kept/000003-R12-ann/                     exported around a change of the view (export.py)
 
-1. The node never waits and never fails for it: a disk that refuses makes films pause, which their headers say, and leaves a Gap
-   in the digests. The sums go on.
-2. `turn` is called after every turn of the driver and writes a few times a second; `look` every second. Neither reads a
-   directory: that is tidying.py, for a thread.
+1. An observer: the node never waits and never fails for it. A disk that refuses makes ring files pause, which their headers say,
+   and leaves a Gap in the digests. The sums go on.
+2. It writes a few times a second, while it is told of outputs, and at every `look`, once a second. Neither reads a directory:
+   tidying does, in a thread.
 3. Every file of digests begins with the configuration in force, so that who reads only the newest knows whom to wait for.
-4. kill -9 loses a fifth of a second of a film and of digests; the next life seals what this one left open and writes its end.
-
-What a flight recorder (flight.py) leaves on its disk is bounded: what is too old or too much is deleted, the oldest first.
-
-1. It is for a thread beside the node, which shares the node's interpreter. A day has 8,640 sealed files: to ask the system for
-   each of them every few seconds would cost the node as much as all recording. Only the directory is read every time.
-2. A file that is not being written never changes again, and what is developed appears whole: each is asked for once.
+4. kill -9 loses a fifth of a second of both; the next life seals what this one left open and writes its end.
+5. What is too old or too much is deleted, the oldest first. A day has 8,640 sealed files, and to ask the system for each of them
+   every few seconds would cost the node as much as all recording: only the directory is read every time. A file that is not being
+   written never changes again, and what is exported appears whole, so each is asked for once.
 """
 
 from __future__ import annotations
@@ -32,12 +27,12 @@ from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from transis.trace.events import Event, Gap
-from transis.trace.recorder import Checkpoint, Recorder
+from transis.trace.recorder import Recorder
 from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
 from transis.trace.tape import DeliveryTape, Telling
 from transis.types.ids import NodeId, ViewId
-from transis.types.outputs import Configure
+from transis.types.outputs import Checkpoint, Configure, Delivered, NodeOutput, Observer
 from transis.types.views import View
 
 # --- tidying ----------------------------------------------------------------------------------------------------------
@@ -159,8 +154,11 @@ class Keep(NamedTuple):
     to_us: int
 
 
-class Flight:
+class Flight(Observer):
     """Of one life, from before its node is started. `life` is the first header of its segments."""
+
+    kinds = frozenset({Delivered, Configure, Checkpoint})
+    keeps_evidence = True
 
     def __init__(self, directory: Path, life: Header, limits: FlightLimits, now_us: int) -> None:
         self.directory = directory
@@ -172,8 +170,8 @@ class Flight:
         self._recorder = Recorder(life.node, self, EVENTS_MAX)
         self._films = FilmWriter(directory, life, self.tape)
         self._films.begin(now_us)
-        self._written_us = self._sealed_us = now_us
-        self._checkpoints: list[tuple[int, Checkpoint]] = []
+        self._now_us = self._written_us = self._sealed_us = now_us
+        self._checkpoints: list[Checkpoint] = []
         self._changes: list[tuple[int, ViewId]] = []
         self._view: View | None = None
         self._closed = False
@@ -187,10 +185,22 @@ class Flight:
         """Files that are being written."""
         return frozenset({self._digests.current, self._films.current} - {""})
 
-    def turn(self, now_us: int) -> None:
-        """After what the node handed out was carried out."""
-        if now_us - self._written_us >= FRAME_US or self.tape.size >= FRAME_BYTES:
-            self._write(now_us)
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        """Called for every turn of a busy ring."""
+        self._now_us = now_us
+        tape = self.tape
+        for output in outputs:
+            kind = type(output)
+            if kind is Delivered:
+                tape.add(output)  # type: ignore[arg-type]  # `kind` says what it is, and isinstance is not free
+            elif kind is Configure:
+                tape.configured(output.view)  # type: ignore[union-attr, arg-type]
+            elif kind is Checkpoint:
+                self._checkpoint(output)  # type: ignore[arg-type]
+
+    def flush(self) -> None:
+        if self._now_us - self._written_us >= FRAME_US or self.tape.size >= FRAME_BYTES:
+            self._write(self._now_us)
 
     def look(self, now_us: int) -> Keep | None:
         """Now and then: seal digests that are old enough; what is to be developed now, if anything is."""
@@ -204,13 +214,12 @@ class Flight:
             self._sealed_us = now_us
         return self._due(now_us)
 
-    def checkpoint(self, now_us: int, process: int, told: Checkpoint) -> None:
-        """What a process says of its state; written behind what it had been delivered, which is on the tape until then."""
+    def _checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Written behind what its process had been delivered, which is on the tape until then."""
         if len(self._checkpoints) < CHECKPOINTS_MAX:
-            self._checkpoints.append((process, told))
+            self._checkpoints.append(checkpoint)
         else:
             self.dropped += 1
-        self.turn(now_us)
 
     def close(self, now_us: int, how: str) -> None:
         """The life is over, in this way."""
@@ -218,8 +227,7 @@ class Flight:
             return
         self._closed = True
         self._write(now_us)
-        self._recorder.end(now_us, how)
-        self._recorder.flush()
+        self._recorder.close(now_us, how)
         self._digests.close()
         self._films.over(now_us, how)
 
@@ -238,12 +246,11 @@ class Flight:
         if not self.paused and (not self._films.current or self._is_full(now_us)):
             self._films.begin(now_us)
         if (tellings or self._checkpoints) and not self._digests.current and self._view is not None:
-            self._recorder.observe(now_us, Configure(self._view))
+            self._recorder.observe(now_us, [Configure(self._view)])
         for telling in tellings:
             self._tell(now_us, telling)
         checkpoints, self._checkpoints = self._checkpoints, []
-        for process, told in checkpoints:
-            self._recorder.checkpoint(now_us, process, told)
+        self._recorder.observe(now_us, checkpoints)
         self._recorder.flush()
 
     def _tell(self, now_us: int, telling: View | Telling) -> None:
@@ -251,7 +258,7 @@ class Flight:
             self._recorder.telling(now_us, telling)
             return
         self._view = telling
-        self._recorder.observe(now_us, Configure(telling))
+        self._recorder.observe(now_us, [Configure(telling)])
         if telling.id.is_regular:
             self._changes.append((now_us, telling.id))
 

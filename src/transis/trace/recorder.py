@@ -1,25 +1,18 @@
-"""An Observer that turns outputs into events, evidence before effect.
+"""The recorder: an observer that turns a node's outputs into events, one step a run, and hands a turn's events to a sink.
 
-The recorder: turns what a node hands out into events, one step per run, and hands a turn's events to a sink.
-
-Rules of this file:
-1. `lseq` is dense from 1 over everything the recorder was told, dropped or not; a Gap names what was dropped.
+1. `lseq` is dense from 1 over everything that was observed, dropped or not; a Gap names what was dropped.
 2. The recorder never blocks its node: a turn has a limit, a sink may refuse a batch, and both end in a Gap.
 3. Evidence precedes effect: the driver calls `flush` before a datagram leaves and before a client sees a message.
 4. After the end of a life nothing more is recorded.
-5. What clients are handed is gathered, one number a run, and becomes one event: at the end of the turn, or before anything
-   that changes who gets what (handing.py).
-
-What client processes were handed since the last event about them: a number a run, whatever number of processes and messages.
-
-Runs of one address have the same recipients until a view changes, so they are gathered by address. A run that comes right behind
-its DELIVERs is known by the numbers of those events; any other waited, and is named by its messages.
+5. What clients are handed is gathered by address, because runs of one address have the same recipients until a view changes. It
+   becomes one event: at the end of the turn, or before anything that changes who gets what. A run right behind its DELIVERs is
+   known by the numbers of those events; any other waited, and is named by its messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
 from transis.trace.events import (
     CheckpointEvent,
@@ -42,24 +35,27 @@ from transis.trace.events import (
     Waited,
 )
 from transis.trace.tape import Telling
-from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
+from transis.types.ids import NodeId, Place, ViewId, ViewKind
 from transis.types.outputs import (
     Accepted,
+    Checkpoint,
     Configure,
     Delivered,
     GroupDelivered,
     GroupLeft,
-    GroupOutput,
     GroupRefused,
     GroupViewInstalled,
     NodeOutput,
     Note,
+    Observer,
     Originated,
+    ProcessConnected,
+    ProcessGone,
     Recipient,
     Refused,
     Stopped,
 )
-from transis.types.views import GroupId, GroupViewId
+from transis.types.views import GroupId
 
 # --- handing ----------------------------------------------------------------------------------------------------------
 
@@ -67,7 +63,10 @@ Recipients = tuple[Recipient, ...]
 
 
 class Handing:
-    """`_gathered` has, by address, who gets its runs and the runs so far."""
+    """What client processes were handed since the last event about them.
+
+    `_gathered` has, by address, who gets its runs and the runs so far.
+    """
 
     def __init__(self) -> None:
         self._last: Delivered | None = None
@@ -128,24 +127,6 @@ INDEX_MAX: Final = 1 << 31
 """Numbers that a client tells of a position are recorded below these: tables have them in so many bits."""
 
 
-class Checkpoint(NamedTuple):
-    """What a client said about its state, and behind which message of its group (events.CheckpointEvent)."""
-
-    group: GroupId
-    name: str
-    view: GroupViewId
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a checkpoint
-    sender: ProcessId | None
-    counter: int
-    place: Place
-    digest: bytes
-
-    @property
-    def is_possible(self) -> bool:
-        numbers = (self.count, self.counter, self.place.seq, *self.view.place)
-        return all(0 <= number < NUMBER_MAX for number in numbers) and 0 <= self.place.index < INDEX_MAX
-
-
 class Sink(Protocol):
     """Where a turn's events go. False means that the batch was not taken; the recorder then writes a Gap."""
 
@@ -163,8 +144,10 @@ class MemorySink:
         return True
 
 
-class Recorder:
+class Recorder(Observer):
     """The events of one life of one node."""
+
+    keeps_evidence = True
 
     def __init__(self, node: NodeId, sink: Sink | None = None, turn_max: int = TURN_EVENTS_MAX) -> None:
         self.node = node
@@ -186,54 +169,11 @@ class Recorder:
         self.flush()
         return self._memory.events
 
-    def observe(self, now_us: int, output: NodeOutput | GroupOutput) -> None:
-        """Record one output of the node; outputs that are no evidence (packets, writes, room) pass unrecorded."""
-        match output:
-            case Delivered():
-                self._delivered(now_us, output)
-            case Originated():
-                self._originated(now_us, output)
-            case Accepted(ids):
-                process, first, count, service, address = ids
-                self._append(Submit(self._next(), now_us, process, first, count, service, address))
-            case Refused(ids, why):
-                self._append(Refuse(self._next(), now_us, ids.process, ids.first_counter, ids.count, why))
-            case GroupDelivered(run, recipients):
-                self._handed_us = now_us
-                if not self._handing.add(run, recipients):
-                    self._hand_over(now_us)
-                    self._handing.add(run, recipients)
-            case GroupViewInstalled(view, processes):
-                self._hand_over(now_us)
-                self._append(GroupConf(self._next(), now_us, view, processes))
-            case GroupLeft(process, group, name, why) | GroupRefused(process, group, name, why):
-                self._hand_over(now_us)
-                refused = isinstance(output, GroupRefused)
-                self._append(ClientLeft(self._next(), now_us, process, group, name, why, refused))
-            case Configure(view):
-                self._hand_over(now_us)
-                self._conf = view.id
-                if view.id.kind is ViewKind.REGULAR:
-                    self._tpos = 0
-                self._append(Conf(self._next(), now_us, view))
-            case Note(what, detail):
-                if what not in NOTES_FOR_COVERAGE:
-                    self._append(NoteEvent(self._next(), now_us, what, detail))
-            case Stopped():
-                self.end(now_us, "stopped")
-            case _:
-                pass
-
-    def client(self, now_us: int, process: int, connected: bool) -> None:
-        """A process connected, or is gone; whoever owns the doors of processes says so, for the node hands out nothing then."""
-        self._hand_over(now_us)
-        self._append(ClientLife(self._next(), now_us, process, connected))
-
-    def checkpoint(self, now_us: int, process: int, told: Checkpoint) -> None:
-        """A process told of its state. It may have invented the position, but not one that no table can hold."""
-        if told.is_possible:
-            self._hand_over(now_us)
-            self._append(CheckpointEvent(self._next(), now_us, process, *told))
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            record = _RECORD.get(type(output))
+            if record is not None:
+                record(self, now_us, output)
 
     def telling(self, now_us: int, telling: Telling) -> None:
         """Digests of what was delivered (tape.py)."""
@@ -243,13 +183,6 @@ class Recorder:
     def fault(self, now_us: int, what: str) -> None:
         """The harness did something to this node."""
         self._append(Fault(self._next(), now_us, what))
-
-    def end(self, now_us: int, how: str) -> None:
-        """The life is over; only the first word about it counts."""
-        if not self.ended:
-            self._hand_over(now_us)
-            self._append(End(self._next(), now_us, how))
-            self.ended = True
 
     def flush(self) -> None:
         """Hand the turn to the sink in one write; what could not be kept is named by a Gap that opens the next turn."""
@@ -264,6 +197,19 @@ class Recorder:
             last = self._lseq
             self._turn.append(Gap(self._next(), batch[-1].time_us, self._overflow_from, last))
             self._overflow_from = 0
+
+    def close(self, now_us: int, how: str) -> None:
+        self.end(now_us, how)
+        self.flush()
+
+    def end(self, now_us: int, how: str) -> None:
+        """The life is over; only the first word about it counts."""
+        if not self.ended:
+            self._hand_over(now_us)
+            self._append(End(self._next(), now_us, how))
+            self.ended = True
+
+    # --- outputs ----------------------------------------------------------------------------------------------------
 
     def _originated(self, now_us: int, output: Originated) -> None:
         (process, first, _, service, address), view, stretches, timestamp = output
@@ -292,6 +238,63 @@ class Recorder:
         what = (run.process, run.first_counter, count, run.service, run.address, run.place)
         self._append(Delivery(lseq, now_us, conf, run.view, *what, tpos, run.origin_us, run.timestamp, size))
 
+    def _accepted(self, now_us: int, output: Accepted) -> None:
+        process, first, count, service, address = output.ids
+        self._append(Submit(self._next(), now_us, process, first, count, service, address))
+
+    def _refused(self, now_us: int, output: Refused) -> None:
+        ids = output.ids
+        self._append(Refuse(self._next(), now_us, ids.process, ids.first_counter, ids.count, output.why))
+
+    def _configured(self, now_us: int, output: Configure) -> None:
+        self._hand_over(now_us)
+        self._conf = output.view.id
+        if output.view.id.kind is ViewKind.REGULAR:
+            self._tpos = 0
+        self._append(Conf(self._next(), now_us, output.view))
+
+    def _noted(self, now_us: int, output: Note) -> None:
+        if output.what not in NOTES_FOR_COVERAGE:
+            self._append(NoteEvent(self._next(), now_us, output.what, output.detail))
+
+    def _stopped(self, now_us: int, output: Stopped) -> None:
+        self.end(now_us, "stopped")
+
+    # --- client processes -------------------------------------------------------------------------------------------
+
+    def _connected(self, now_us: int, output: ProcessConnected) -> None:
+        self._client(now_us, output.process, True)
+
+    def _gone(self, now_us: int, output: ProcessGone) -> None:
+        self._client(now_us, output.process, False)
+
+    def _client(self, now_us: int, process: int, connected: bool) -> None:
+        self._hand_over(now_us)
+        self._append(ClientLife(self._next(), now_us, process, connected))
+
+    def _checkpoint(self, now_us: int, output: Checkpoint) -> None:
+        if is_possible(output):
+            self._hand_over(now_us)
+            self._append(CheckpointEvent(self._next(), now_us, *output))
+
+    def _handed(self, now_us: int, output: GroupDelivered) -> None:
+        run, recipients = output
+        self._handed_us = now_us
+        if not self._handing.add(run, recipients):
+            self._hand_over(now_us)
+            self._handing.add(run, recipients)
+
+    def _group_view(self, now_us: int, output: GroupViewInstalled) -> None:
+        self._hand_over(now_us)
+        self._append(GroupConf(self._next(), now_us, output.view, output.processes))
+
+    def _left(self, now_us: int, output: GroupLeft | GroupRefused) -> None:
+        self._hand_over(now_us)
+        process, group, name, why = output
+        self._append(ClientLeft(self._next(), now_us, process, group, name, why, isinstance(output, GroupRefused)))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
     def _hand_over(self, now_us: int) -> None:
         handed, waited = self._handing.take()
         if handed or waited:
@@ -310,3 +313,29 @@ class Recorder:
             return
         if not self._overflow_from:
             self._overflow_from = event.lseq
+
+
+_RECORD: Final[dict[type[NodeOutput], Callable[[Recorder, int, Any], None]]] = {
+    Delivered: Recorder._delivered,
+    Originated: Recorder._originated,
+    Accepted: Recorder._accepted,
+    Refused: Recorder._refused,
+    Configure: Recorder._configured,
+    Note: Recorder._noted,
+    Stopped: Recorder._stopped,
+    GroupDelivered: Recorder._handed,
+    GroupViewInstalled: Recorder._group_view,
+    GroupLeft: Recorder._left,
+    GroupRefused: Recorder._left,
+    ProcessConnected: Recorder._connected,
+    ProcessGone: Recorder._gone,
+    Checkpoint: Recorder._checkpoint,
+}
+"""All others (packets, writes, room) are no evidence."""
+Recorder.kinds = frozenset(_RECORD)
+
+
+def is_possible(checkpoint: Checkpoint) -> bool:
+    """A process may invent a position, but not one that no table can hold."""
+    numbers = (checkpoint.count, checkpoint.counter, checkpoint.place.seq, *checkpoint.view.place)
+    return all(0 <= number < NUMBER_MAX for number in numbers) and 0 <= checkpoint.place.index < INDEX_MAX

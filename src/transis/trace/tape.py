@@ -211,7 +211,7 @@ first place, origin_us, timestamp, ordered."""
 
 
 class DeliveryTape:
-    """Fed by the node (model.contract.Tape); emptied by `take`."""
+    """Fed run by run; emptied by `take`."""
 
     def __init__(self) -> None:
         self.view: View | None = None
@@ -230,14 +230,9 @@ class DeliveryTape:
         self._tellings: list[View | Telling] = []
         self.messages = 0
 
-    # --- fed by the node --------------------------------------------------------------------------------------------
+    # --- fed --------------------------------------------------------------------------------------------------------
 
-    def fed(self, delivered: list[Delivered]) -> None:
-        """What one Deliver of the engine became."""
-        for run in delivered:
-            self._add(run)
-
-    def _add(self, run: Delivered) -> None:
+    def add(self, run: Delivered) -> None:
         """Called for every burst of a busy cluster, so fields are taken by their numbers."""
         process, counter, stretches = run[0], run[3], run[7]
         (seq, index, _), last_seq, datagrams = stretches[0], stretches[-1][0], len(stretches)

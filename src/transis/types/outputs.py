@@ -1,24 +1,22 @@
-"""What an engine and a node hand out, in which order it is carried out; Observer.
+"""What an engine and a node hand out, in which order it is carried out, and who may watch.
 
-The contract between an engine and whoever drives it: what comes out, and in which order it is carried out.
+Outputs are carried out in list order: `Originated` precedes its `Send`, `Configure` its `Deliver`s. Whoever drives a node never
+holds one back; an engine that needs durability first waits, and emits the `Send` after `persisted(ticket)`.
 
-An engine has no I/O, no clock and no randomness of its own. Outputs are carried out in list order:
-`Originated` precedes its `Send`, `Configure` its `Deliver`s. The driver never holds an output back; an engine
-that needs durability first waits and emits the `Send` after `persisted(ticket)` (design 4).
-
-What the groups hand to local processes.
+Of a node's outputs three are effects, which the driver brings about. All others are news: observers record them, sessions tell
+clients. Observers see all outputs, before any of them takes effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum, IntEnum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, Final, NamedTuple, Protocol
 
 from transis.types.ids import NodeId, Place, ProcessId, Service, Stretch, ViewId
-from transis.types.views import GroupId, GroupView, View
+from transis.types.views import GroupId, GroupView, GroupViewId, View
 
-# --- contract ---------------------------------------------------------------------------------------------------------
+# --- of an engine -----------------------------------------------------------------------------------------------------
 
 NEVER = 1 << 62
 """A deadline that does not come."""
@@ -155,6 +153,9 @@ Output = Send | Deliver | Originated | Refused | Room | Configure | Persist | No
 """What an engine hands out."""
 
 
+# --- of a node --------------------------------------------------------------------------------------------------------
+
+
 class Accepted(NamedTuple):
     """The node took these messages from its application: they have ids now and will be sent or refused."""
 
@@ -216,21 +217,7 @@ class Delivered(NamedTuple):
             done = end
 
 
-class Tape(Protocol):
-    """Hears inside the node what is delivered, a whole feed at a time: cheaper than to pick it out of the node's outputs."""
-
-    def fed(self, delivered: list[Delivered]) -> None:
-        """What one Deliver of the engine became; never empty."""
-
-    def configured(self, view: View) -> None:
-        """In force from here on."""
-
-
-NodeOutput = Accepted | Transmit | Reach | Delivered | Originated | Refused | Room | Configure | Persist | Note | Stopped
-"""What a node hands to its driver, carried out in list order."""
-
-
-# --- group outputs ----------------------------------------------------------------------------------------------------
+# --- of its groups and processes --------------------------------------------------------------------------------------
 
 
 class Recipient(NamedTuple):
@@ -274,3 +261,59 @@ class GroupRefused(NamedTuple):
 
 GroupOutput = GroupViewInstalled | GroupDelivered | GroupLeft | GroupRefused
 """What the groups hand to local processes, in order."""
+
+
+class ProcessConnected(NamedTuple):
+    process: int
+
+
+class ProcessGone(NamedTuple):
+    process: int
+
+
+class Checkpoint(NamedTuple):
+    """What a local process says about its state, and behind which message of its group. It may have invented all of it."""
+
+    process: int
+    group: GroupId
+    name: str
+    view: GroupViewId
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a checkpoint
+    sender: ProcessId | None
+    counter: int
+    place: Place
+    digest: bytes
+
+
+ProcessOutput = ProcessConnected | ProcessGone | Checkpoint
+"""What local processes do that only observers want to know."""
+
+# --- carrying out -----------------------------------------------------------------------------------------------------
+
+Effect = Transmit | Persist | Reach
+News = Accepted | Delivered | Originated | Refused | Room | Configure | Note | Stopped | GroupOutput | ProcessOutput
+NodeOutput = Effect | News
+"""What a node hands to its driver."""
+
+EFFECTS: Final = (Transmit, Persist, Reach)
+"""What a driver does; every other output is news."""
+HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
+"""The order in which a driver hands over what waits in its sockets: data that was sent before a token is read before it."""
+
+
+class Observer:
+    """Sees a node's outputs before any of them takes effect. Never raises, never waits, never changes anything."""
+
+    kinds: ClassVar[frozenset[type[NodeOutput]]]
+    """It is called for steps in which there is one of these, and then with everything that was handed out."""
+    keeps_evidence: ClassVar[bool] = False
+    """What it observed has to be written down before effects begin: then, once a step, `flush` is called."""
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        """What a node handed out in a step, in its order."""
+
+    def flush(self) -> None:
+        """Evidence precedes effect."""
+
+    def close(self, now_us: int, how: str) -> None:
+        """The life is over: `stopped`, or `failed`."""
