@@ -59,7 +59,7 @@ def test_messages_are_counted_by_the_run() -> None:
     )
     figures = Figures([])
     figures.observe(0, [run, GroupDelivered(run, (Recipient(1, ()), Recipient(2, ()))), Room(Lane.APPLICATION)])
-    assert figures.now() == {"delivered_messages": 7, "handed_messages": 14}
+    assert figures.statistics() == {"delivered_messages": 7, "handed_messages": 14}
 
 
 def test_the_page_has_every_metric() -> None:

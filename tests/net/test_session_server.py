@@ -248,8 +248,7 @@ def test_a_client_that_never_reads_is_thrown_out_and_the_others_get_everything(t
 
 def test_a_bug_in_one_session_ends_that_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        async with House(tmp_path) as house:
-            house.host.figures = lambda: {"broken": 1 // 0}
+        async with House(tmp_path, statistics=lambda: {"broken": 1 // 0}) as house:
             good, unlucky = await house.visit(), await house.visit()
             await good.join("x")
             unlucky.say(Ask(1, "statistics"))

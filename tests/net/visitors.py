@@ -14,7 +14,7 @@ from transis.net.driver import Driver
 from transis.net.interfaces import configured_endpoint
 from transis.net.session_server import Patience, SessionServer
 from transis.net.state import StateDirectory
-from transis.net.transport import MeshTransport
+from transis.net.transport import MeshTransport, StatisticsDict
 from transis.sessions.frames import (
     NODE_FRAMES,
     SESSION_VERSION,
@@ -46,14 +46,20 @@ KEY = bytes(range(32))
 class House:
     """One node alone, started, with its server."""
 
-    def __init__(self, directory: Path, policy: SessionPolicy | None = None, patience: Patience | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: SessionPolicy | None = None,
+        patience: Patience | None = None,
+        statistics: Callable[[], StatisticsDict] | None = None,
+    ) -> None:
         config = Config(name="ann", timing=LOCAL, plaintext=True)
         transport = MeshTransport(loopback(), config, None)
         state = StateDirectory(directory / "state", "ann")
         self.path = directory / "s"
         self.then: Callable[[Sequence[News]], object] = lambda events: None
         self.driver = Driver(config, transport, state, self._hear)
-        self.host = SessionHost(self.driver.node, "tests", policy, self.driver.statistics)
+        self.host = SessionHost(self.driver.node, "tests", policy, statistics or self.driver.statistics)
         self.server = SessionServer(self.driver, self.host, patience or Patience(linger_s=0.2))
 
     def _hear(self, events: Sequence[News]) -> None:

@@ -65,7 +65,7 @@ class Alone:
     def take(self) -> None:
         for process in self.host.ready():
             if process not in self.deaf:
-                self.seen.setdefault(process, []).extend(parcel.frame for parcel in self.host.take(process))
+                self.seen.setdefault(process, []).extend(out.frame for out in self.host.take(process))
         self.host.check()
 
     def connect(self, credit: int = PLENTY, label: str = "") -> int:

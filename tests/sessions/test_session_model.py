@@ -78,8 +78,8 @@ class OutboundMachine(RuleBasedStateMachine):
         if found is None:
             return
         process, twin = found
-        for parcel in self.alone.host.take(process, most):
-            self.receive(twin, parcel.frame, parcel.cost)
+        for out in self.alone.host.take(process, most):
+            self.receive(twin, out.frame, out.cost)
         if twin.over:
             del self.twins[process]
 

@@ -140,7 +140,7 @@ class Reports(Observer):
         return {"statistics": self._all_figures(), "rates": rates}
 
     def _all_figures(self) -> StatisticsDict:
-        return self.figures.now() if self.figures is not None else {}
+        return self.figures.statistics() if self.figures is not None else {}
 
     # --- what the figures and the status have in common -------------------------------------------------------------
 

@@ -208,7 +208,7 @@ class Daemon(Observer):
             await asyncio.sleep(LOOK_S)
 
     def _statistics(self) -> dict[str, int | str]:
-        return self._figures.now()
+        return self._figures.statistics()
 
     def _tell_beginning(self) -> None:
         opening, node = self._opening, self.host.id

@@ -61,14 +61,14 @@ class Figures(Observer):
             elif kind is GroupDelivered:
                 self.handed += len(output.run.payloads) * len(output.recipients)  # type: ignore[union-attr]
 
-    def now(self) -> StatisticsDict:
+    def statistics(self) -> StatisticsDict:
         figures: StatisticsDict = {"delivered_messages": self.delivered, "handed_messages": self.handed}
         for source in self._sources:
             figures |= source()
         return figures
 
     def look(self, now_us: int) -> StatisticsDict:
-        figures = self.now()
+        figures = self.statistics()
         self._looks.append((now_us, figures))
         return figures
 

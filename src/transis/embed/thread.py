@@ -103,10 +103,10 @@ class ThreadConnection:
         """Everything that its credit allows; that is the bound of what is under way."""
         if self.process is None or self.is_ending:
             return
-        parcels = self._server.host.take(self.process)
-        if not parcels:
+        leaving = self._server.host.take(self.process)
+        if not leaving:
             return
-        frames: list[NodeFrame | None] = [parcel.frame for parcel in parcels]
+        frames: list[NodeFrame | None] = [out.frame for out in leaving]
         last = frames[-1]
         if isinstance(last, Goodbye):
             self._finish(frames, last.why)

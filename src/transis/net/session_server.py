@@ -204,12 +204,12 @@ class SessionLink(asyncio.BufferedProtocol):
     def _next_parcels(self) -> bool:
         if self.process is None:
             return False
-        parcels = self._server.host.take(self.process, SLICE)
-        if not parcels:
+        leaving = self._server.host.take(self.process, SLICE)
+        if not leaving:
             return False
-        data = parcels[0].data if len(parcels) == 1 else b"".join(parcel.data for parcel in parcels)
+        data = leaving[0].data if len(leaving) == 1 else b"".join(out.data for out in leaving)
         self._rest = memoryview(data)
-        last = parcels[-1].frame
+        last = leaving[-1].frame
         if isinstance(last, Goodbye):
             self._finish(last.why)
             return False
@@ -445,7 +445,7 @@ class SessionServer:
     def _untold(self, process: int) -> str:
         """Why a session is over whose client took nothing any more, not even its Goodbye."""
         left = self.host.take(process) if process in self.host.over() else []
-        return next((parcel.frame.why for parcel in left if isinstance(parcel.frame, Goodbye)), "")
+        return next((out.frame.why for out in left if isinstance(out.frame, Goodbye)), "")
 
     def keeps(self, more: int) -> bool:
         self._unfinished += more

@@ -1,52 +1,68 @@
-"""The sessions of a node, without I/O: clients' frames in, the node's events in, frames for the clients out.
+"""The sessions of a node, without I/O: clients' frames in, the node's news in, frames for the clients out.
 
 Whoever moves frames (a socket server, a thread, the simulator) calls `connect` for a Hello, `receive` for every further frame and
-`forget` when a connection is gone; passes the node's events to `hear`; and after any call takes what is `ready`. When
-`deadline` has come it calls `wake`. Every door may make the node want something: attend to its outputs afterwards.
+`forget` when a connection is gone; passes the node's news to `hear`; and after any call takes what is `ready`. When `deadline`
+has come it calls `wake`. Any call may make the node want something: attend to its outputs afterwards.
 
 1. A client's mistake is answered or ends its session. It never raises and never reaches another client.
-2. Every client has one ordered stream, the order of the node. What does not belong to it leaves at once.
+2. Every client has one ordered stream: messages, group views, last words about groups and, for who follows them, configurations,
+   in the node's order. Receipts and answers do not wait in it; they leave at once.
 3. Everything that waits is counted and bounded: by the credit of Sends, by `queue_max`, by `patience_us`, by `total_max`
    (SessionPolicy says what happens beyond). Who is too slow is ended, with a sentence that says so; the others do not notice.
-4. Messages that the node has no room for wait here and go in when there is room, by turns (turns.py).
+4. Messages that the node has no room for wait here and go in when there is room, by turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 from transis.node.node import Node
-from transis.sessions.fanout import Hearing
+from transis.sessions.fanout import Fanout, portions
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
     Answer,
     Ask,
     Bye,
+    Changed,
     Checkpoint,
     ClientFrame,
+    Configured,
     Credit,
     Follow,
     Goodbye,
     Hello,
     Join,
     Leave,
+    Left,
     NotSent,
     Send,
     Welcome,
+    cost,
     encode_value,
 )
-from transis.sessions.queues import Outbound, Requests, Turns
-from transis.sessions.session import Parcel, Session, SessionPolicy, SessionStatus
+from transis.sessions.queues import GroupRequests, SendQueue, StreamQueues
+from transis.sessions.session import OutFrame, Session, SessionPolicy, SessionStatus
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId
 from transis.types.outputs import Checkpoint as ProcessCheckpoint
-from transis.types.outputs import News
-from transis.types.views import group_id
+from transis.types.outputs import (
+    Configure,
+    Delivered,
+    GroupDelivered,
+    GroupLeft,
+    GroupRefused,
+    GroupViewInstalled,
+    News,
+    Refused,
+    Room,
+    Stopped,
+)
+from transis.types.views import View, group_id
 
-__all__ = ["Parcel", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
+__all__ = ["OutFrame", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
 
 ANSWER_BYTES_MAX: Final = 4 << 20
 """Bytes of answers that wait for a client that asks and does not read. Beyond it the session is ended."""
@@ -62,26 +78,25 @@ class SessionHost:
         node: Node,
         cluster: str,
         policy: SessionPolicy | None = None,
-        figures: Callable[[], Mapping[str, object]] | None = None,
+        statistics: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
-        """`figures` answers the question for the node's statistics; whoever drives the node knows more of them than the node."""
+        """`statistics` answers clients who ask for the node's: whoever drives the node knows more of them than the node."""
         self.node = node
         self.cluster = cluster
         self.policy = (policy or SessionPolicy()).validated()
-        self.figures: Callable[[], Mapping[str, object]] = figures or node.statistics
+        self._statistics: Callable[[], Mapping[str, object]] = statistics or node.statistics
         self._sessions: dict[int, Session] = {}
         self._next_number = 1
-        self._outbound = Outbound(self.policy)
-        self._turns = Turns(node, self.policy, self._outbound)
-        self._requests = Requests(node, self._outbound)
+        self._queues = StreamQueues(self.policy)
+        self._sends = SendQueue(node, self.policy, self._queues)
+        self._requests = GroupRequests(node, self._queues)
         self._departing: dict[int, Session] = {}
         self._over: dict[int, None] = {}
-        self._hearing = Hearing(
-            node.id, self._sessions, self._outbound, self._turns, self._requests, self._queue_full, self._node_stopped
-        )
+        self._fanout = Fanout(self._sessions, self._queues)
+        self._configuration: View | None = None
         self._stopped = ""
 
-    # --- the doors of clients ---------------------------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------------------------
 
     def connect(self, now: int, hello: Hello) -> int:
         """A new session; its process number. Raises UsageError with the reason for a client that cannot be taken."""
@@ -99,7 +114,7 @@ class SessionHost:
         self._next_number += 1
         window = self.policy.send_window
         self._sessions[number] = session = Session(number, hello.label, hello.credit, window, now)
-        self._outbound.answer(session, Welcome(SESSION_VERSION, self.cluster, ProcessId(self.node.id, number), window))
+        self._queues.answer(session, Welcome(SESSION_VERSION, self.cluster, ProcessId(self.node.id, number), window))
         return number
 
     def receive(self, now: int, process: int, frame: ClientFrame) -> None:
@@ -130,10 +145,10 @@ class SessionHost:
     # --- what clients want ------------------------------------------------------------------------------------------
 
     def _send(self, now: int, session: Session, send: Send) -> None:
-        self._end_if(now, session, self._turns.offer(now, session, send))
+        self._end_if(now, session, self._sends.offer(now, session, send))
 
     def _credit(self, now: int, session: Session, credit: Credit) -> None:
-        self._outbound.add_credit(now, session, credit.amount)
+        self._queues.add_credit(now, session, credit.amount)
 
     def _join(self, now: int, session: Session, join: Join) -> None:
         self._end_if(now, session, self._requests.join(now, session, join.name))
@@ -143,21 +158,25 @@ class SessionHost:
 
     def _answer(self, now: int, session: Session, ask: Ask) -> None:
         if ask.question == "statistics":
-            value: Mapping[str, object] = {"node": dict(self.figures()), "session": self.statistics(session.number)}
+            value: Mapping[str, object] = {"node": dict(self._statistics()), "session": self.statistics(session.number)}
         elif ask.question == "about":
             value = self.node.about()
         else:
             why = f"{ask.question!r} is no question that this node can answer: ask for 'statistics' or 'about'"
-            self._outbound.answer(session, Answer(ask.number, b"", why))
+            self._queues.answer(session, Answer(ask.number, b"", why))
             return
-        self._outbound.answer(session, Answer(ask.number, encode_value(value)))
+        self._queues.answer(session, Answer(ask.number, encode_value(value)))
 
     def _follow(self, now: int, session: Session, follow: Follow) -> None:
-        self._hearing.follow(now, session)
+        """Its stream has configurations from here on; first the one in force, if the node has one."""
+        if not session.follows:
+            session.follows = True
+            if self._configuration is not None:
+                self._stream(now, session, Configured(self._configuration))
 
     def _checkpoint(self, now: int, session: Session, checkpoint: Checkpoint) -> None:
         """What a client says too often, or about a group that it is not in, is dropped and counted: it has no answer."""
-        if checkpoint.name in session.memberships.names and session.checkpoints.may_take(now):
+        if checkpoint.name in session.groups.names and session.checkpoints.may_take(now):
             name, view, place = checkpoint.name, checkpoint.view, checkpoint.place
             behind = (checkpoint.count, checkpoint.sender, checkpoint.counter, place, checkpoint.digest)
             self.node.checkpoint(ProcessCheckpoint(session.number, group_id(name), name, view, *behind))
@@ -166,7 +185,7 @@ class SessionHost:
 
     def _bye(self, now: int, session: Session, bye: Bye) -> None:
         session.departing = True
-        self._outbound.drop(session)
+        self._queues.drop(session)
         self._departing[session.number] = session
         self._see_off(now)
 
@@ -181,9 +200,9 @@ class SessionHost:
         session.is_over = True
         self._over[session.number] = None
         self._departing.pop(session.number, None)
-        self._outbound.drop(session)
-        self._turns.drop(session)
-        self._outbound.answer(session, Goodbye(why))
+        self._queues.drop(session)
+        self._sends.drop(session)
+        self._queues.answer(session, Goodbye(why))
         if not self._stopped:
             self.node.disconnect(now, session.number)
         if session.number not in self._sessions:
@@ -199,12 +218,12 @@ class SessionHost:
             self._end(now, session, "the client said Bye")
 
     def _remove(self, session: Session) -> None:
-        self._outbound.forget(session)
+        self._queues.forget(session)
         self._sessions.pop(session.number, None)
         self._over.pop(session.number, None)
 
     def _too_slow(self, now: int, session: Session, limit: str) -> None:
-        waiting, seconds = session.stream_bytes + session.unsent_bytes, self._outbound.waited(now, session) / 1e6
+        waiting, seconds = session.stream_bytes + session.unsent_bytes, self._queues.waited(now, session) / 1e6
         self._end(
             now,
             session,
@@ -217,47 +236,120 @@ class SessionHost:
 
     def _keep_total(self, now: int) -> None:
         most = self.policy.total_max
-        while self._outbound.bytes + self._turns.bytes > most:
+        while self._queues.bytes + self._sends.bytes > most:
             alive = [one for one in (self._sessions | self._departing).values() if not one.is_over]
             if not alive:
                 return
             largest = max(alive, key=lambda one: (one.stream_bytes + one.unsent_bytes, one.number))
             self._too_slow(now, largest, f"all clients together may have {most} (sessions.total_max), and it had the most")
 
-    # --- what the node tells ----------------------------------------------------------------------------------------
+    # --- the node's news --------------------------------------------------------------------------------------------
 
     def hear(self, now: int, news: Sequence[News]) -> None:
         """What the node handed out, in its order."""
-        self._hearing.hear(now, news)
+        me, frame = self.node.id, self._fanout.frame
+        for one in news:
+            if type(one) is GroupDelivered:
+                for portion in portions(one):
+                    if not frame.add(portion):
+                        self._close_frame(now)
+                        frame.begin(portion, one.run.view if self._configuration is None else self._configuration.id)
+            elif type(one) is Delivered:
+                if one.process.node is me or one.process.node == me:
+                    self._own_delivered(one)
+            elif (tell := _TELL.get(type(one))) is not None:
+                self._close_frame(now)
+                tell(self, now, one)
+        self._close_frame(now)
         self._see_off(now)
         self._keep_total(now)
 
-    def _node_stopped(self, now: int, why: str) -> None:
-        self._stopped = why
+    def _close_frame(self, now: int) -> None:
+        for session in self._fanout.close_frame(now):
+            self._queue_full(now, session)
+
+    def _stream(self, now: int, session: Session, frame: Changed | Configured | Left) -> None:
+        self._stream_to_all(now, [session], frame)
+
+    def _stream_to_all(self, now: int, sessions: Iterable[Session], frame: Changed | Configured | Left) -> None:
+        out = OutFrame(frame, cost(frame))
+        for session in sessions:
+            if not self._fanout.stream(now, session, out):
+                self._queue_full(now, session)
+
+    def _open_session(self, process: int) -> Session | None:
+        session = self._sessions.get(process)
+        return None if session is None or session.is_over else session
+
+    def _own_delivered(self, run: Delivered) -> None:
+        session = self._open_session(run.process.number)
+        if session is not None:
+            self._queues.done(session, run.first_counter, len(run.payloads))
+
+    def _messages_refused(self, now: int, refused: Refused) -> None:
+        session = self._open_session(refused.ids.process)
+        if session is not None:
+            self._queues.answer(session, NotSent(refused.ids.first_counter, refused.ids.count, refused.why))
+
+    def _view_installed(self, now: int, installed: GroupViewInstalled) -> None:
+        """A view for a process that was not in the group is the answer to its join."""
+        frame = Changed(installed.view)
+        out = OutFrame(frame, cost(frame))
+        for number in installed.processes:
+            session = self._open_session(number)
+            if session is None:
+                continue
+            self._requests.entered(now, session, installed.view.name)
+            if not self._fanout.stream(now, session, out):
+                self._queue_full(now, session)
+
+    def _group_left(self, now: int, left: GroupLeft) -> None:
+        session = self._open_session(left.process)
+        if session is not None:
+            self._stream(now, session, Left(left.name, left.why))
+            self._requests.left(now, session, left.name)
+
+    def _join_refused(self, now: int, refused: GroupRefused) -> None:
+        session = self._open_session(refused.process)
+        if session is not None:
+            self._requests.refused(now, session, refused.name, refused.why)
+
+    def _configured(self, now: int, configure: Configure) -> None:
+        self._configuration = configure.view
+        self._stream_to_all(now, [one for one in self._sessions.values() if one.follows], Configured(configure.view))
+        self._has_room(now, configure)
+
+    def _has_room(self, now: int, news: Room | Configure) -> None:
+        """A node that was full, or did not run yet, takes messages and requests again."""
+        self._sends.go_on(now)
+        self._requests.go_on(now)
+
+    def _node_stopped(self, now: int, stopped: Stopped) -> None:
+        why = self._stopped = stopped.why
         for session in list(self._sessions.values()):
             if not session.is_over:
-                unsent = self._turns.drop(session)
+                unsent = self._sends.drop(session)
                 if unsent:
-                    self._outbound.answer(session, NotSent(session.sent + 1, unsent, f"the node has stopped: {why}"))
+                    self._queues.answer(session, NotSent(session.sent + 1, unsent, f"the node has stopped: {why}"))
                 self._end(now, session, f"the node has stopped: {why}")
 
     # --- to the clients ---------------------------------------------------------------------------------------------
 
     def ready(self) -> list[int]:
         """Sessions that have something to take."""
-        return self._outbound.ready()
+        return self._queues.ready()
 
-    def take(self, process: int, most: int = EVERYTHING) -> list[Parcel]:
+    def take(self, process: int, most: int = EVERYTHING) -> list[OutFrame]:
         """What may leave now; stream frames in order, until they are `most` bytes or more. After a Goodbye comes nothing."""
         session = self._sessions.get(process)
         if session is None:
             return []
-        stream = self._outbound.take_stream(session, most)
-        self._turns.return_all(session)
-        parcels = self._outbound.take_answers(session) + stream
+        stream = self._queues.take_stream(session, most)
+        self._sends.return_all(session)
+        leaving = self._queues.take_answers(session) + stream
         if session.is_over:
             self._remove(session)
-        return parcels
+        return leaving
 
     def over(self) -> list[int]:
         """Sessions that have ended and whose Goodbye nobody took yet."""
@@ -266,20 +358,20 @@ class SessionHost:
     # --- timers -----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int:
-        return min(self._outbound.deadline(), self._turns.deadline())
+        return min(self._queues.deadline(), self._sends.deadline())
 
     def wake(self, now: int) -> None:
-        while self._outbound.deadline() <= now:
-            session = self._sessions[self._outbound.longest_stalled()]
+        while self._queues.deadline() <= now:
+            session = self._sessions[self._queues.longest_stalled()]
             self._too_slow(now, session, f"more than {self.policy.patience_us / 1e6:g} s are not waited (sessions.patience_us)")
-        self._turns.wake(now)
+        self._sends.wake(now)
 
     # --- looking in -------------------------------------------------------------------------------------------------
 
     def wanted(self, process: int) -> set[str]:
         """The groups that a session is in once everything it asked for was answered."""
         session = self._sessions.get(process)
-        return set() if session is None else session.memberships.wanted()
+        return set() if session is None else session.groups.wanted()
 
     def sessions(self) -> list[SessionStatus]:
         return [session.status() for session in self._sessions.values()]
@@ -292,10 +384,10 @@ class SessionHost:
     def check(self) -> None:
         """Assert the invariants that hold between calls."""
         sessions = list(self._sessions.values())
-        shares = sum(Fraction(parcel.cost, parcel.holders) for session in sessions for parcel in session.stream)
+        shares = sum(Fraction(out.cost, out.holders) for session in sessions for out in session.stream)
         answers = sum(session.answer_bytes for session in sessions)
-        assert self._outbound.bytes == shares + answers, "what is shared is counted once, and everything is"
-        assert self._turns.bytes == sum(one.unsent_bytes for one in (self._sessions | self._departing).values())
+        assert self._queues.bytes == shares + answers, "what is shared is counted once, and everything is"
+        assert self._sends.bytes == sum(one.unsent_bytes for one in (self._sessions | self._departing).values())
         for session in sessions:
             session.check(self.policy.send_window)
 
@@ -311,3 +403,15 @@ _RECEIVE: Final[dict[type[ClientFrame], Callable[[SessionHost, int, Session, Any
     Follow: SessionHost._follow,
     Checkpoint: SessionHost._checkpoint,
 }
+
+_TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
+    GroupViewInstalled: SessionHost._view_installed,
+    GroupLeft: SessionHost._group_left,
+    GroupRefused: SessionHost._join_refused,
+    Refused: SessionHost._messages_refused,
+    Configure: SessionHost._configured,
+    Room: SessionHost._has_room,
+    Stopped: SessionHost._node_stopped,
+}
+HEARD: Final = frozenset({Delivered, GroupDelivered, *_TELL})
+"""All else is nothing to a client."""

@@ -1,26 +1,7 @@
-"""In: sends, joins and leaves, by turns while the node is full; out: answers at once, streams by credit.
+"""What waits between clients and their node: sends, joins and leaves on their way in, answers and streams on their way out.
 
-Clients' messages on their way into the node: at once if there is room, else by turns when there is.
-
-1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit, so
-   that a client that sends all the time cannot keep one that sends a little out of a full node.
-2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its turn:
-   the node says that there is room when that very message fits, and a large one would wait for ever if smaller ones went before.
-3. Credit goes back when the node took the messages; in pieces, as a client that may go on anyway needs no frame for every Send.
-   While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure, never a standstill.
-
-What waits for the clients: answers that leave at once, streams that wait for credit, and whose patience has an end.
-
-1. A parcel that waits in several queues is counted once in `bytes`, as it is there once. Answers are counted too.
-2. A stream is stalled from the moment something waits in it. The clock starts anew with every credit of its client, and stops
-   when everything has left. Entries are made in the order of time, so the first one is the oldest.
-
-Joins and leaves of sessions on their way into the node, and their answers.
-
-1. Per session and name one request at a time (memberships.py says why).
-2. A node that has too many requests takes none; they are made again, in order, when it has room.
-3. A view for a process that was not in the group is the answer to its join. Joined leaves at once, so that who is behind with its
-   stream learns of it; the view itself is in the stream.
+1. In: what the node has no room for waits and goes in by turns (SendQueue), requests about a group one at a time (GroupRequests).
+2. Out: answers leave at once, streams by credit (StreamQueues).
 """
 
 from __future__ import annotations
@@ -30,18 +11,23 @@ from typing import Final
 
 from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
-from transis.sessions.session import REQUESTS_MAX, Parcel, Request, Session, SessionPolicy, Unsent
+from transis.sessions.session import REQUESTS_MAX, OutFrame, Request, Session, SessionPolicy, Unsent
 from transis.types.errors import Rejection, UsageError
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import NEVER
 from transis.types.views import require_group_name
 from transis.wire.items import decode_address
 
-# --- outbound ---------------------------------------------------------------------------------------------------------
+# --- out --------------------------------------------------------------------------------------------------------------
 
 
-class Outbound:
-    """The queues of all sessions. `bytes` is what waits in them together."""
+class StreamQueues:
+    """The streams and answers of all sessions. `bytes` is what waits in them together.
+
+    1. A frame that waits in several queues is counted once, as it is there once. Answers are counted, too.
+    2. A stream is stalled from the moment something waits in it. The clock starts anew with every credit of its client, and stops
+       when everything has left. Entries are made in the order of time, so the first one is the oldest.
+    """
 
     def __init__(self, policy: SessionPolicy) -> None:
         self.bytes = 0
@@ -57,17 +43,17 @@ class Outbound:
         self.bytes += session.done(first, count)
         self._ready[session.number] = None
 
-    def push(self, now: int, session: Session, parcel: Parcel) -> bool:
+    def push(self, now: int, session: Session, out: OutFrame) -> bool:
         """Put a frame into the stream of a session. False if too much waited there already."""
         if session.stream_bytes > self._policy.queue_max:
             return False
         if not session.stream:
             self._stalled.setdefault(session.number, now)
-        session.stream.append(parcel)
-        session.stream_bytes += parcel.cost
-        if not parcel.holders:
-            self.bytes += parcel.cost
-        parcel.holders += 1
+        session.stream.append(out)
+        session.stream_bytes += out.cost
+        if not out.holders:
+            self.bytes += out.cost
+        out.holders += 1
         if session.credit > 0:
             self._ready[session.number] = None
         return True
@@ -80,15 +66,15 @@ class Outbound:
             if session.credit > 0:
                 self._ready[session.number] = None
 
-    def take_stream(self, session: Session, most: int) -> list[Parcel]:
-        parcels = session.take_stream(most)
-        for parcel in parcels:
-            self._let_go(parcel)
+    def take_stream(self, session: Session, most: int) -> list[OutFrame]:
+        leaving = session.take_stream(most)
+        for out in leaving:
+            self._let_go(out)
         if not session.stream:
             self._stalled.pop(session.number, None)
-        return parcels
+        return leaving
 
-    def take_answers(self, session: Session) -> list[Parcel]:
+    def take_answers(self, session: Session) -> list[OutFrame]:
         self.bytes -= session.answer_bytes
         if not session.may_stream():
             self._ready.pop(session.number, None)
@@ -96,16 +82,16 @@ class Outbound:
 
     def drop(self, session: Session) -> None:
         """Nothing of its stream will leave any more."""
-        for parcel in session.stream:
-            self._let_go(parcel)
+        for out in session.stream:
+            self._let_go(out)
         session.stream.clear()
         session.stream_bytes = 0
         self._stalled.pop(session.number, None)
 
-    def _let_go(self, parcel: Parcel) -> None:
-        parcel.holders -= 1
-        if not parcel.holders:
-            self.bytes -= parcel.cost
+    def _let_go(self, out: OutFrame) -> None:
+        out.holders -= 1
+        if not out.holders:
+            self.bytes -= out.cost
 
     # --- whose turn it is -------------------------------------------------------------------------------------------
 
@@ -131,20 +117,30 @@ class Outbound:
         return next(iter(self._stalled))
 
 
-# --- turns ------------------------------------------------------------------------------------------------------------
+# --- in ---------------------------------------------------------------------------------------------------------------
 
 TURN_BYTES: Final = 64 * 1024
 """What one session hands to the node before it is the next one's turn."""
 
 
-class Turns:
-    """`bytes` is what waits for room in the node, of all sessions."""
+class SendQueue:
+    """Clients' messages on their way into the node. `bytes` is what waits for room there, of all sessions.
 
-    def __init__(self, node: Node, policy: SessionPolicy, outbound: Outbound) -> None:
+    1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit,
+       so that a client that sends all the time cannot keep one that sends a little out of a full node.
+    2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its
+       turn: the node says that there is room when that very message fits, and a large one would wait for ever if smaller ones
+       overtook it.
+    3. Credit goes back when the node took the messages; in pieces, as a client that may go on anyway needs no frame for every
+       Send. While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure, never a
+       standstill.
+    """
+
+    def __init__(self, node: Node, policy: SessionPolicy, queues: StreamQueues) -> None:
         self.bytes = 0
         self._node = node
         self._policy = policy
-        self._outbound = outbound
+        self._queues = queues
         self._waiting: deque[Session] = deque()
         self._trickles: dict[int, tuple[int, Session]] = {}
         self._address = b""
@@ -243,7 +239,7 @@ class Turns:
     def return_all(self, session: Session) -> None:
         if session.owed >= self._policy.send_window // 4 and session.stream_bytes <= self._policy.throttle_above:
             session.give_back(session.owed)
-            self._outbound.mark_ready(session)
+            self._queues.mark_ready(session)
 
     def deadline(self) -> int:
         """The first is the earliest: all wait equally long."""
@@ -257,18 +253,21 @@ class Turns:
                 self.return_all(session)
             elif session.send_credit <= 0 < session.owed + session.send_credit:
                 session.give_back(1 - session.send_credit)
-                self._outbound.mark_ready(session)
+                self._queues.mark_ready(session)
 
 
-# --- requests ---------------------------------------------------------------------------------------------------------
+class GroupRequests:
+    """Joins and leaves on their way into the node, and their answers.
 
+    1. Per session and name one request at a time (PendingGroups says why).
+    2. A node that has too many requests takes none; they are made again, in order (`_put_off`), when it has room.
+    3. A view for a process that was not in the group is the answer to its join. Joined leaves at once, so that who is behind with
+       its stream learns of it; the view itself is in the stream.
+    """
 
-class Requests:
-    """`_put_off` are the requests that the node had no room for, in order."""
-
-    def __init__(self, node: Node, outbound: Outbound) -> None:
+    def __init__(self, node: Node, queues: StreamQueues) -> None:
         self._node = node
-        self._outbound = outbound
+        self._queues = queues
         self._put_off: dict[tuple[int, str], Session] = {}
 
     def join(self, now: int, session: Session, name: str) -> str:
@@ -276,21 +275,21 @@ class Requests:
         try:
             require_group_name(name)
         except UsageError as error:
-            self._outbound.answer(session, NotJoined(name, str(error)))
+            self._queues.answer(session, NotJoined(name, str(error)))
             return ""
-        if session.memberships.will_be_in(name):
-            self._outbound.answer(session, NotJoined(name, f"this session joined {name!r} already"))
+        if session.groups.will_be_in(name):
+            self._queues.answer(session, NotJoined(name, f"this session joined {name!r} already"))
             return ""
         return self._ask(now, session, name, Request.JOIN)
 
     def leave(self, now: int, session: Session, name: str) -> str:
         """Ask to leave; why the session must end, if it must."""
-        return self._ask(now, session, name, Request.LEAVE) if session.memberships.will_be_in(name) else ""
+        return self._ask(now, session, name, Request.LEAVE) if session.groups.will_be_in(name) else ""
 
     def _ask(self, now: int, session: Session, name: str, request: Request) -> str:
-        if session.memberships.count >= REQUESTS_MAX:
+        if session.groups.count >= REQUESTS_MAX:
             return f"{REQUESTS_MAX} of its joins and leaves have no answer yet, and no more are allowed: wait for answers"
-        if session.memberships.ask(name, request):
+        if session.groups.ask(name, request):
             self._make(now, session, name, request)
         return ""
 
@@ -309,14 +308,14 @@ class Requests:
     def _refused_by_node(self, now: int, session: Session, name: str, request: Request, why: str) -> None:
         """A leave is refused when the process was put out just now, and then its last word is on its way."""
         if request is Request.JOIN:
-            self._outbound.answer(session, NotJoined(name, why))
+            self._queues.answer(session, NotJoined(name, why))
         self._settle(now, session, name, request)
 
     def go_on(self, now: int) -> None:
         """The node may have room for requests."""
         put_off, self._put_off = self._put_off, {}
         for (_, name), session in put_off.items():
-            request = session.memberships.first(name)
+            request = session.groups.first(name)
             if request is not None and not session.is_over:
                 self._make(now, session, name, request)
 
@@ -324,25 +323,25 @@ class Requests:
 
     def entered(self, now: int, session: Session, name: str) -> None:
         """A view has this process in it."""
-        if name not in session.memberships.names:
-            session.memberships.names.add(name)
-            self._outbound.answer(session, Joined(name))
+        if name not in session.groups.names:
+            session.groups.names.add(name)
+            self._queues.answer(session, Joined(name))
             self._settle(now, session, name, Request.JOIN)
 
     def left(self, now: int, session: Session, name: str) -> None:
-        session.memberships.names.discard(name)
+        session.groups.names.discard(name)
         if not session.is_over:
             self._settle(now, session, name, Request.LEAVE)
 
     def refused(self, now: int, session: Session, name: str, why: str) -> None:
-        self._outbound.answer(session, NotJoined(name, why))
+        self._queues.answer(session, NotJoined(name, why))
         self._settle(now, session, name, Request.JOIN)
 
     def _settle(self, now: int, session: Session, name: str, request: Request) -> None:
         """The request was answered; the next one about the name, if there is one, is made."""
-        if not session.memberships.answered(name, request):
+        if not session.groups.answered(name, request):
             return
         self._put_off.pop((session.number, name), None)
-        following = session.memberships.first(name)
+        following = session.groups.first(name)
         if following is not None:
             self._make(now, session, name, following)

@@ -1,22 +1,8 @@
-"""One session: credit both ways, policy, groups it is in or asked for.
-
-One session: what waits for its client, what waits from it, and the credit of both directions (sessions/frames.py, rule 2).
+"""One session: what waits for its client and from it, the credit of both directions, its limits, and the groups it is in.
 
 1. Answers leave at once. Stream frames leave in order, while the client's credit is above zero; one may overdraw it.
 2. The client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
 3. Receipts that go on from each other become one, however long they wait.
-
-What a node grants its sessions, and what happens to who wants more. Errors name the field, as everywhere in a configuration.
-
-The figures count what `wire.session.cost` counts: payload bytes and a little for each message. Objects and encoded copies come
-on top, so that a node may really hold about three times as much for small messages.
-
-The groups of one session: what it is in, and what it asked for that has no answer yet.
-
-1. At most one request about a name is on its way through the order; later ones of the same session wait for its answer. Without
-   this, a join and a leave that meet in a change of configuration would cancel each other out there, and be answered by nobody.
-2. Requests about one name alternate: a join of what is joined, or will be, is refused; a leave of what is left, or will be, is
-   nothing, because its last word was said or is on its way.
 """
 
 from __future__ import annotations
@@ -30,7 +16,7 @@ from transis.sessions.frames import MESSAGE_COST, Credit, Done, Goodbye, NodeFra
 from transis.types.config import MS, SECOND
 from transis.types.errors import ConfigError
 
-# --- memberships ------------------------------------------------------------------------------------------------------
+# --- groups -----------------------------------------------------------------------------------------------------------
 
 REQUESTS_MAX: Final = 4096
 """Requests of one session that have no answer yet. A session that asks for more is ended."""
@@ -41,8 +27,15 @@ class Request(Enum):
     LEAVE = "leave"
 
 
-class Memberships:
-    """`names` is what the session is in, as its stream has it."""
+class PendingGroups:
+    """The groups of one session: `names` it is in, as its stream has it, and requests that have no answer yet.
+
+    1. At most one request about a name is on its way through the order; later ones of the same session wait for its answer.
+       Without this, a join and a leave that meet in a change of configuration would cancel each other out there, and be answered
+       by nobody.
+    2. Requests about one name alternate: a join of what is joined, or will be, is refused; a leave of what is left, or will be,
+       is nothing, because its last word was said or is on its way.
+    """
 
     __slots__ = ("_asked", "count", "names")
 
@@ -93,7 +86,7 @@ CHECKPOINTS_PER_S: Final = 1000
 """Checkpoints of one session that are recorded in a second: they cost the client no credit, and so need a bound of their own."""
 
 
-class Parcel:
+class OutFrame:
     """A frame on its way to one client or to many: made once, encoded once, and only if somebody wants its bytes.
 
     `holders` is how many queues it waits in, so that what they share is counted once.
@@ -193,9 +186,9 @@ class Session:
         "credit",
         "departing",
         "follows",
+        "groups",
         "is_over",
         "label",
-        "memberships",
         "number",
         "owed",
         "received",
@@ -211,9 +204,9 @@ class Session:
         self.number = number
         self.label = label
         self.connected_us = now
-        self.memberships = Memberships()
+        self.groups = PendingGroups()
         self.credit = credit
-        self.stream: deque[Parcel] = deque()
+        self.stream: deque[OutFrame] = deque()
         self.stream_bytes = 0
         self.send_credit = send_window
         self.owed = 0
@@ -224,7 +217,7 @@ class Session:
         self.checkpoints = Checkpoints()
         self.departing = False
         self.is_over = False
-        self._answers: list[Parcel] = []
+        self._answers: list[OutFrame] = []
         self.answer_bytes = 0
         self._done: list[tuple[int, int]] = []
         self._returned = 0
@@ -233,10 +226,10 @@ class Session:
 
     def answer(self, frame: NodeFrame) -> int:
         """By how many bytes that is more. Encoded at once, because answers are rare and their bytes are what bounds them."""
-        parcel = Parcel(frame)
-        self._answers.append(parcel)
-        self.answer_bytes += len(parcel.data)
-        return len(parcel.data)
+        out = OutFrame(frame)
+        self._answers.append(out)
+        self.answer_bytes += len(out.data)
+        return len(out.data)
 
     def done(self, first: int, count: int) -> int:
         """A receipt; by how many bytes that is more."""
@@ -251,22 +244,22 @@ class Session:
     def may_stream(self) -> bool:
         return self.credit > 0 and bool(self.stream)
 
-    def take_stream(self, most: int) -> list[Parcel]:
+    def take_stream(self, most: int) -> list[OutFrame]:
         """What the credit allows, in order, until it is `most` bytes or more."""
-        taken: list[Parcel] = []
+        taken: list[OutFrame] = []
         while most > 0 and self.credit > 0 and self.stream:
-            parcel = self.stream.popleft()
-            self.credit -= parcel.cost
-            self.stream_bytes -= parcel.cost
-            most -= parcel.cost
-            taken.append(parcel)
+            out = self.stream.popleft()
+            self.credit -= out.cost
+            self.stream_bytes -= out.cost
+            most -= out.cost
+            taken.append(out)
         return taken
 
-    def take_answers(self) -> list[Parcel]:
+    def take_answers(self) -> list[OutFrame]:
         """Everything that never waits; Goodbye, if there is one, comes last by itself."""
-        taken = [Parcel(Done(first, count)) for first, count in self._done]
+        taken = [OutFrame(Done(first, count)) for first, count in self._done]
         if self._returned:
-            taken.append(Parcel(Credit(self._returned)))
+            taken.append(OutFrame(Credit(self._returned)))
         taken += self._answers
         self._answers, self._done, self._returned, self.answer_bytes = [], [], 0, 0
         return taken
@@ -299,7 +292,7 @@ class Session:
         return SessionStatus(
             self.number,
             self.label,
-            tuple(sorted(self.memberships.names)),
+            tuple(sorted(self.groups.names)),
             self.stream_bytes,
             self.credit,
             self.unsent_bytes,
@@ -311,13 +304,13 @@ class Session:
 
     def check(self, send_window: int) -> None:
         assert self.send_credit + self.owed + self.unsent_bytes == send_window, "credit of Sends adds up"
-        assert self.stream_bytes == sum(parcel.cost for parcel in self.stream), "the queue is counted exactly"
+        assert self.stream_bytes == sum(out.cost for out in self.stream), "the queue is counted exactly"
         for unsent in self.unsent:
             assert unsent.cost == payload_cost(unsent.payloads[unsent.position :]), "what waits to be sent is counted exactly"
         assert self.unsent_bytes == sum(unsent.cost for unsent in self.unsent), "and so is all of it"
 
 
-# --- sessionpolicy ----------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -325,7 +318,11 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SessionPolicy:
-    """The limits of every session of a node."""
+    """What a node grants each of its sessions, and what happens to one that wants more.
+
+    The figures count what `frames.cost` counts: payload bytes and a little for each message. Objects and encoded copies come on
+    top, so that a node may really hold about three times as much for small messages.
+    """
 
     send_window: int = MIB
     """Bytes of Sends that a client may have on their way into the node: enough for a busy ring, little enough for a thousand

@@ -19,9 +19,8 @@ from typing import Final
 
 from transis.client.link import OnFrames, OnLost
 from transis.node.node import Node
-from transis.sessions.fanout import HEARD
 from transis.sessions.frames import ClientFrame, Goodbye, Hello, Join, Leave, NodeFrame, Send
-from transis.sessions.host import SessionHost, SessionPolicy
+from transis.sessions.host import HEARD, SessionHost, SessionPolicy
 from transis.sim.host import Host
 from transis.sim.life import Clients, Life
 from transis.sim.world import World
@@ -136,7 +135,7 @@ class SimulatedSessions:
 
     def _write(self) -> None:
         for process in self._sessions.ready():
-            frames: list[NodeFrame] = [parcel.frame for parcel in self._sessions.take(process)]
+            frames: list[NodeFrame] = [out.frame for out in self._sessions.take(process)]
             link = self._links.get(process)
             if link is not None:
                 link.arrived(frames)
