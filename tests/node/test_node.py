@@ -7,27 +7,35 @@ import pytest
 from transis.node.node import IDENTITY_TICKET, Node
 from transis.types.config import Config, Window
 from transis.types.errors import ConfigError, IdentityError, MessageTooLarge, UsageError
-from transis.types.ids import NodeId, Service
+from transis.types.ids import NodeId, Place, Service, ViewId, ViewKind
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import (
     NEVER,
     Accepted,
     Audience,
+    Checkpoint,
     Configure,
     Lane,
     NodeOutput,
     Note,
     Persist,
     Port,
+    ProcessConnected,
+    ProcessGone,
+    Reach,
     Room,
     Stopped,
     Transmit,
 )
+from transis.types.views import GroupViewId, group_id
 from transis.wire.envelope import Segments
 
 
-def node(stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None) -> Node:
-    return Node(Config(name="ann", address=f"ann:{boot}", window=window or Window(), plaintext=True), stored or {}, boot)
+def node(
+    stored: dict[str, int] | None = None, boot: int = 500, window: Window | None = None, *, with_groups: bool = True
+) -> Node:
+    config = Config(name="ann", address=f"ann:{boot}", window=window or Window(), plaintext=True)
+    return Node(config, stored or {}, boot, with_groups=with_groups)
 
 
 def transmits(outputs: list[NodeOutput]) -> list[Transmit]:
@@ -231,3 +239,44 @@ def test_a_submit_that_was_cut_short_is_followed_by_room() -> None:
         one.wake(now)
         outputs += one.outputs()
     assert Room(Lane.APPLICATION) in outputs
+
+
+# --- groups and processes -----------------------------------------------------------------------------------------------
+
+
+def test_whom_the_ring_means_is_handed_out_with_groups_only_and_before_the_view() -> None:
+    for with_groups in (True, False):
+        one = node(with_groups=with_groups)
+        one.start(0)
+        one.persisted(0, IDENTITY_TICKET)
+        _, outputs = wake_until_running(one)
+        kinds = [type(output) for output in outputs]
+        assert (Reach in kinds) is with_groups
+        assert not with_groups or kinds.index(Reach) < kinds.index(Configure)
+
+
+def test_a_process_comes_before_its_doings_and_goes_before_what_they_cause() -> None:
+    now, one = run_alone()
+    one.outputs()
+    one.connect(1)
+    one.join_group(now, 1, "orders")
+    assert one.outputs()[0] == ProcessConnected(1)
+    one.disconnect(now, 1)
+    assert one.outputs()[0] == ProcessGone(1)
+
+
+def test_a_checkpoint_is_handed_out_as_it_is() -> None:
+    _, one = run_alone()
+    one.outputs()
+    place, view = Place(1, 0), ViewId(ViewKind.REGULAR, 4, one.id)
+    told = Checkpoint(1, group_id("orders"), "orders", GroupViewId(view, place), 3, None, 0, place, b"state")
+    one.checkpoint(told)
+    assert one.outputs() == [told]
+
+
+def test_without_groups_any_address_is_taken_and_with_them_it_must_be_one() -> None:
+    now, one = run_alone()
+    with pytest.raises(UsageError, match="no address"):
+        one.submit(now, Service.AGREED, [b"x"], b"forged")
+    bare = node(with_groups=False)
+    assert bare.submit(run(bare), Service.AGREED, [b"x"], b"forged") == 1

@@ -1,13 +1,9 @@
-"""One table of figures; rates; Prometheus.
+"""The figures of a daemon in one table: counters of its parts as they are, rates between looks, and the same for Prometheus.
 
-The figures of a daemon: counters of the node as they are, and rates between looks.
-
-One look a second is kept for a short while, so a rate is that of the last seconds, whoever asks and however often.
-
-Figures for Prometheus, by its own client library, from the same table that the admin socket shows (figures.py).
-
-Scrapes are answered in threads of their own, so they read the last look's table, which nobody changes any more, and never
-the node. Names are stable: they are documented, and a test compares the two.
+1. One look a second is kept for a short while, so a rate is that of the last seconds, whoever asks and however often.
+2. Scrapes are answered in threads of their own, so they read the last look's table, which nobody changes any more, and never the
+   node.
+3. Names are stable: they are documented, and a test compares the two.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from transis.sim.faults import Ambush
-from transis.sim.life import Life, Submission, Wish
+from transis.sim.life import ClientAction, Life, Submission
 from transis.sim.network import Journey
 from transis.types.config import Config
 from transis.types.errors import IdentityError
@@ -153,7 +153,7 @@ class Host:
         self._sockets: tuple[deque[Sequence[bytes]], ...] = (deque(), deque(), deque())
         self._held_bytes = [0, 0, 0]
         self._completed: deque[int] = deque()
-        self._submissions: deque[Submission | Wish] = deque()
+        self._submissions: deque[Submission | ClientAction] = deque()
         self._busy_until = 0
         self._turn_at = NEVER
 
@@ -231,7 +231,7 @@ class Host:
         self.overflowed += len(datagrams) - len(kept)
         return kept, size
 
-    def submit(self, submission: Submission | Wish) -> None:
+    def submit(self, submission: Submission | ClientAction) -> None:
         """An application or a client process calls; the node hears of it at its next turn."""
         if self.life is not None and len(self._submissions) < SUBMISSIONS_MAX:
             self._submissions.append(submission)
@@ -308,7 +308,7 @@ class Host:
         if self.life is life and self._world.check_is_due():
             life.check()
 
-    def _call(self, life: Life, local: int, call: Submission | Wish) -> None:
+    def _call(self, life: Life, local: int, call: Submission | ClientAction) -> None:
         if isinstance(call, Submission):
             life.submit(local, call)
         elif life.clients is not None:

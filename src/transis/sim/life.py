@@ -38,16 +38,16 @@ FIRST: Final = 1
 """The number of a life's first client process; 0 is the node itself."""
 
 
-class Want(Enum):
+class ActionKind(Enum):
     CONNECT = "connect"
     TOGGLE = "join or leave"
     DISCONNECT = "disconnect"
 
 
-class Wish(NamedTuple):
+class ClientAction(NamedTuple):
     """What a process asks of its node. A newcomer has no number yet; only a join or leave names a group."""
 
-    want: Want
+    kind: ActionKind
     process: int = 0
     group: str = ""
 
@@ -55,8 +55,8 @@ class Wish(NamedTuple):
 class Clients:
     """The processes of one life.
 
-    1. A wish is carried out if it makes sense when its turn comes: who is gone asks for nothing, and one wish joins who is
-       outside and lets leave who is inside.
+    1. An action is carried out if it makes sense when its turn comes: a process that is gone does nothing, and the same action
+       makes one that is outside join and one that is inside leave.
     2. `wanted` is what a process asked for and was not refused; at rest it is in exactly these groups. `inside` has the view in
        force by process and group.
     """
@@ -75,14 +75,14 @@ class Clients:
 
     # -- what they ask for ---------------------------------------------------------------------------------------
 
-    def ask(self, local: int, wish: Wish) -> None:
-        if wish.want is Want.CONNECT:
+    def ask(self, local: int, action: ClientAction) -> None:
+        if action.kind is ActionKind.CONNECT:
             self.connect()
-        elif wish.process in self.wanted:
-            if wish.want is Want.DISCONNECT:
-                self.disconnect(local, wish.process)
+        elif action.process in self.wanted:
+            if action.kind is ActionKind.DISCONNECT:
+                self.disconnect(local, action.process)
             else:
-                self.toggle(local, wish.process, wish.group)
+                self.toggle(local, action.process, action.group)
 
     def connect(self) -> int:
         self._last += 1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from transis.sim.host import Host
-from transis.sim.life import Clients, Submission, Want, Wish
+from transis.sim.life import ActionKind, ClientAction, Clients, Submission
 from transis.sim.plan import ClientPlan, Traffic
 from transis.sim.streams import Stream
 from transis.sim.world import World
@@ -130,14 +130,14 @@ class GroupWorkload(Workload):
             self.wishes_left -= 1
             host.submit(self._drawn_wish(clients.connected()))
 
-    def _drawn_wish(self, connected: list[int]) -> Wish:
+    def _drawn_wish(self, connected: list[int]) -> ClientAction:
         drawn = self._drawn
         if not connected or (len(connected) < self._plan.processes and drawn.chance(300)):
-            return Wish(Want.CONNECT)
+            return ClientAction(ActionKind.CONNECT)
         process = drawn.pick(connected)
         if drawn.chance(self._plan.gone_permille):
-            return Wish(Want.DISCONNECT, process)
-        return Wish(Want.TOGGLE, process, drawn.pick(self._names))
+            return ClientAction(ActionKind.DISCONNECT, process)
+        return ClientAction(ActionKind.TOGGLE, process, drawn.pick(self._names))
 
     # -- messages ------------------------------------------------------------------------------------------------
 

@@ -63,9 +63,11 @@ class HarnessFailure(NamedTuple):
 
 
 class World:
-    """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory. `sends_to` is
-    the address of what a schedule sends, and `ask` makes a client process of a host act, where there are groups. Who else
-    observes a life, and what serves its clients, is asked when it begins."""
+    """Hosts are known by address; a host's node has that name, unless the host runs a copy of another's directory.
+
+    `sends_to` is the address of what a schedule sends, and `ask` makes a client process of a host act, where there are
+    groups. `observers_of` and `open_sessions` are asked when a life begins: who else observes it, and what serves its clients.
+    """
 
     def __init__(self, seed: int, conditions: Conditions, make_node: NodeFactory, key: bytes | None = None) -> None:
         self.now = 0

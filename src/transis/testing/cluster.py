@@ -1,16 +1,11 @@
-"""A simulated cluster as a test has it.
+"""A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
 
-A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
-
-1. Time passes only in `settle`, `run_for` and whatever the test awaits.
-2. `settle` and `run_for` do it at once outside of a coroutine; inside of one they must be awaited.
-3. A session is the one of client/, over a link in memory; the node's side of it is the one that a daemon has.
-
-What the fixture `cluster` is: call it for a cluster. It owns the event loop of the test, and ends everything in order.
-
-1. All clusters of one test share one virtual time and one event loop.
-2. A seed or an engine from the command line wins over the one in the test: whoever repeats a test over seeds means it.
-3. At the end what still runs is cancelled, then the clusters are checked, then what failed unseen in the background is told.
+1. Time passes only in `settle`, `run_for` and whatever the test awaits. Outside of a coroutine the two run at once; inside of one
+   they must be awaited.
+2. A session is the one of client/, over a link in memory; the node's side of it is the one that a daemon has.
+3. The fixture `cluster` is called for a cluster. All clusters of one test share one virtual time and one event loop.
+4. A seed or an engine from the command line wins over the one in the test: whoever repeats a test over seeds means it.
+5. At the end what still runs is cancelled, then the clusters are checked, then what failed unseen in the background is raised.
 """
 
 from __future__ import annotations

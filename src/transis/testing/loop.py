@@ -1,21 +1,14 @@
-"""Asyncio in virtual time.
+"""An asyncio event loop in virtual time: it never waits, and while it would, the simulated world goes on.
 
-An asyncio event loop in virtual time: it never waits, and while it would, the simulated world goes on.
-
-1. Time passes only when every task waits; then the world is taken to the next instant at which something happens in it, or to the
-   loop's next timer, whichever is first. What a task does takes no time.
-2. The same seed gives the same order of everything: nothing comes from outside. Sockets, threads, processes and signals are
+1. Time is integer microseconds. It passes only when every task waits; then the worlds are taken to the next instant at which
+   something happens in one of them, or to the loop's next timer, whichever is first. What a task does takes no time.
+2. All that happens in the worlds at one instant happens before a task runs again. A world has a time of its own, which began when
+   the world did; the timeline knows how far apart the two are.
+3. The same seed gives the same order of everything: nothing comes from outside. Sockets, threads, processes and signals are
    refused with a sentence. Tasks are hashed by the order in which they were made, because asyncio keeps them in sets.
-3. A program that spins without waiting is given time all the same, and one that waits for what cannot come is told so.
+4. A program that spins without waiting is given time all the same, and one that waits for what cannot come gets an error.
 
 Only documented parts of asyncio are used: a selector of our own, `time`, `call_soon`, `call_at` and a task factory.
-
-Virtual time, shared by an event loop and the simulated worlds that hang on it.
-
-1. Time is integer microseconds and moves from instant to instant: all that happens in the worlds at one instant happens before
-   anybody else is asked.
-2. A world has a time of its own, which began when the world did; the timeline knows how far apart the two are.
-3. Code of a test runs only between instants, when all worlds have the same time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""What may be done to the machines; when a cluster is at rest.
-
-The simulated machines of a cluster: what may be done to them, and what became of it.
+"""The simulated machines of a cluster: what may be done to them, what became of them, and when they are at rest.
 
 1. Everything a node does is the code of production, on a simulated network, disk and clock.
-2. What was done is told when something fails, with the seed and the line that does it again.
-3. Doings of a test must make sense: a name that is none, a crash of the dead are errors, not silence.
-
-When a cluster is at rest: in every component all live nodes share one view, nothing is owed, and nothing is under way.
-
-The simulator's own idea of rest (sim/liveness.py) is that of a whole network. Tests also want to wait while it is divided.
+2. When something fails, the error says what was done, the seed, and the line that does it again.
+3. What a test does must make sense: a name that no node has, or a crash of a dead node, is an error, not silence.
+4. A cluster is at rest when in every component all live nodes share one view, nothing is owed, and nothing is under way. (For the
+   simulator's own runs, sim/liveness.py, it is the whole network; tests also want to wait while it is divided.)
 """
 
 from __future__ import annotations

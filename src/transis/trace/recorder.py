@@ -57,12 +57,12 @@ from transis.types.outputs import (
 )
 from transis.types.views import GroupId
 
-# --- handing ----------------------------------------------------------------------------------------------------------
+# --- deliveries -------------------------------------------------------------------------------------------------------
 
 Recipients = tuple[Recipient, ...]
 
 
-class Handing:
+class ClientDeliveries:
     """What client processes were handed since the last event about them.
 
     `_gathered` has, by address, who gets its runs and the runs so far.
@@ -159,7 +159,7 @@ class Recorder(Observer):
         self._tpos = 0
         self._conf: ViewId | None = None
         self._overflow_from = 0
-        self._handing = Handing()
+        self._client_deliveries = ClientDeliveries()
         self._handed_us = 0
         self.ended = False
 
@@ -223,7 +223,7 @@ class Recorder(Observer):
         first = self._lseq + 1
         for part in run.parts():
             self._delivered_part(now_us, part)
-        self._handing.delivered(run, range(first, self._lseq + 1))
+        self._client_deliveries.delivered(run, range(first, self._lseq + 1))
 
     def _delivered_part(self, now_us: int, run: Delivered) -> None:
         count = len(run.payloads)
@@ -280,9 +280,9 @@ class Recorder(Observer):
     def _handed(self, now_us: int, output: GroupDelivered) -> None:
         run, recipients = output
         self._handed_us = now_us
-        if not self._handing.add(run, recipients):
+        if not self._client_deliveries.add(run, recipients):
             self._hand_over(now_us)
-            self._handing.add(run, recipients)
+            self._client_deliveries.add(run, recipients)
 
     def _group_view(self, now_us: int, output: GroupViewInstalled) -> None:
         self._hand_over(now_us)
@@ -296,7 +296,7 @@ class Recorder(Observer):
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def _hand_over(self, now_us: int) -> None:
-        handed, waited = self._handing.take()
+        handed, waited = self._client_deliveries.take()
         if handed or waited:
             self._append(ClientDelivery(self._next(), now_us, handed, waited))
 
