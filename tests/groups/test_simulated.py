@@ -12,10 +12,11 @@ from random import Random
 
 import pytest
 
-from tests.groups.simulated import Groups
+from tests.groups.simulated import NOTHING, Groups
 from tests.groups.streams import Seen, StreamEvent
 from transis.sim.faults import Ambush, PartitionNetwork
 from transis.sim.plan import CONFIG, Plan
+from transis.trace.events import ClientLife, End
 from transis.types.config import Window
 from transis.types.errors import UsageError
 from transis.types.ids import ProcessId, Service
@@ -275,3 +276,16 @@ def test_chaos(seed: int) -> None:
     chaos.end()
     messages = [event for stream in chaos.made.streams().values() for event in stream if isinstance(event, Seen)]
     assert messages, "a run without messages tells nothing"
+
+
+def test_no_node_dies_between_what_its_processes_do() -> None:
+    """A crash after so many outputs counts what the node does: the same schedule crashes it at the same place."""
+    made = cluster("a")
+    made.settle()
+    life, host = made.life("a"), made.world.hosts["a"]
+    host.crash_after = 0
+    made.connect("a")
+    host.submit(NOTHING)
+    made.run(1_000_000)
+    assert life.ended == "failed"
+    assert [type(event) for event in life.recorder.events[-2:]] == [ClientLife, End]

@@ -19,7 +19,7 @@ from transis.trace.recorder import Recorder
 from transis.types.config import LOCAL, Config
 from transis.types.errors import UsageError
 from transis.types.ids import Service
-from transis.types.outputs import Audience, Delivered, News, Port
+from transis.types.outputs import EFFECTS, Audience, Configure, Delivered, News, NodeOutput, Observer, Port, Reach
 
 CONFIG = Config(name="ann", timing=LOCAL, plaintext=True)
 
@@ -101,6 +101,42 @@ def test_evidence_comes_before_effects_and_tokens_are_read_before_data(tmp_path:
     assert effects.index("evidence Delivery") < effects.index("told")
     reads = [line for line in log.lines if line.startswith("read")]
     assert reads == ["read TOKEN", "read CONTROL", "read DATA"] * (len(reads) // 3)
+
+
+class Views(Observer):
+    """The steps that it was called for, and how the life ended."""
+
+    kinds = frozenset({Configure})
+
+    def __init__(self) -> None:
+        self.steps: list[Sequence[NodeOutput]] = []
+        self.ends: list[str] = []
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        self.steps.append(list(outputs))
+
+    def close(self, now_us: int, how: str) -> None:
+        self.ends.append(how)
+
+
+def test_an_observer_sees_whole_steps_that_have_what_it_wants_and_is_closed_once(tmp_path: Path) -> None:
+    for leaves in (True, False):
+        views, news = Views(), []
+
+        async def story(views: Views = views, news: list[News] = news, leaves: bool = leaves) -> None:
+            driver = Driver(CONFIG, mesh_of_one(), StateDirectory(tmp_path, "ann"), news.extend)
+            driver.observers.append(views)
+            driver.start()
+            await driver.send(Service.AGREED, [b"x"])
+            if leaves:
+                await driver.leave()
+            driver.close()
+
+        run(story)
+        assert all(any(isinstance(output, Configure) for output in step) for step in views.steps)
+        assert any(isinstance(output, Reach) for step in views.steps for output in step)
+        assert not any(isinstance(one, EFFECTS) for one in news)
+        assert views.ends == ["stopped" if leaves else "failed"]
 
 
 def test_an_application_may_send_from_inside(tmp_path: Path) -> None:
