@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from transis.totem.states import Trap as TotemTrap
 from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, GroupConf, History
 from transis.trace.reader import read_address
 from transis.types.ids import ViewId
-from transis.types.outputs import Note
+from transis.types.outputs import NodeOutput, Note, Observer
 from transis.types.views import GroupView
 
 # --- coverage ---------------------------------------------------------------------------------------------------------
@@ -35,9 +35,11 @@ _LIFE: Final = re.compile(r"\S+/\d+")
 """Why a node stopped may name another. A table of many runs says it once, not for every name."""
 
 
-class Coverage:
+class Coverage(Observer):
     """Transitions and events by protocol state, faults by the state they met, traps, other notes, and what client processes of
     nodes with groups went through."""
+
+    kinds = frozenset({Note})
 
     def __init__(self) -> None:
         self.events: Counter[Pair] = Counter()
@@ -46,6 +48,11 @@ class Coverage:
         self.traps: Counter[str] = Counter()
         self.notes: Counter[str] = Counter()
         self.groups: Counter[str] = Counter()
+
+    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
+        for output in outputs:
+            if isinstance(output, Note):
+                self.note(output)
 
     def note(self, note: Note) -> None:
         """A node noted something: a transition, a trap's trigger, or something else worth counting."""

@@ -176,7 +176,7 @@ class Host:
             world.note_refusal(self, str(refusal))
             return
         self.life = Life(self.address, node, world.now, memory)
-        self.life.observers += world.observers_of(self.life)
+        self.life.observers += [world.coverage, *world.observers_of(self.life)]
         if world.open_sessions is not None:
             self.life.sessions = world.open_sessions(self, self.life)
         self.paused = False
@@ -386,7 +386,6 @@ class Host:
         self._world.verify(life, output)
 
     def _note(self, life: Life, output: Note) -> None:
-        self._world.coverage.note(output)
         if output.what == "state":
             self._world.moment(self, str(dict(output.detail)["to"]))
         elif output.what in MOMENTS_TOLD:
