@@ -11,8 +11,8 @@ from typing import NamedTuple
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING, Verdict
 from transis.audit.plans.finding import Result
-from transis.audit.plans.tables import Keys
 from transis.trace.events import History
+from transis.trace.keys import Keys
 
 ALL = 1 << 30
 

@@ -18,9 +18,9 @@ from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
 from transis.audit.plans.lay import Tables, lay
-from transis.audit.plans.tables import Keys
 from transis.spark.inputs import decode, find_segments
 from transis.trace.events import Delivery, Gap, History
+from transis.trace.keys import Keys
 from transis.trace.reader import read_trace
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame, segment_name
 

@@ -12,9 +12,9 @@ from tests.audit.written import open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid, Tables, lay
-from transis.audit.plans.tables import Keys
 from transis.spark.inputs import checkpointed, decode, find_segments
 from transis.trace.events import Conf
+from transis.trace.keys import Keys
 from transis.trace.recovery import record_end
 
 HISTORY = good_history(5, steps=100)

