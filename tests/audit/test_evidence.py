@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.audit.agreement import said_by_audit
+from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
 from transis.audit.plans.lay import Tables, lay
-from transis.spark.inputs import decode, find_segments
 from transis.trace.events import Delivery, Gap, History
 from transis.trace.keys import Keys
 from transis.trace.reader import read_trace
@@ -189,7 +189,8 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     directory = tmp_path_factory.mktemp("quality")
     for case in CASES:
         case(directory / case.__name__, case.__name__)
-    laid = lay(Tables(decode(spark, find_segments(spark, [directory])).cache()))
+    tables = tmp_path_factory.mktemp("tables")
+    laid = lay(Tables(events_of_files(spark, [directory], tables).cache()))
     laid = replace(laid, **{name: getattr(laid, name).cache() for name in ("node_names", "confs", "lives", "stays")})
     found = quality.check(laid)
     said = {key: verdict for key, (verdict, _, _) in said_by_audit(found).items()}

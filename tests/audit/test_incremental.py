@@ -24,12 +24,11 @@ from tests.guarantees.surgery import Draft
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
 from transis.audit.job import AuditRequest, audit, keep_all
-from transis.audit.plans.incremental import PAST, RINGS, TABLE, Before, Past
+from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, Before, Past
 from transis.audit.plans.judge import judge
 from transis.audit.plans.lake import Ledger
 from transis.audit.plans.lay import Tables, lay
 from transis.audit.plans.store import Store
-from transis.audit.plans.tables import LARGE
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed

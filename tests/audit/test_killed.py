@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit.frames import events_of_files
 from tests.audit.written import open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.lay import Laid, Tables, lay
-from transis.spark.inputs import checkpointed, decode, find_segments
+from transis.spark.inputs import checkpointed
 from transis.trace.events import Conf
 from transis.trace.keys import Keys
 from transis.trace.recovery import record_end
@@ -37,7 +38,7 @@ def laid(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Laid:
     for run in (SILENT, TOLD):
         _killed_in_the_middle(root / run, run)
     assert record_end(root / TOLD, KILLED.node, "failed")
-    return lay(Tables(checkpointed(decode(spark, find_segments(spark, [root])))), checkpointed)
+    return lay(Tables(checkpointed(events_of_files(spark, [root], tmp_path_factory.mktemp("tables")))), checkpointed)
 
 
 def _of(rows: DataFrame, run: str) -> DataFrame:

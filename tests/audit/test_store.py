@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans.ingest import require_shared
 from transis.audit.plans.lake import Dropped, Entry, KeptFile, Ledger, Published
 from transis.audit.plans.store import Store
 from transis.sim.run import simulate
-from transis.spark.inputs import decode, find_segments
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError
 
@@ -100,14 +100,16 @@ def test_a_file_that_was_written_anew_replaces_its_rows(spark: SparkSession, tmp
         store.require_readable()
 
 
-def test_every_kind_of_row_is_kept_as_it_was_decoded(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_kind_of_row_is_kept_as_it_was_decoded(
+    spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     history = simulate(4, nodes=4, groups=True).history
     halves = [History(history.nodes[place::2], True) for place in range(2)]
     for place, half in enumerate(halves):
         write_traces(tmp_path / str(place), half)
     with Store(spark) as store:
         assert sum(store.add([tmp_path / str(place)]) for place in range(2)) == len(history.nodes)
-        decoded = _as_text(decode(spark, find_segments(spark, [tmp_path])))
+        decoded = _as_text(events_of_files(spark, [tmp_path], tmp_path_factory.mktemp("tables")))
         assert _as_text(store.events()) == decoded
         store.compact()
         assert _as_text(store.events()) == decoded

@@ -39,7 +39,7 @@ def histories_for(part: str) -> dict[str, History]:
 
 def audited_together(spark: SparkSession, directory: Path) -> Result:
     """What all properties found in all of them."""
-    write_histories(histories_for("views in segments"), directory / "in-segments.parquet", SEGMENTS)
+    write_histories(histories_for("views in segments"), directory, SEGMENTS)
     whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}
     tables = Tables(tables_of_histories(spark, whole, directory).events, coalesced)
     return audited(lay(tables, coalesced), coalesced, Steps())

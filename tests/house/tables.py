@@ -6,10 +6,8 @@ import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql.types import StructType
 
 from transis.archive.rows import STREAM as ARCHIVED
@@ -31,28 +29,17 @@ from transis.audit.measure.schemas import (
     THROUGHPUT,
 )
 from transis.audit.plans.incremental import JUDGED, PAST_CUTS, PAST_RINGS
-from transis.audit.plans.tables import CHECKED, EVENTS, KINDS, VIOLATIONS, schema_of
+from transis.audit.plans.tables import CHECKED, VIOLATIONS
 from transis.audit.report.content import Content
-from transis.sim.run import simulate
 from transis.sim.spark_sweep import OUTCOMES
 from transis.spark.archive import MESSAGES, VIEWS
 from transis.spark.archive import STREAM as ARCHIVE_READ
+from transis.spark.schema import EVENTS
 from transis.trace.events import (
-    CheckpointEvent,
-    ClientDelivery,
-    End,
-    Gap,
     History,
-    NodeTrace,
-    Prefix,
-    Refuse,
-    Sent,
-    Waited,
 )
 from transis.trace.segment import Header, SegmentWriter
-from transis.trace.tables import convert
-from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
-from transis.types.views import GroupId, GroupViewId
+from transis.trace.tables import KINDS, SCHEMAS
 
 Schema = pa.Schema | StructType
 
@@ -65,7 +52,7 @@ READ_AND_KEPT: dict[str, Schema] = {
     "audit, past_cuts": PAST_CUTS,
     "audit, past_rings": PAST_RINGS,
     "audit, events of all kinds": EVENTS,
-    **{f"audit, events: {kind}": schema_of(kind) for kind in KINDS},
+    **{f"audit, events: {kind}": StructType([EVENTS[name] for name in names]) for kind, names in KINDS.items()},
     "follow, verdicts": FOLLOWED_VERDICTS,
     "follow, violations": FOLLOWED_VIOLATIONS,
     "follow, unreadable": UNREADABLE,
@@ -82,17 +69,14 @@ READ_AND_KEPT: dict[str, Schema] = {
     "measures, incidents": INCIDENTS,
     "measures, compared": COMPARED,
     "sweep, outcomes": OUTCOMES,
+    **{f"trace, {kind}": schema for kind, schema in SCHEMAS.items()},
 }
 NAMES_ONLY: dict[str, Iterable[str]] = {"reconcile, messages": MESSAGES, "reconcile, views": VIEWS}
-
-SEED = 0
-"""A run with groups."""
 
 
 def schemas() -> str:
     told = {name: list(_columns(schema)) for name, schema in READ_AND_KEPT.items()}
     told |= {name: list(columns) for name, columns in NAMES_ONLY.items()}
-    told |= _of_traces()
     told |= _of_reports()
     return "\n".join(f"# {name}\n\n" + "".join(f"{column}\n" for column in told[name]) for name in sorted(told))
 
@@ -104,48 +88,7 @@ def _columns(schema: Schema) -> Iterator[str]:
         yield from (f"{field.name}: {field.type}" for field in schema)
 
 
-# --- traces as Parquet ------------------------------------------------------------------------------------------------
-
-
-def _of_traces() -> dict[str, list[str]]:
-    """Columns have the types of their values: one that is null in every row of a table has the type that it has in another."""
-    found: dict[str, dict[str, str]] = {}
-    with TemporaryDirectory() as place:
-        for number, history in enumerate((simulate(SEED, groups=True).history, History([_what_no_run_has()], closed=False))):
-            for name, schema in _converted(history, Path(place) / str(number)):
-                kinds = found.setdefault(f"trace, {name}", {})
-                kinds |= {field.name: str(field.type) for field in schema if "null" in kinds.get(field.name, "null")}
-    return {name: [f"{column}: {kind}" for column, kind in kinds.items()] for name, kinds in found.items()}
-
-
-def _what_no_run_has() -> NodeTrace:
-    """Kinds of events, and values, that simulated runs have seldom or never."""
-    node = NodeId("ann", 1, 0xA)
-    view, process, place = ViewId(ViewKind.REGULAR, 8, node), ProcessId(node, 1), Place(5, 0)
-    to_one = b"\1\0\1" + node.boot.to_bytes(8, "big") + process.number.to_bytes(4, "big")
-    waited = Waited((GroupId(7),), (1,), process, 1, 1)
-    shown = GroupViewId(view, place)
-    return NodeTrace(
-        node,
-        [
-            Refuse(1, 0, process=1, first=1, count=1, why="view changed"),
-            Sent(2, 0, view, process=1, first=1, count=1, service=Service.SAFE, address=to_one, place=place, timestamp=1),
-            ClientDelivery(3, 0, handed=(), waited=(waited,)),
-            Prefix(4, 0, view, view, count=1, a=1, b=1, last=False),
-            CheckpointEvent(
-                5, 0, 1, GroupId(7), "orders", shown, count=1, sender=process, counter=1, place=place, digest=b"state"
-            ),
-            Gap(7, 0, first_lseq=6, last_lseq=6),
-            End(8, 0, how="stopped"),
-        ],
-    )
-
-
-def _converted(history: History, directory: Path) -> Iterator[tuple[str, pa.Schema]]:
-    write_segments(history, directory)
-    for segment in sorted(directory.glob("*.trace")):
-        for name, table in convert(segment, directory / "tables").items():
-            yield name, pq.read_schema(table)
+# --- traces ----------------------------------------------------------------------------------------------------------
 
 
 def write_segments(history: History, directory: Path, run: str = "locked") -> None:

@@ -6,18 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans.lay import Tables
-from transis.audit.plans.tables import EVENTS, tables_of
-from transis.spark.inputs import decode, file_batches, find_local, find_segments, seal_of, task_count
+from transis.spark.inputs import file_batches, find_local, find_segments, seal_of, task_count
+from transis.spark.schema import EVENTS
 from transis.trace.events import Event, History
 from transis.trace.reader import read_segment
 from transis.trace.segment import MAGIC, SCHEMA, Header, SegmentWriter, frame
@@ -39,17 +39,13 @@ def troubles(directory: Path) -> list[str]:
     return [str(row["trouble"]) for row in rows_of(directory).get("segments", []) if row["trouble"] is not None]
 
 
-def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     write_traces(tmp_path / "below", HISTORY, limit=2000)
     files = find_segments(spark, [tmp_path])
-    events = decode(spark, files)
+    events = events_of_files(spark, [tmp_path], tmp_path_factory.mktemp("tables"))
     assert events.schema == EVENTS
     by_kind = {row["kind"]: row["count"] for row in events.groupBy("kind").count().collect()}
-    expected: Counter[str] = Counter()
-    for file in files:
-        for kind, table in tables_of(read_segment(Path(file.path)), file.path, file.length):
-            expected[kind] += len(table)
-    assert by_kind == expected
+    assert by_kind == {kind: len(rows) for kind, rows in rows_of(tmp_path).items()}
     assert by_kind["segments"] == len(files) > len(HISTORY.nodes)
     read = Tables(events)["deliveries"].agg({"lseq": "sum", "first": "sum", "tpos": "sum"}).first()
     deliveries = rows_of(tmp_path)["deliveries"]
@@ -57,13 +53,15 @@ def test_spark_reads_what_was_written(spark: SparkSession, tmp_path: Path) -> No
     assert read.asDict() == {f"sum({name})": sum(row[name] for row in deliveries) for name in ("lseq", "first", "tpos")}  # type: ignore[misc]
 
 
-def test_a_hadoop_path_is_read_as_well(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_hadoop_path_is_read_as_well(spark: SparkSession, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     write_traces(tmp_path / "a [b]" / "c", HISTORY)
     (tmp_path / "a [b]" / "broken.trace").write_bytes(b"nothing of the kind")
     spark.conf.set("fs.viewfs.mounttable.elsewhere.link./traces", tmp_path.as_uri())
-    files = find_segments(spark, ["viewfs://elsewhere/traces/a [b]"])
+    elsewhere = ["viewfs://elsewhere/traces/a [b]"]
+    files = find_segments(spark, elsewhere)
     assert {file.length for file in files} == {file.length for file in find_local(str(tmp_path))}
-    segments = Tables(decode(spark, files))["segments"].select("file", "events", "trouble").collect()
+    events = events_of_files(spark, elsewhere, tmp_path_factory.mktemp("tables"))
+    segments = Tables(events)["segments"].select("file", "events", "trouble").collect()
     assert sorted(row.events for row in segments if row.trouble is None) == sorted(len(trace.events) for trace in HISTORY.nodes)
     assert [row.trouble for row in segments if row.trouble] == ["broken.trace: byte 0: not a trace segment"]
     with pytest.raises(TraceError, match=r"^viewfs://elsewhere/traces/none: there is nothing at viewfs:\S+/none$"):

@@ -19,12 +19,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from tests.spark.archived import archive_simulated
-from transis.audit.plans.tables import INT, TEXT, columns
 from transis.cli.main import app
 from transis.spark.archive import MISSING, PLACE, RING
 from transis.spark.cli import print_reconciled
 from transis.spark.lineage import ArchivedConfiguration, Lineage, RingName
 from transis.spark.reconcile import LISTED_MAX, ListedRows, Reconciled, ReconcileRequest, as_dict, exit_code, listed
+from transis.spark.schema import INT, TEXT, columns
 from transis.spark.sides import conflicts, read_keys, with_keys
 from transis.types.errors import UsageError
 from transis.types.views import group_id

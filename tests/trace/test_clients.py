@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transis.trace.columns import convert
 from transis.trace.events import (
     ClientDelivery,
     ClientLeft,
@@ -20,10 +21,11 @@ from transis.trace.events import (
     NodeTrace,
     Waited,
 )
-from transis.trace.reader import NOBODY, read_address, read_segment, read_trace
+from transis.trace.keys import Keys
+from transis.trace.reader import NOBODY, read_address, read_trace
 from transis.trace.recorder import Recorder
 from transis.trace.segment import KINDS, SCHEMA, Header, SegmentWriter, decode_rows, encode_rows
-from transis.trace.tables import TABLES, tables
+from transis.trace.tables import KIND_OF
 from transis.types.errors import Rejection
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import (
@@ -175,19 +177,17 @@ def test_a_segment_of_either_version_is_read_back(tmp_path: Path, events: list[E
 
 def test_a_segment_becomes_tables(tmp_path: Path, events: list[Event]) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    pyarrow = pytest.importorskip("pyarrow")
     writer = SegmentWriter(tmp_path, Header("test", "run", A))
     writer.write(events)
     writer.close(True)
     (path,) = tmp_path.iterdir()
-    found = tables(read_segment(path))
-    assert set(found) == {"segments", "addresses", *(TABLES[type(event)][0] for event in events)}
-    for name, rows in found.items():
-        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{name}.parquet")
-        assert parquet.read_table(tmp_path / f"{name}.parquet").to_pylist() == rows
+    found = {kind: parquet.read_table(table).to_pylist() for kind, table in convert(path, tmp_path).items()}
+    keys = Keys("test", "run")
+    assert {KIND_OF[type(event)] for event in events} | {"segments", "addresses", "group_view_names"} <= found.keys()
     (row,) = found["group_views"]
-    assert row["members"] == [f"a/1/{7:016x}#1", f"a/1/{7:016x}#2"]
-    assert found["addresses"] == [{"address": TO_BOTH, "groups": [f"{RED:016x}", "f" * 16], "processes": []}]
+    assert row["members"] == [keys.process(ProcessId(A, 1)), keys.process(ProcessId(A, 2))]
+    (address,) = found["addresses"]
+    assert (address["address"], address["groups"]) == (keys.address(TO_BOTH), [keys.group(RED), keys.group(BLUE)])
     assert found["client_deliveries"][0]["handed"][1]["runs"] == [3]
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from transis.net.evidence import CONVERTED
-from transis.trace.tables import convert
+from transis.trace.columns import convert
 from transis.types.errors import TransisError
 
 

@@ -299,7 +299,7 @@ def _check_daemon(settings: Settings, opening: Opening) -> None:
     _check_sockets(opening)
     if opening.metrics is not None and not _is_installed("prometheus_client"):
         raise MissingExtra("metrics.listen", "metrics")
-    if opening.trace is not None and trace.parquet and not _is_installed("pyarrow"):
+    if opening.trace is not None and trace.parquet and not (_is_installed("pyarrow") and _is_installed("numpy")):
         raise MissingExtra("trace.parquet", "trace")
 
 

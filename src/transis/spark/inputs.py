@@ -21,7 +21,6 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from heapq import heapify, heapreplace
 from math import ceil
 from pathlib import Path
@@ -34,10 +33,10 @@ from msgspec import MsgspecError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from transis.audit.plans.tables import CHUNK, EVENTS, Columns, Row, trouble_batch, wide
 from transis.spark.progress import plain_failures
-from transis.trace.reader import ACCEPTED, FOOTER_BYTES_MAX, Buffer, decode_at, read_frames, read_seal, unknown_version
-from transis.trace.segment import SUFFIX, Header, split_rows
+from transis.trace.columns import columns_of, trouble_batch
+from transis.trace.reader import FOOTER_BYTES_MAX, Buffer, read_frames, read_seal
+from transis.trace.segment import SUFFIX, Header
 from transis.types.errors import PipelineError, TraceError
 
 # --- ingest -----------------------------------------------------------------------------------------------------------
@@ -101,12 +100,6 @@ def seal_of(file: SegmentFile) -> str | None:
     return None if footer is None else footer.digest
 
 
-def decode(spark: SparkSession, files: Sequence[SegmentFile]) -> DataFrame:
-    """The events of these files, with the columns of EVENTS."""
-    parts = [source.mapInArrow(decode_files, EVENTS) for source in sources(spark, files)]
-    return reduce(DataFrame.unionAll, parts) if parts else spark.createDataFrame([], EVENTS)
-
-
 def sources(spark: SparkSession, files: Sequence[SegmentFile]) -> list[DataFrame]:
     """Files for tasks to decode: path, length and content, which is null where the task shall open the file."""
     local = [file for file in files if is_local(file.path)]
@@ -114,13 +107,8 @@ def sources(spark: SparkSession, files: Sequence[SegmentFile]) -> list[DataFrame
     return ([_dealt(spark, local)] if local else []) + ([_whole_files(spark, remote)] if remote else [])
 
 
-def decode_files(sources: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: files in, events out, in batches of bounded size."""
-    for kind, batch in batches_of_files(sources):
-        yield from wide(kind, batch).to_batches()
-
-
 def batches_of_files(sources: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What a task does: files in, events out by kind, in batches of bounded size."""
     with _collector_at_rest():
         for source in sources:
             for path, length, content in zip(*(source.column(name) for name in ("path", "length", "content")), strict=True):
@@ -136,28 +124,12 @@ def file_batches(path: str, length: int, given: Any = None) -> Iterator[tuple[st
         length = len(content)
         frames = read_frames(name, content)
         header = frames.header
-        if header.schema not in ACCEPTED:
-            raise TraceError(f"{name}: {unknown_version(header)}")
-        columns = Columns(header)
-        for place, rows in _chunks(name, frames.batches):
-            decode_at(name, place, columns.add, rows)
+        columns = columns_of(name, frames)
     except TraceError as error:
         yield "segments", trouble_batch(error, path, length, header)
         return
     columns.finish(frames, path, length)
     yield from columns.batches()
-
-
-def _chunks(name: str, batches: Iterable[tuple[int, memoryview]]) -> Iterator[tuple[int, list[Row]]]:
-    """Rows of several small batches together, and where the first stands; live nodes write a batch for every turn."""
-    start, rows = 0, list[Row]()
-    for place, body in batches:
-        start = place if not rows else start
-        rows += decode_at(name, place, split_rows, body)
-        if len(rows) >= CHUNK:
-            yield start, rows
-            rows = []
-    yield start, rows
 
 
 def _content(path: str, length: int) -> Buffer:

@@ -16,7 +16,6 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.tables import INT, LONG, TEXT, columns
 from transis.spark.archive import (
     LIFE,
     MESSAGE,
@@ -32,6 +31,7 @@ from transis.spark.archive import (
     place,
 )
 from transis.spark.lineage import ArchivedConfiguration, Lineage, Policy, RingName, ring_of
+from transis.spark.schema import INT, LONG, TEXT, columns
 from transis.types.errors import PipelineError, UsageError
 
 # --- sides ------------------------------------------------------------------------------------------------------------

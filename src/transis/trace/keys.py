@@ -100,7 +100,7 @@ _ARRAY: Final = Struct(">BI")
 _SERVICES: Final = frozenset(int(service) for service in Service)
 
 
-class Deliveries:
+class DeliveryColumns:
     """The columns of some deliveries, in their order. Bytes that are no deliveries are a TraceError."""
 
     def __init__(self, rows: Sequence[Raw], lookup: Lookup) -> None:
@@ -131,7 +131,7 @@ class Lookup:
         self._addresses: dict[bytes, int] = {}
 
     def columns(self, rows: list[Fields]) -> dict[str, Array]:
-        """Named as in KINDS; of addresses 0 is none."""
+        """Named as in tables.KINDS; of addresses 0 is none."""
         fields = zip(*rows, strict=True) if rows else iter([()] * 14)
         lseq, time_us, conf, regular, process, first, count, service, address, place, tpos, origin_us, timestamp, size = fields
         if not _SERVICES.issuperset(service):

@@ -1,14 +1,18 @@
-"""A segment as Parquet tables (traces 3): runs stay runs, one table per kind of event, one file each.
+"""The one schema of traces as tables: kinds of events and names, and the columns of each.
 
-Nothing here is needed to run or to check a node; pyarrow is asked for only when a conversion is.
+1. One kind of event, one table; KINDS has the columns of each, COLUMNS their types. docs/pipeline.md explains every column.
+2. Ids are keys (keys.py), and names are tables, too: nodes, process_names, view_names, group_view_names, addresses. A name is
+   repeated in every segment that uses it.
+3. `transis daemon` converts segments into these tables, audits read them, and Spark's types are derived from them.
+
+pyarrow and numpy come with the extra `trace`; neither is needed to run or to check a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
+
+import pyarrow as pa
 
 from transis.trace.events import (
     CheckpointEvent,
@@ -18,7 +22,6 @@ from transis.trace.events import (
     Conf,
     Delivery,
     End,
-    Event,
     Fault,
     Gap,
     GroupConf,
@@ -28,218 +31,201 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
-from transis.trace.reader import NOBODY, Segment, read_address, read_segment
-from transis.trace.reader import group_view_name as _group_view_id
-from transis.trace.reader import node_name as _node
-from transis.trace.reader import process_name as _process
-from transis.trace.reader import view_name as _view
-from transis.types.errors import MissingExtra
-from transis.types.views import GroupId
 
-Row = dict[str, Any]
+_LONG, _INT, _BYTE, _TEXT, _FLAG = pa.int64(), pa.int32(), pa.int8(), pa.string(), pa.bool_()
 
 
-def convert(path: Path, directory: Path) -> dict[str, Path]:
-    """Write the tables of one segment into a directory; the file of each table that has rows."""
-    arrow, parquet = _pyarrow()
-    segment = read_segment(path)
-    directory.mkdir(parents=True, exist_ok=True)
-    written: dict[str, Path] = {}
-    for name, rows in tables(segment).items():
-        target = directory / f"{name}-{path.stem}.parquet"
-        parquet.write_table(arrow.Table.from_pylist(rows), target)
-        written[name] = target
-    return written
+def _list(kind: pa.DataType) -> pa.DataType:
+    """As Spark names it, so that its type is exactly this one."""
+    return pa.list_(pa.field("element", kind))
 
 
-def tables(segment: Segment) -> dict[str, list[Row]]:
-    """Rows of each table, without the tables that would be empty."""
-    found: dict[str, list[Row]] = {"segments": [_segment_row(segment)]}
-    node = _node(segment.header.node)
-    for event in segment.events:
-        name, columns = TABLES[type(event)]
-        common = {"node": node, "lseq": event.lseq, "time_us": event.time_us}
-        found.setdefault(name, []).append(common | columns(event))
-    addresses = _address_rows(segment.events)
-    return found | {"addresses": addresses} if addresses else found
+def _struct(**types: pa.DataType) -> pa.DataType:
+    return pa.struct(list(types.items()))
 
 
-def _pyarrow() -> tuple[ModuleType, ModuleType]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtra("converting traces to Parquet", "trace") from error
-    return pyarrow, pyarrow.parquet
+_LONGS: Final = _list(_LONG)
+_HANDED_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, runs=_LONGS))
+_LATE_RUNS: Final = _list(_struct(groups=_LONGS, processes=_LONGS, sender=_LONG, first=_LONG, count=_INT))
+_ORIGINS: Final = _list(_struct(view=_LONG, members=_LONGS))
+_DETAIL: Final = _list(_struct(key=_TEXT, value=_TEXT))
 
-
-def _segment_row(segment: Segment) -> Row:
-    header, footer = segment.header, segment.footer
-    return {
-        "schema": header.schema,
-        "cluster": header.cluster,
-        "run": header.run,
-        "node": _node(header.node),
-        "boot": f"{header.node.boot:016x}",
-        "number": header.number,
-        "previous": header.previous,
-        "digest": segment.digest,
-        "first_lseq": footer.first_lseq if footer else None,
-        "last_lseq": footer.last_lseq if footer else None,
-        "sealed": footer is not None,
-        "engine": header.engine,
-        "mode": header.mode,
-        "build": header.build,
-    }
-
-
-def _address_rows(events: list[Event]) -> list[Row]:
-    """Each address of the segment once, with the groups and processes that it names."""
-    used = {event.address for event in events if isinstance(event, Sent | Delivery)}
-    read = [(address, read_address(address)) for address in sorted(used)]
-    return [
-        {
-            "address": address,
-            "groups": [_group(group) for group in to.groups],
-            "processes": [{"boot": f"{boot:016x}", "process": number} for boot, number in to.processes],
-        }
-        for address, to in read
-        if to != NOBODY
-    ]
-
-
-def _run(event: Submit | Sent | Delivery) -> Row:
-    return {"first": event.first, "count": event.count, "service": event.service.name.lower(), "address": event.address}
-
-
-def _placed(event: Sent | Delivery) -> Row:
-    return {"place_seq": event.place.seq, "place_index": event.place.index, "timestamp": event.timestamp}
-
-
-def _submit(event: Submit) -> Row:
-    return {"process": event.process} | _run(event)
-
-
-def _refuse(event: Refuse) -> Row:
-    return {"process": event.process, "first": event.first, "count": event.count, "why": event.why}
-
-
-def _sent(event: Sent) -> Row:
-    return {"conf": _view(event.conf), "process": event.process} | _run(event) | _placed(event)
-
-
-def _delivery(event: Delivery) -> Row:
-    who = {"sender": _node(event.process.node), "process": event.process.number}
-    where = {"conf": _view(event.conf), "regular": _view(event.regular), "tpos": event.tpos}
-    return where | who | _run(event) | _placed(event) | {"origin_us": event.origin_us, "bytes": event.size}
-
-
-def _conf(event: Conf) -> Row:
-    view = event.view
-    members = [
-        {"node": _node(member.node), "previous": _view(member.previous) if member.previous else None, "address": member.address}
-        for member in view.members
-    ]
-    return {"conf": _view(view.id), "regular": _view(view.regular), "cause": str(view.cause), "members": members}
-
-
-def _group(group: GroupId) -> str:
-    return f"{group:016x}"
-
-
-def _group_conf(event: GroupConf) -> Row:
-    view = event.view
-    return {
-        "group": _group(view.group),
-        "name": view.name,
-        "view": _group_view_id(view.id),
-        "conf": _view(view.id.configuration),
-        "place_seq": view.id.place.seq,
-        "place_index": view.id.place.index,
-        "members": [_process(member) for member in view.members],
-        "joined": [_process(member) for member in view.joined],
-        "left": [_process(member) for member in view.left],
-        "merged_from": [
-            {"view": _group_view_id(origin.view), "members": [_process(member) for member in origin.members]}
-            for origin in view.merged_from
-        ],
-        "cause": str(view.cause),
-        "primary": view.primary,
-        "processes": list(event.processes),
-    }
-
-
-def _client_delivery(event: ClientDelivery) -> Row:
-    handed = [
-        {"groups": [_group(group) for group in groups], "processes": list(processes), "runs": list(runs)}
-        for groups, processes, runs in event.handed
-    ]
-    waited = [
-        {
-            "groups": [_group(group) for group in one.groups],
-            "processes": list(one.processes),
-            "sender": _node(one.sender.node),
-            "process": one.sender.number,
-            "first": one.first,
-            "count": one.count,
-        }
-        for one in event.waited
-    ]
-    return {"handed": handed, "waited": waited}
-
-
-def _client_left(event: ClientLeft) -> Row:
-    why = {"why": event.why, "refused": event.refused}
-    return {"process": event.process, "group": _group(event.group), "name": event.name} | why
-
-
-def _client_life(event: ClientLife) -> Row:
-    return {"process": event.process, "connected": event.connected}
-
-
-def _prefix(event: Prefix) -> Row:
-    where = {"conf": _view(event.conf), "regular": _view(event.regular), "position": event.count}
-    return where | {"sum_a": event.a, "sum_b": event.b, "last": event.last}
-
-
-def _checkpoint(event: CheckpointEvent) -> Row:
-    where = {"group": _group(event.group), "name": event.name, "view": _group_view_id(event.view), "position": event.count}
-    behind = {"last_process": _process(event.sender) if event.sender else None, "last_counter": event.counter}
-    place = {"place_seq": event.place.seq, "place_index": event.place.index}
-    return {"process": event.process} | where | behind | place | {"state": event.digest.hex()}
-
-
-def _note(event: NoteEvent) -> Row:
-    return {"what": event.what, "detail": [{"key": key, "value": str(value)} for key, value in event.detail]}
-
-
-def _gap(event: Gap) -> Row:
-    return {"first_lseq": event.first_lseq, "last_lseq": event.last_lseq}
-
-
-def _end(event: End) -> Row:
-    return {"how": event.how}
-
-
-def _fault(event: Fault) -> Row:
-    return {"what": event.what}
-
-
-TABLES: Final[dict[type[Any], tuple[str, Callable[[Any], Row]]]] = {
-    Submit: ("submits", _submit),
-    Refuse: ("refusals", _refuse),
-    Sent: ("sends", _sent),
-    Delivery: ("deliveries", _delivery),
-    Conf: ("confs", _conf),
-    End: ("ends", _end),
-    Fault: ("faults", _fault),
-    NoteEvent: ("notes", _note),
-    Gap: ("gaps", _gap),
-    GroupConf: ("group_views", _group_conf),
-    ClientDelivery: ("client_deliveries", _client_delivery),
-    ClientLeft: ("client_leaves", _client_left),
-    ClientLife: ("clients", _client_life),
-    Prefix: ("prefixes", _prefix),
-    CheckpointEvent: ("checkpoints", _checkpoint),
+_OF_EVERY_EVENT: Final = {
+    "run": _LONG,
+    "node": _LONG,
+    "segment": _INT,  # number of the segment in its life
+    "conf_no": _INT,  # CONF events of this segment up to here; with `segment` it finds the stay (audit/plans/lay.py)
+    "lseq": _LONG,
+    "time_us": _LONG,
 }
-"""Which table an event goes to, and its columns beside node, lseq and time."""
+
+_OF_RUNS: Final = {
+    "conf": _LONG,  # claimed: the configuration in force
+    "regular": _LONG,  # claimed: the regular configuration it belongs to
+    "sender": _LONG,  # node of the process
+    "process": _LONG,
+    "first": _LONG,
+    "count": _INT,
+    "service": _BYTE,  # types.ids.Service
+    "address": _LONG,
+    "place_seq": _LONG,
+    "place_index": _INT,
+    "tpos": _LONG,  # -1 for basic
+    "before": _LONG,  # of a SEND: ordered messages that its node had delivered in this stay; null if the segment does not tell
+    "origin_us": _LONG,
+    "timestamp": _LONG,
+    "size": _LONG,
+    "why": _TEXT,
+}
+
+_OF_VIEWS: Final = {
+    "view": _LONG,
+    "view_kind": _BYTE,  # 0 regular, 1 transitional
+    "view_seq": _LONG,
+    "view_rep": _LONG,
+    "members": _LONGS,
+    "previous": _LONGS,  # beside `members`: the regular view each comes from, null for none
+    "is_sorted": _FLAG,  # members are in order of their ids, each once
+    "cause": _TEXT,
+    "cause_what": _TEXT,
+    "accused": _LONGS,
+    "digest": _LONG,  # of everything that equal views have equal
+}
+
+_OF_GROUPS: Final = {
+    "group": _LONG,
+    "group_view": _LONG,
+    "cause_index": _LONG,  # of its place; wider than that of messages, for a fingerprint stands there after some mergers
+    "name": _TEXT,
+    "processes": _LONGS,  # of a GVIEW: who was shown it; of an address: whom it names, by private keys
+    "joined": _LONGS,
+    "left": _LONGS,
+    "origins": _ORIGINS,
+    "cause_process": _LONG,
+    "cause_conf": _TEXT,  # the configuration's cause, in words; null if the cause is not a configuration
+    "primary": _FLAG,
+    "handed": _HANDED_RUNS,
+    "waited": _LATE_RUNS,
+    "refused": _FLAG,
+    "connected": _FLAG,
+    "groups": _LONGS,
+}
+
+_OF_DIGESTS: Final = {
+    "position": _LONG,  # ordered messages so far, in the configuration or in the group's view
+    "sum_a": _LONG,  # the two sums of trace/tape.py
+    "sum_b": _LONG,
+    "last": _FLAG,  # there were no more in this configuration
+    "last_process": _LONG,  # the message behind which an application told of its state
+    "last_counter": _LONG,
+    "state": _TEXT,  # its digest, in hexadecimal digits
+}
+
+_OF_OTHERS: Final = {
+    "what": _TEXT,
+    "detail": _DETAIL,
+    "first_lseq": _LONG,
+    "last_lseq": _LONG,
+    "first_tpos": _LONG,
+    "end_tpos": _LONG,
+    "ordered": _LONG,
+    "from_us": _LONG,  # of a clock that stepped back: from where
+    "first_us": _LONG,
+    "last_us": _LONG,
+}
+
+_OF_NAMES: Final = {
+    "incarnation": _LONG,
+    "boot": _TEXT,  # 16 hexadecimal digits
+    "number": _LONG,  # of a process in its node
+    "private": _LONG,  # the process as addresses name it
+}
+
+_OF_SEGMENTS: Final = {
+    "cluster": _TEXT,
+    "run_name": _TEXT,
+    "file": _TEXT,
+    "bytes": _LONG,
+    "torn_bytes": _LONG,
+    "events": _LONG,
+    "schema": _INT,
+    "previous_digest": _TEXT,
+    "content_digest": _TEXT,
+    "seal_digest": _TEXT,  # null while it is open
+    "sealed_events": _LONG,
+    "closed": _FLAG,
+    "engine": _TEXT,
+    "mode": _TEXT,
+    "build": _TEXT,
+    "trouble": _TEXT,  # why nothing could be read of it (it was cut off, if torn_bytes says how much); null if all is well
+}
+
+COLUMNS: Final[dict[str, pa.DataType]] = {
+    **_OF_EVERY_EVENT,
+    **_OF_RUNS,
+    **_OF_VIEWS,
+    **_OF_GROUPS,
+    **_OF_DIGESTS,
+    **_OF_OTHERS,
+    **_OF_NAMES,
+    **_OF_SEGMENTS,
+}
+"""The type of every column. A column has the same type in all kinds that have it, and may be null."""
+
+_RUN: Final = ["process", "first", "count", "service", "address"]
+
+KINDS: Final[dict[str, list[str]]] = {
+    "submits": [*_OF_EVERY_EVENT, *_RUN],
+    "refusals": [*_OF_EVERY_EVENT, "process", "first", "count", "why"],
+    "sends": [*_OF_EVERY_EVENT, "conf", *_RUN, "place_seq", "place_index", "before", "timestamp"],
+    "deliveries": [*_OF_EVERY_EVENT, *(name for name in _OF_RUNS if name not in ("before", "why"))],
+    "confs": [*_OF_EVERY_EVENT, "regular", "timestamp", *_OF_VIEWS],
+    "ends": [*_OF_EVERY_EVENT, "what"],
+    "afterwards": [*_OF_EVERY_EVENT],  # events behind the end of a life
+    "faults": [*_OF_EVERY_EVENT, "what"],
+    "notes": [*_OF_EVERY_EVENT, "what", "detail"],
+    "gaps": [*_OF_EVERY_EVENT, "first_lseq", "last_lseq"],
+    "group_views": [
+        *_OF_EVERY_EVENT,
+        *("group", "group_view", "name", "view", "place_seq", "cause_index", "members", "joined", "left", "origins", "is_sorted"),
+        *("cause", "cause_what", "cause_process", "cause_conf", "primary", "processes"),
+    ],
+    "client_deliveries": [*_OF_EVERY_EVENT, "handed", "waited"],
+    "client_leaves": [*_OF_EVERY_EVENT, "process", "group", "name", "why", "refused"],
+    "clients": [*_OF_EVERY_EVENT, "process", "connected"],
+    "prefixes": [*_OF_EVERY_EVENT, "conf", "regular", "position", "sum_a", "sum_b", "last"],
+    "checkpoints": [
+        *_OF_EVERY_EVENT,
+        *("process", "group", "group_view", "name", "position", "last_process", "last_counter", "place_seq", "place_index"),
+        "state",
+    ],
+    "clock_steps": [*_OF_EVERY_EVENT, "from_us"],  # events with an earlier time than the event before
+    "extents": ["run", "node", "segment", "conf_no", "first_tpos", "end_tpos", "ordered"],  # of the order, by stretch
+    "addresses": ["run", "address", "groups", "processes"],
+    "nodes": ["run", "node", "name", "incarnation", "boot"],
+    "process_names": ["run", "process", "node", "number", "private"],
+    "view_names": ["run", "view", "view_kind", "view_seq", "view_rep"],
+    "group_view_names": ["run", "group_view", "group", "view", "place_seq", "cause_index"],
+    "segments": ["run", "node", "segment", *_OF_SEGMENTS, "first_lseq", "last_lseq", "first_us", "last_us"],
+}
+
+SCHEMAS: Final = {kind: pa.schema([(name, COLUMNS[name]) for name in names]) for kind, names in KINDS.items()}
+
+KIND_OF: Final[dict[type[Any], str]] = {
+    Submit: "submits",
+    Refuse: "refusals",
+    Sent: "sends",
+    Delivery: "deliveries",
+    Conf: "confs",
+    End: "ends",
+    Fault: "faults",
+    NoteEvent: "notes",
+    Gap: "gaps",
+    GroupConf: "group_views",
+    ClientDelivery: "client_deliveries",
+    ClientLeft: "client_leaves",
+    ClientLife: "clients",
+    Prefix: "prefixes",
+    CheckpointEvent: "checkpoints",
+}
+"""The table of each class of events. The other kinds are what the pass over a segment finds, and names."""

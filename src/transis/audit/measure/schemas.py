@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql.types import ArrayType, DoubleType, StructType
 
-from transis.audit.plans.tables import BYTE, INT, LONG, LONGS, TEXT, columns
+from transis.spark.schema import BYTE, INT, LONG, LONGS, TEXT, columns
 
 REAL: Final = DoubleType()
 TEXTS: Final = ArrayType(TEXT)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.lay import Laid, Settle
 from transis.audit.plans.spine import reliable
-from transis.audit.plans.tables import LONG, columns
+from transis.spark.schema import LONG, columns
 
 STAY: Final = ["node", "stay_no"]
 SENDER: Final = ["sender", "sender_stay_no"]

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, Property, fields_of
-from transis.audit.plans.tables import CHECKED, LONG, VIOLATIONS
+from transis.audit.plans.tables import CHECKED, VIOLATIONS
+from transis.spark.schema import LONG
 
 # --- finding ----------------------------------------------------------------------------------------------------------
 

@@ -48,13 +48,20 @@ from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stay
 from transis.audit.plans.recipients import CHANGES, in_spans
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
-from transis.audit.plans.tables import EVENTS, HANDED, INT, KINDS, LARGE, LONG, TEXT, WAITED, columns
 from transis.spark.inputs import checkpointed
+from transis.spark.schema import EVENTS, INT, LONG, TEXT, columns
+from transis.trace.tables import KINDS
+
+LARGE: Final = ("submits", "refusals", "sends", "deliveries", "client_deliveries")
+"""Kinds that grow with every message; the others grow with what happens to nodes and groups."""
 
 # --- handings ---------------------------------------------------------------------------------------------------------
 
 BLOCK: Final = 1 << 16
 """Events of a node whose runs are handed over by one: an array should not become long."""
+
+HANDED: Final = EVENTS["handed"].dataType
+WAITED: Final = EVENTS["waited"].dataType
 
 
 @dataclass(frozen=True)

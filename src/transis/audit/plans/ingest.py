@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from transis.audit.plans.tables import NARROW
 from transis.spark.inputs import SegmentFile, batches_of_files, sources
+from transis.trace.tables import SCHEMAS
 from transis.types.errors import PipelineError
 
 ROWS_TOGETHER: Final = 1 << 18
@@ -99,7 +99,7 @@ class Parts:
         if kind not in self._writers:
             folder = self._directory / f"kind={kind}"
             folder.mkdir(parents=True, exist_ok=True)
-            schema = NARROW[kind]
+            schema = SCHEMAS[kind]
             repeating = [name for name in schema.names if name in REPEATING]
             self._writers[kind] = pq.ParquetWriter(folder / self._name, schema, use_dictionary=repeating)
         return self._writers[kind]

@@ -24,7 +24,7 @@ from threading import Lock
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.tables import KINDS
+from transis.trace.tables import KINDS
 
 # --- tables -----------------------------------------------------------------------------------------------------------
 

@@ -22,8 +22,9 @@ from pyspark.sql.types import StructType
 
 from transis.audit.plans.ingest import decode_into
 from transis.audit.plans.lake import EVENTS_PART, Dropped, Entry, KeptFile, Ledger, Published, State, Writing
-from transis.audit.plans.tables import EVENTS, INT, KINDS, columns
 from transis.spark.inputs import SegmentFile, find_segments, is_local, literally, local_path, seal_of
+from transis.spark.schema import EVENTS, INT, columns
+from transis.trace.tables import KINDS
 from transis.types.errors import PipelineError, TraceError, UsageError
 
 COMPACT_FROM: Final = 16

@@ -24,8 +24,8 @@ from transis.audit.plans.cycles import cycles
 from transis.audit.plans.lay import Laid, Settle, absent_members
 from transis.audit.plans.recipients import Handings
 from transis.audit.plans.runs import accounts, basics_from_nowhere, basics_repeated, basics_unsent, unaccounted
-from transis.audit.plans.tables import KINDS
 from transis.audit.plans.tail import OrderedHistory
+from transis.trace.tables import KINDS
 
 Made = Callable[[], DataFrame]
 
