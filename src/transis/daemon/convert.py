@@ -12,6 +12,7 @@ from pathlib import Path
 
 from transis.net.evidence import CONVERTED
 from transis.trace.columns import convert
+from transis.trace.files import rename
 from transis.types.errors import TransisError
 
 
@@ -21,7 +22,7 @@ def convert_aside(segment: Path, directory: Path) -> None:
     try:
         written = convert(segment, aside)
         for table in sorted(written, key=lambda name: (name == CONVERTED, name)):
-            written[table].replace(directory / written[table].name)
+            rename(written[table], directory / written[table].name)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -21,6 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from transis.trace.files import rename
 from transis.types.errors import PipelineError
 
 OLDEST: Final = 17
@@ -159,5 +160,5 @@ def _written(home: Path, text: str) -> Path:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         os.chmod(draft, 0o755)
-        os.replace(draft, shim)
+        rename(Path(draft), shim)
     return home

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from transis.spark.java import Java, cache_directory, ensure_java
 from transis.spark.progress import require_spark
+from transis.trace.files import rename
 from transis.types.errors import TransisError
 
 
@@ -38,7 +39,7 @@ def make_archive() -> Path | None:
         session.range(1000).selectExpr("id % 7 as rest").groupBy("rest").count().orderBy("rest").collect()
     if not draft.is_file():
         return None
-    os.replace(draft, archive)
+    rename(draft, archive)
     return archive
 
 

@@ -41,6 +41,7 @@ from transis.spark.once import configurations, conflicting_keys, in_views, messa
 from transis.spark.progress import Steps
 from transis.spark.session import spark_session, ui_address
 from transis.spark.sides import conflicts, lineage_of, merged, only_one_side, side_by_side, with_keys
+from transis.trace.files import rename
 from transis.types.errors import PipelineError, UsageError
 from transis.types.views import group_id
 
@@ -208,7 +209,7 @@ def write_tables(tables: Mapping[str, DataFrame], out: Path) -> None:
         for name, rows in tables.items():
             rows.write.parquet(f"file://{aside / name}")
         aside.chmod(0o755)
-        aside.rename(out)
+        rename(aside, out)
     except OSError as error:
         raise PipelineError(f"tables cannot be written to {out} ({error.strerror})") from error
     finally:

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from transis.trace.events import Conf, Delivery, End, Event, Gap
+from transis.trace.files import rename
 from transis.trace.flight import KEPT
 from transis.trace.ring_files import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
 from transis.trace.segment import Header, SegmentWriter, segment_name
@@ -251,7 +252,7 @@ def _develop_aside(directory: Path, wanted: Wanted, out: Path) -> None:
         if not develop([directory], wanted, aside):
             raise TraceError(f"no ring file in {directory} has anything of what was asked for")
         (aside / WHY).write_bytes(msgspec.json.encode(wanted))
-        aside.rename(out)
+        rename(aside, out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -1,12 +1,16 @@
-"""Durable files: append whole or not at all, replace, sync.
+"""Durable files: append whole or not at all, replace, publish, sync, lock.
 
 1. An append is in the file completely or not at all. Appending never raises for a failing disk; it returns False.
 2. Against power cuts: content is durable before the file gets its name, and the name is durable before anybody relies on it.
+3. No other file of the package syncs, renames or locks, except the few that tests/house/test_files.py lists.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Final
@@ -62,22 +66,52 @@ TEMPORARY: Final = ".new"
 
 def replace_durably(path: Path, content: bytes) -> None:
     """Replace a file such that readers find the old or the new content, even after a power cut."""
-    write_beside(path, content).replace(path)
+    rename(write_beside(path, content), path)
     sync(path.parent)
 
 
 def write_beside(path: Path, content: bytes) -> Path:
     """Write and sync the new content under a name that no reader looks at; returns that path."""
     new = beside(path)
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    new.write_bytes(content)
+    sync(new)
     return new
 
 
 def beside(path: Path) -> Path:
     return path.with_name(f".{path.name}{TEMPORARY}")
+
+
+def rename(aside: Path, target: Path) -> Path:
+    """In one step for every reader, but not durable: for what is worth nothing after a power cut, or is made again."""
+    return aside.replace(target)
+
+
+def publish(aside: Path, target: Path) -> Path:
+    """Give a file or directory that was written aside its name, which nothing may have yet; all of it is durable then."""
+    _sync_below(aside)
+    make_directory(target.parent)
+    rename(aside, target)
+    sync(target.parent)
+    return target
+
+
+def make_directory(path: Path) -> None:
+    """With those above it; their names are durable."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(exist_ok=True)
+        sync(one.parent)
+    if not missing:
+        path.mkdir(exist_ok=True)  # A file that stands there is told.
+
+
+def _sync_below(path: Path) -> None:
+    if not path.is_dir():
+        sync(path)
+    for directory, _, names in os.walk(path):
+        for name in (*names, ""):
+            sync(Path(directory, name))
 
 
 def sync(path: Path) -> None:
@@ -87,3 +121,18 @@ def sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the kernel's lock on a file, which is made if it is not there: a process that is gone holds none. If somebody else
+    has it, that is a BlockingIOError."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)

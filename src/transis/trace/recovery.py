@@ -17,6 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from transis.trace.events import End, Event
+from transis.trace.files import rename
 from transis.trace.reader import Segment, read_segment
 from transis.trace.segment import DIGESTS, KIND_FOOTER, TRACES, Footer, Naming, SegmentWriter, frame, life_name
 from transis.types.errors import TraceCutOff, TraceError
@@ -96,7 +97,7 @@ def _seal(path: Path) -> None:
         path.unlink()
         return
     except TraceError:
-        path.rename(path.with_name(path.name + DAMAGED))
+        rename(path, path.with_name(path.name + DAMAGED))
         return
     if segment.footer is None:
         lseqs = [event.lseq for event in segment.events] or [0]
@@ -105,7 +106,7 @@ def _seal(path: Path) -> None:
             file.truncate(path.stat().st_size - segment.torn_bytes)
             file.seek(0, os.SEEK_END)
             file.write(frame(KIND_FOOTER, msgspec.msgpack.encode(footer)))
-    path.rename(path.with_name(path.name.removesuffix(DIGESTS.unfinished)))
+    rename(path, path.with_name(path.name.removesuffix(DIGESTS.unfinished)))
 
 
 def _end_last(directory: Path, name: str) -> int:

@@ -47,7 +47,7 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
-from transis.trace.files import Appender
+from transis.trace.files import Appender, rename
 from transis.types.config import Config
 from transis.types.errors import TraceError
 from transis.types.ids import NodeId
@@ -261,7 +261,7 @@ def finish(file: Appender, naming: Naming) -> None:
     file.close()
     if naming.unfinished:
         with suppress(OSError):
-            file.path.rename(file.path.with_name(file.path.name.removesuffix(naming.unfinished)))
+            rename(file.path, file.path.with_name(file.path.name.removesuffix(naming.unfinished)))
 
 
 def segment_name(header: Header, naming: Naming = TRACES) -> str:

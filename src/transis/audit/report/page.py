@@ -22,6 +22,7 @@ from transis.audit.report.charts import Chart, embedded, figures_charts
 from transis.audit.report.content import ChangeRow, Computed, Content, RunRow
 from transis.audit.report.runs import RUNS_DRAWN, RowsOfRun, chart_markup, run_section, runs_with_rows
 from transis.audit.report.verdicts import banner, starts_us, verdict_section, verdicts_by_run, violation_section
+from transis.trace.files import rename
 from transis.types.errors import MissingExtra, PipelineError
 
 # --- provenance -------------------------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ def write_report(content: Content, path: Path) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         beside.write_text(page, encoding="utf-8")
-        beside.replace(path)
+        rename(beside, path)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise PipelineError(f"the report {path} cannot be written: {error.strerror}; choose another place with -o") from error
