@@ -96,7 +96,7 @@ def one_round(place: Path, port: int, every: int, report: Path | None) -> float:
         follower, line = stack.enter_context(running(*follow, ready="metrics: port"))
         # Two messages make sure that Spark runs before the clock starts: the first digests take as long as it needs to start.
         asyncio.run(send(place / "ann.sock", 2))
-        wait_for(place / "ledger" / "state.bin")
+        wait_for(place / "ledger" / "verdicts")
         asyncio.run(send(place / "ann.sock", 200))
         seconds = seconds_until_broken(line.rpartition(" ")[2])
         if report is not None:

@@ -5,25 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 from tests.archive.written import files_of_at_most
 from tests.audit.test_fold import A, B, at
+from tests.trace.disk import killed_at_every_step
 from transis.audit.follow.divergence import ONE_SEQUENCE, Told, Trouble
-from transis.audit.follow.ledger import OWED_MAX, FollowLedger, opened
+from transis.audit.follow.ledger import OWED_MAX, FollowFacts, FollowLedger, opened
 from transis.audit.guarantees.property import BROKEN, HELD
+from transis.audit.plans.lake import LAKE, Lake
 from transis.types.errors import PipelineError
 
-LOST = r"has lost its state\.bin.*move the whole directory away"
+LOST = r"has files but no lake\.json: an earlier version of transis made it, or its state is lost; give another --ledger, or move"
 
 
 def add(ledger: FollowLedger, batch: int, *rows: Told, query: str = "q") -> None:
     ledger.add(query, batch, ledger.fold.add(rows))
 
 
-def written(directory: Path, kind: str) -> dict[str, list[dict[str, Any]]]:
-    return {file.name: pq.read_table(file).to_pylist() for file in sorted((directory / kind).glob("*"))}
+def written(directory: Path, kind: str) -> dict[int, list[dict[str, Any]]]:
+    """Rows of a table by the change that brought them."""
+    lake = Lake(directory, "ledger", "--ledger")
+    batches = lake.state().tables.get(kind, [])
+    return {batch: pq.read_table(lake.batch_path(kind, batch), partitioning=None).to_pylist() for batch in batches}
 
 
 def test_verdicts_are_written_when_they_change(tmp_path: Path) -> None:
@@ -32,7 +38,7 @@ def test_verdicts_are_written_when_they_change(tmp_path: Path) -> None:
         add(ledger, 1, at(A, 1, 2, 3), at(B, 1, 2, 3))
         add(ledger, 2, at(A, 1, 2, 3, 4), at(B, 1, 2, 3, 5))
     verdicts = written(tmp_path, "verdicts")
-    assert list(verdicts) == ["00000001.parquet", "00000002.parquet"]
+    assert list(verdicts) == [1, 3]
     words = [[one["verdict"] for one in rows if one["property"] == ONE_SEQUENCE] for rows in verdicts.values()]
     assert words == [[HELD], [BROKEN]]
     ((violation,),) = written(tmp_path, "violations").values()
@@ -51,49 +57,37 @@ def test_what_was_kept_is_there_after_a_restart(tmp_path: Path) -> None:
     assert [len(rows) for rows in written(tmp_path, "violations").values()] == [1]
 
 
-def test_a_batch_whose_state_was_not_kept_is_written_over(tmp_path: Path) -> None:
-    """Killed between the files of a batch and the state: Spark gives it again."""
-    rows = at(A, 1, 2), at(B, 2, 1)
-    with opened(tmp_path) as ledger:
-        add(ledger, 0, *rows)
-    once = {kind: written(tmp_path, kind) for kind in ("verdicts", "violations")}
-    (tmp_path / "state.bin").unlink()
-    with opened(tmp_path) as ledger:
-        add(ledger, 0, *rows)
-    again = {kind: written(tmp_path, kind) for kind in ("verdicts", "violations")}
-    assert [list(files) for files in again.values()] == [list(files) for files in once.values()]
-    assert timeless(again) == timeless(once)
+def first_batch(directory: Path) -> None:
+    with opened(directory) as ledger:
+        add(ledger, 0, at(A, 1, 2), at(B, 1, 2))
 
 
-def timeless(kinds: dict[str, dict[str, list[dict[str, Any]]]]) -> list[dict[str, Any]]:
-    rows = (row for files in kinds.values() for rows in files.values() for row in rows)
-    return [{name: value for name, value in row.items() if name != "time"} for row in rows]
+def second_batch(directory: Path) -> None:
+    """Spark gives it again if it does not know that it was kept."""
+    with opened(directory) as ledger:
+        if not ledger.knows("q", 1):
+            add(ledger, 1, at(A, 1, 2, 3), at(B, 1, 2, 4))
 
 
-def committed(directory: Path, batch: int) -> None:
-    """As Spark does behind a batch."""
-    (directory / "checkpoint" / "commits").mkdir(parents=True, exist_ok=True)
-    (directory / "checkpoint" / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+def test_a_kill_at_any_step_loses_nothing_and_brings_nothing_twice(tmp_path: Path) -> None:
+    for directory in killed_at_every_step(second_batch, first_batch, tmp_path):
+        second_batch(directory)
+        assert [len(rows) for rows in written(directory, "violations").values()] == [1]
+        with opened(directory) as ledger:
+            assert ledger.knows("q", 1)
+            assert {one.verdict for one in ledger.fold.verdicts() if one.property == ONE_SEQUENCE} == {BROKEN}
 
 
 def test_a_state_that_was_lost_is_told_and_not_taken_for_a_new_beginning(tmp_path: Path) -> None:
     """What was broken would be held."""
-    with opened(tmp_path / "kept") as ledger:
-        add(ledger, 0, at(A, 1, 2), at(B, 2, 1))
-    committed(tmp_path / "kept", 0)
-    (tmp_path / "kept" / "state.bin").unlink()
-    with (
-        pytest.raises(PipelineError, match=LOST),
-        opened(tmp_path / "kept"),
-    ):
+    second_batch(tmp_path)
+    (tmp_path / LAKE).unlink()
+    with pytest.raises(PipelineError, match=LOST), opened(tmp_path):
         pass
 
 
-def test_it_is_told_also_where_sparks_checkpoint_was_removed_with_it(tmp_path: Path) -> None:
-    with opened(tmp_path) as ledger:
-        add(ledger, 0, at(A, 1, 2), at(B, 1, 2))
-        add(ledger, 1, at(A, 1, 2, 3), at(B, 1, 2, 4))
-    (tmp_path / "state.bin").unlink()
+def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.bin").touch()
     with pytest.raises(PipelineError, match=LOST), opened(tmp_path):
         pass
 
@@ -112,18 +106,22 @@ def test_files_that_could_not_be_read_are_kept_with_those_that_are_owed(tmp_path
 
 
 def test_two_followers_do_not_write_one_ledger(tmp_path: Path) -> None:
-    with opened(tmp_path), pytest.raises(PipelineError, match="written by another follower"), opened(tmp_path):
+    with (
+        opened(tmp_path),
+        pytest.raises(PipelineError, match="somebody else: wait for it, or give another --ledger"),
+        opened(tmp_path),
+    ):
         pass
     with opened(tmp_path):
         pass
 
 
-def test_a_damaged_state_is_told(tmp_path: Path) -> None:
-    (tmp_path / "state.bin").write_bytes(b"\x93what")
-    with (
-        pytest.raises(PipelineError, match=r"state\.bin of the ledger .* is damaged .* move the whole directory away"),
-        opened(tmp_path),
-    ):
+def test_a_fold_that_is_none_is_told(tmp_path: Path) -> None:
+    first_batch(tmp_path)
+    lake = Lake(tmp_path, "ledger", "--ledger")
+    with lake.change() as change:
+        change.keep(msgspec.structs.replace(lake.facts(change.state, FollowFacts), fold=b"\x93what"))
+    with pytest.raises(PipelineError, match=r"ledger .* is damaged .* move the whole directory away"), opened(tmp_path):
         pass
 
 

@@ -50,7 +50,7 @@ class Beside:
     def __init__(self, ledger: FollowLedger, *directories: Path) -> None:
         self.said: list[Batch | str] = []
         places = [str(one) for one in directories]
-        evidence = Evidence(ledger.directory, places, self.said.append)
+        evidence = Evidence(ledger.checkpoint.parent, places, self.said.append)
         self.follower = Follower(ledger, None, evidence, places, self.said.append)
 
 

@@ -26,9 +26,9 @@ from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
 from transis.audit.job import AuditRequest, audit, keep_all
 from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, Before, Past
 from transis.audit.plans.judge import judge
-from transis.audit.plans.lake import Ledger
+from transis.audit.plans.lake import Lake
 from transis.audit.plans.lay import Tables, lay
-from transis.audit.plans.store import Store
+from transis.audit.plans.store import Store, StoreFacts
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed
@@ -109,8 +109,9 @@ def test_runs_grow_and_are_judged_as_if_everything_were_read(spark: SparkSession
 def _require_yesterday_unread(store: Store, place: Path) -> None:
     """Take away the files of messages in all batches that are past: what an audit reads is still there."""
     shutil.copytree(store.path, place)
-    past = store._ledger.state().past
-    assert past < set(store._ledger.state().batches)
+    lake = Lake(store.path, "store", "--store")
+    past = set(lake.facts(lake.state(), StoreFacts).past)
+    assert past < set(lake.state().tables["events"])
     for batch in past:
         for kind in LARGE:
             shutil.rmtree(place / "events" / f"batch={batch}" / f"kind={kind}", ignore_errors=True)
@@ -167,10 +168,11 @@ def test_batches_that_are_past_become_one_among_themselves(spark: SparkSession, 
     store.replace_all({}, past=[1, 2])
     rows = store.events().count()
     store.compact()
-    state = Ledger(store.path).state()
-    assert (state.batches, state.past) == ([5, 6], {5})
+    lake = Lake(store.path, "store", "--store")
+    assert lake.state().tables["events"] == [6, 7]
+    assert lake.facts(lake.state(), StoreFacts).past == [6]
     assert store.events().count() == rows
-    cuts = store.inputs().where("batch = 5").groupBy("node").agg({"segment": "max"}).toDF("node", "upto")
-    assert store.batches_below(cuts) == [5]
+    cuts = store.inputs().where("batch = 6").groupBy("node").agg({"segment": "max"}).toDF("node", "upto")
+    assert store.batches_below(cuts) == [6]
     behind = store.events_above(cuts).where("kind = 'segments'").select("file").collect()
-    assert sorted(behind) == sorted(store.inputs().where("batch = 6").select("file").collect())
+    assert sorted(behind) == sorted(store.inputs().where("batch = 7").select("file").collect())

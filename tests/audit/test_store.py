@@ -17,8 +17,8 @@ from tests.audit.frames import events_of_files
 from tests.audit.written import longest, open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans.ingest import require_shared
-from transis.audit.plans.lake import Dropped, Entry, KeptFile, Ledger, Published
-from transis.audit.plans.store import Store
+from transis.audit.plans.lake import Lake
+from transis.audit.plans.store import Dropped, KeptFile, Store, StoreFacts
 from transis.sim.run import simulate
 from transis.trace.events import History
 from transis.types.errors import PipelineError, TraceError, UsageError
@@ -164,15 +164,15 @@ def test_tables_are_published_together_and_replaced(spark: SparkSession, tmp_pat
 KILLED_WRITER = """
 import os, signal, sys
 from pathlib import Path
-from transis.audit.plans.lake import Ledger
+from transis.audit.plans.lake import Lake
 
-ledger = Ledger(Path(sys.argv[1]))
-with ledger.writing() as writing:
-    staged = writing.stage()
+lake = Lake(Path(sys.argv[1]), "store", "--store")
+with lake.change() as change:
+    staged = change.stage()
     (staged / "kind=deliveries").mkdir(parents=True)
     (staged / "kind=deliveries" / "part.parquet").write_bytes(b"half a file")
     if sys.argv[2] == "moved":
-        target = ledger.batch_path(writing.number)
+        target = lake.batch_path("events", change.number)
         target.parent.mkdir()
         os.rename(staged, target)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -195,7 +195,10 @@ def test_a_writer_that_is_killed_in_the_middle_is_not_seen(spark: SparkSession, 
 
 def test_the_second_of_two_writers_is_told(spark: SparkSession, tmp_path: Path) -> None:
     write_traces(tmp_path / "traces", HISTORY)
-    with Ledger(tmp_path / "store").writing(), pytest.raises(PipelineError, match="is being written by somebody else"):
+    with (
+        Lake(tmp_path / "store", "store", "--store").held(),
+        pytest.raises(PipelineError, match="is being written by somebody else"),
+    ):
         Store(spark, tmp_path / "store").add([tmp_path / "traces"])
     assert Store(spark, tmp_path / "store").add([tmp_path / "traces"]) == len(HISTORY.nodes)
 
@@ -208,32 +211,21 @@ def test_what_a_store_cannot_be_is_one_sentence(spark: SparkSession, tmp_path: P
     with pytest.raises(PipelineError, match="cannot be written"):
         Store(spark, tmp_path / "file").add([tmp_path / "traces"])
     (tmp_path / "store" / "_log").mkdir(parents=True)
-    (tmp_path / "store" / "_log" / "00000001.json").write_text("{")
-    with pytest.raises(PipelineError, match="entry 1 of its log is no entry"):
+    with pytest.raises(PipelineError, match=r"has files but no lake\.json: an earlier version of transis made it"):
         Store(spark, tmp_path / "store").events()
+    (tmp_path / "empty").mkdir()
     with pytest.raises(TraceError, match="holds no trace segment"):
-        Store(spark, tmp_path / "store").add([tmp_path / "store"])
+        Store(spark, tmp_path / "new").add([tmp_path / "empty"])
 
 
-def test_the_ledger_says_what_all_its_entries_say(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path)
-    entries = [
-        Entry(batch=1, files=[KeptFile("a", 1, 1, "x", 1), KeptFile("b", 1, 1, "y", 1)]),
-        Entry(batch=2, files=[KeptFile("a", 2, 2, "z", 2)], dropped=[Dropped(1, "a", 5, 1)]),
-        Entry(tables={"verdicts": Published(3, "{}"), "facts": Published(3, "{}")}),
-        Entry(batch=4, merged=[1, 2], withdrawn=["facts"]),
-    ]
-    for entry in entries[:2]:
-        with ledger.writing() as writing:
-            writing.publish({}, entry)
-    assert ledger.state().dropped == [Dropped(1, "a", 5, 1)]
-    for entry in entries[2:]:
-        with ledger.writing() as writing:
-            writing.publish({}, entry)
-    state = ledger.state()
-    assert (state.entries, state.highest, state.batches, state.dropped) == (4, 4, [4], [])
-    assert state.files == {"a": KeptFile("a", 2, 2, "z", 4), "b": KeptFile("b", 1, 1, "y", 4)}
-    assert state.tables == {"verdicts": Published(3, "{}")}
+def test_what_is_known_of_batches_goes_with_them_when_they_become_one() -> None:
+    def file(path: str, batch: int) -> KeptFile:
+        return KeptFile(path, 1, 1, path, batch)
+
+    facts = StoreFacts({"a": file("a", 2), "b": file("b", 1)}, [Dropped(1, "a", 5, 1), Dropped(3, "c", 5, 1)], [1, 2])
+    merged = facts.merged([1, 2], 4)
+    assert merged == StoreFacts({"a": file("a", 4), "b": file("b", 4)}, [Dropped(3, "c", 5, 1)], [4])
+    assert facts.merged([2, 3], 4).past == [1]
 
 
 def _directories(path: Path) -> list[Path]:

@@ -48,7 +48,7 @@ def started(directory: Path, place: Path, master: str, seeds: range) -> subproce
 
 
 def kept(directory: Path) -> set[Path]:
-    return set((directory / "outcomes").glob("*.parquet"))
+    return set((directory / "outcomes").glob("*/*.parquet"))
 
 
 def kill_after_the_first_wave(process: subprocess.Popen[str], directory: Path) -> None:

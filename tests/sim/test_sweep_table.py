@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from tests.sim.sweeping import BUILD, RING, written_down
 from tests.sim.test_sweep_task import files_of_at_most
-from transis.sim.spark_sweep import OUTCOMES, UNFINISHED, SweepTable
+from tests.trace.disk import killed_at_every_step
+from transis.sim.spark_sweep import OUTCOMES, SweepTable
 from transis.sim.sweep import CRASHED, TIMED_OUT, RanRow, SeedRow
 from transis.types.errors import PipelineError
 
@@ -84,17 +86,28 @@ def test_traces_of_failed_seeds_are_kept_up_to_a_number(table: SweepTable) -> No
     assert seeds_of(table) == [2, 4, 6]
 
 
-def test_traces_of_a_sweep_that_was_killed_are_whole_after_the_next(table: SweepTable) -> None:
-    half = table.failed / f".seed-2{UNFINISHED}"
-    half.mkdir(parents=True)
-    (half / "a.trace").write_bytes(b"ha")
-    add(table, written_down(2, traces={"a.trace": b"half"}), traces_max=1)
-    assert {path.relative_to(table.failed).as_posix() for path in table.failed.rglob("*.trace")} == {"seed-2/a.trace"}
-    assert (table.failed / "seed-2" / "a.trace").read_bytes() == b"half"
+def test_a_kill_at_any_step_leaves_whole_waves_and_whole_traces(tmp_path: Path) -> None:
+    def add_in(directory: Path, seed: int) -> None:
+        add(SweepTable(directory, BUILD, RING), written_down(seed, traces={"a.trace": b"whole", "b.trace": b"whole"}))
+
+    found = []
+    for directory in killed_at_every_step(lambda place: add_in(place, 2), lambda place: add_in(place, 1), tmp_path):
+        table = SweepTable(directory, BUILD, RING)
+        found.append(seeds_of(table))
+        traces = [table.failed / f"seed-{seed}" / f"{name}.trace" for seed in found[-1] for name in "ab"]
+        assert {trace.read_bytes() for trace in traces} == {b"whole"}
+        add_in(directory, 2)
+        assert seeds_of(table) == [1, 2]
+        assert len(list(table.failed.rglob("*.trace"))) == 4
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == ([1], [1, 2])
 
 
 def test_two_sweeps_do_not_write_one_table(table: SweepTable) -> None:
-    with table.written_here(), pytest.raises(PipelineError, match="being written by another sweep"):
+    with (
+        table.written_here(),
+        pytest.raises(PipelineError, match="somebody else: wait for it, or give another --table"),
+    ):
         add(SweepTable(table.directory, BUILD, "--engine lansis"), written_down(1))
     add(table, written_down(1))
 
@@ -107,22 +120,17 @@ def test_a_disk_that_refuses_leaves_nothing_half(table: SweepTable) -> None:
     assert len(list((table.directory / "outcomes").iterdir())) == 1
 
 
-def test_what_a_killed_sweep_left_is_removed_and_never_read(table: SweepTable) -> None:
+def test_a_damaged_wave_is_named_and_run_again_when_it_is_removed(table: SweepTable) -> None:
     add(table, written_down(1))
-    (file,) = (table.directory / "outcomes").iterdir()
-    left = file.with_name(f".{table.key}-7.parquet.tmp")
-    left.write_bytes(file.read_bytes()[:100])
-    assert seeds_of(table) == [1]
     add(table, written_down(2))
-    assert not left.exists()
-
-
-def test_a_damaged_file_is_named(table: SweepTable) -> None:
-    add(table, written_down(1))
-    (file,) = (table.directory / "outcomes").iterdir()
+    (file,) = (table.directory / "outcomes" / "batch=1").iterdir()
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(PipelineError, match=f"{file.name} is no part of a sweep, or damaged: remove it"):
+    with pytest.raises(PipelineError, match=r"batch=1 is no part of a sweep, or damaged: remove it, and its seeds are run again"):
         table.pending(SEEDS, 60)
+    shutil.rmtree(file.parent)
+    assert table.pending(range(1, 3), 60) == [1]
+    add(table, written_down(1))
+    assert seeds_of(table) == [1, 2]
 
 
 def test_the_table_is_plain_parquet(table: SweepTable) -> None:

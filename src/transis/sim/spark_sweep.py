@@ -6,14 +6,13 @@ Seeds spread over Spark in waves, and each wave kept as it ends: whoever is kill
    slow seed keeps no core idle but its own.
 2. A worker that is lost is Spark's to replace: a seed gives the same row wherever it runs.
 
-The table of a sweep: a row for every seed, keyed by build, configuration and seed, in files that appear whole or not at all.
+The table of a sweep is a lake with a row for every seed, by build, configuration and seed.
 
-    DIR/outcomes/KEY-FIRST-UUID.parquet    a wave of seeds in order; KEY is a digest of build and configuration
-    DIR/failed/KEY/seed-N/*.trace          traces of runs that failed; there before the wave that tells of them
-    DIR/_lock                              held by the sweep that writes
+    DIR/outcomes/batch=N/*.parquet    a wave of seeds in order; lake.json says of which build and configuration
+    DIR/failed/KEY/seed-N/*.trace     traces of runs that failed, there before their wave; KEY is a digest of both
 
-A seed that is there twice, because a wave was written that somebody ran again, counts once: a run that ended before one that did
-not, the later file before the earlier one.
+A seed may be there twice, because a wave was written that somebody ran again. It counts once: a run that ended before one that
+did not, then the later wave.
 
 What a worker of a sweep does: it runs seeds, each in a process of its own, and says of each how it ended.
 
@@ -27,32 +26,30 @@ What a worker of a sweep does: it runs seeds, each in a process of its own, and 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple, NoReturn
-from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from transis.audit.plans.lake import Change, Lake
 from transis.sim.build import build_id
 from transis.sim.run import RunOutcome
 from transis.sim.runs import order_of, write_trace
 from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, RanRow, SeedJob, SeedRow, ran_row, run_whole
 from transis.spark.packaging import Executors
-from transis.trace.files import sync
+from transis.trace.files import publish
 from transis.types.errors import PipelineError
 
 # --- sweep table ------------------------------------------------------------------------------------------------------
@@ -60,7 +57,7 @@ from transis.types.errors import PipelineError
 KEY_DIGITS: Final = 8
 FILES_OPEN: Final = 16
 """Files of which rows are kept at hand: waves overlap a little."""
-UNFINISHED: Final = ".tmp"
+TABLE: Final = "outcomes"
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 _VERDICT: Final = ("property", "verdict", "checked", "violations")
@@ -96,8 +93,7 @@ class _Found(NamedTuple):
     """Where a row is. The largest of a seed counts."""
 
     ended: bool
-    modified_ns: int
-    file: Path
+    batch: int
     row: int
     outcome: str
     timeout_s: int
@@ -111,26 +107,13 @@ class SweepTable:
         self.build = build
         self.configuration = configuration
         self.key = sha256(f"{build}\n{configuration}".encode()).hexdigest()[:KEY_DIGITS]
-        self._outcomes = directory / "outcomes"
         self.failed = directory / "failed" / self.key
+        self._lake = Lake(directory, "sweep table", "--table")
         self._read = lru_cache(FILES_OPEN)(_read_whole)
 
-    @contextmanager
-    def written_here(self) -> Iterator[None]:
-        """Nobody else writes until this is left; what a writer left that was killed is removed."""
-        with told_of_disk(self.directory):
-            self._outcomes.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.directory / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _hold(lock, self.directory)
-            with told_of_disk(self.directory):
-                for left in self._outcomes.glob(f".*{UNFINISHED}"):
-                    left.unlink()
-                for half in self.failed.glob(f".*{UNFINISHED}"):
-                    shutil.rmtree(half)
-            yield
-        finally:
-            os.close(lock)
+    def written_here(self) -> AbstractContextManager[None]:
+        """Nobody else writes until this is left."""
+        return self._lake.held()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -143,61 +126,52 @@ class SweepTable:
     def rows(self, seeds: range) -> Iterator[SeedRow]:
         """In order of seeds; only those that are there."""
         found = self._index(seeds)
-        in_order = ((found[seed].file, found[seed].row) for seed in sorted(found))
-        for file, places in groupby(in_order, lambda place: place[0]):
-            table = self._read(file).take([row for _, row in places])
+        in_order = ((found[seed].batch, found[seed].row) for seed in sorted(found))
+        for batch, places in groupby(in_order, lambda place: place[0]):
+            table = self._read(self._path(batch)).take([row for _, row in places])
             yield from map(_row_of, table.to_pylist())
 
     def _index(self, seeds: range) -> dict[int, _Found]:
         found: dict[int, _Found] = {}
-        for file in sorted(self._outcomes.glob(f"{self.key}-*.parquet")):
-            for seed, place in self._places(file, seeds):
+        for batch, key in self._lake.facts(self._lake.state(), dict[int, str]).items():
+            for seed, place in self._places(batch, seeds) if key == self.key and self._path(batch).exists() else ():
                 found[seed] = max(place, found.get(seed, place))
         return found
 
-    def _places(self, file: Path, seeds: range) -> Iterator[tuple[int, _Found]]:
-        columns = _read_columns(file, ["build", "configuration", "seed", "outcome", "timeout_s"]).to_pydict()
-        modified_ns = file.stat().st_mtime_ns
+    def _places(self, batch: int, seeds: range) -> Iterator[tuple[int, _Found]]:
+        columns = _read_columns(self._path(batch), ["build", "configuration", "seed", "outcome", "timeout_s"]).to_pydict()
         for row, (build, configuration, seed, outcome, timeout_s) in enumerate(zip(*columns.values(), strict=True)):
             if (build, configuration) == (self.build, self.configuration) and seed in seeds:
-                yield seed, _Found(outcome == RAN, modified_ns, file, row, outcome, timeout_s)
+                yield seed, _Found(outcome == RAN, batch, row, outcome, timeout_s)
+
+    def _path(self, batch: int) -> Path:
+        return self._lake.batch_path(TABLE, batch)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def add(self, rows: Sequence[SeedRow], traces_max: int) -> None:
         """A wave: traces first, for at most so many seeds in all, then all rows at once."""
         in_order = sorted(rows, key=lambda row: row.seed)
-        with told_of_disk(self.directory):
+        with self._lake.change() as change:
             for row in in_order:
                 if row.traces and self.traces_kept() < traces_max:
-                    self._keep_traces(row)
-            self._publish(pa.Table.from_pylist([_columns_of(row) for row in in_order], OUTCOMES), in_order[0].seed)
+                    self._keep_traces(change, row)
+            change.add_rows(TABLE, pa.Table.from_pylist([_columns_of(row) for row in in_order], OUTCOMES))
+            change.keep(self._lake.facts(change.state, dict[int, str]) | {change.number: self.key})
 
-    def _keep_traces(self, row: SeedRow) -> None:
+    def _keep_traces(self, change: Change, row: SeedRow) -> None:
         """They appear when they are whole. What is there of the same seed is the same."""
-        self.failed.mkdir(parents=True, exist_ok=True)
-        place, aside = self.failed / f"seed-{row.seed}", self.failed / f".seed-{row.seed}{UNFINISHED}"
+        place, staged = self.failed / f"seed-{row.seed}", change.stage()
         if place.exists():
             return
-        shutil.rmtree(aside, ignore_errors=True)
-        _write_files(aside, row.traces)
-        aside.rename(place)
-        sync(self.failed)
+        with self._lake.told_of_disk():
+            staged.mkdir()
+            for name, content in row.traces.items():
+                (staged / name).write_bytes(content)
+            publish(staged, place)
 
     def traces_kept(self) -> int:
         return len(list(self.failed.glob("seed-*")))
-
-    def _publish(self, table: pa.Table, first: int) -> None:
-        name = f"{self.key}-{first:019}-{uuid4().hex}.parquet"
-        aside = self._outcomes / f".{name}{UNFINISHED}"
-        try:
-            pq.write_table(table, aside, compression="zstd")
-            sync(aside)
-            aside.rename(self._outcomes / name)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise
-        sync(self._outcomes)
 
 
 def _is_settled(found: _Found | None, timeout_s: int) -> bool:
@@ -206,31 +180,15 @@ def _is_settled(found: _Found | None, timeout_s: int) -> bool:
     return found.outcome != TIMED_OUT or found.timeout_s >= timeout_s
 
 
-def _hold(lock: int, directory: Path) -> None:
+def _read_whole(batch: Path) -> pa.Table:
+    return _read_columns(batch, OUTCOMES.names)
+
+
+def _read_columns(batch: Path, columns: list[str]) -> pa.Table:
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise PipelineError(f"{directory} is being written by another sweep: wait for it, or give another --table") from error
-
-
-@contextmanager
-def told_of_disk(directory: Path) -> Iterator[None]:
-    """What a disk refuses, in one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise PipelineError(f"{error.filename or directory}: it cannot be written ({error.strerror or error})") from error
-
-
-def _read_whole(file: Path) -> pa.Table:
-    return _read_columns(file, OUTCOMES.names)
-
-
-def _read_columns(file: Path, columns: list[str]) -> pa.Table:
-    try:
-        return pq.read_table(file, columns=columns).select(columns)
+        return pq.read_table(batch, columns=columns, partitioning=None).select(columns)
     except (OSError, pa.ArrowException, KeyError) as error:
-        raise PipelineError(f"{file} is no part of a sweep, or damaged: remove it, and its seeds are run again") from error
+        raise PipelineError(f"{batch} is no part of a sweep, or damaged: remove it, and its seeds are run again") from error
 
 
 def _columns_of(row: SeedRow) -> dict[str, Any]:
@@ -251,14 +209,6 @@ def _row_of(columns: dict[str, Any]) -> SeedRow:
         ran = RanRow(**{name: columns[name] for name in _OF_RUNS} | maps | {"verdicts": verdicts})
     own = {name: columns[name] for name in SeedRow.__struct_fields__ if name not in ("ran", "traces")}
     return SeedRow(**own, ran=ran)
-
-
-def _write_files(directory: Path, files: dict[str, bytes]) -> None:
-    directory.mkdir()
-    for name, content in files.items():
-        (directory / name).write_bytes(content)
-        sync(directory / name)
-    sync(directory)
 
 
 def decoded(told: bytes) -> SeedRow:

@@ -28,7 +28,7 @@ from transis.audit.follow.divergence import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.audit.job import AuditRequest, audit
 from transis.spark.progress import Steps
 from transis.trace.export import WHY, Wanted, develop
-from transis.trace.files import replace_durably
+from transis.trace.files import publish, replace_durably
 from transis.types.errors import TransisError
 
 AROUND: Final = 1000
@@ -138,7 +138,7 @@ class Evidence:
             shutil.rmtree(aside, ignore_errors=True)
             return None
         (aside / WHY).write_bytes(_written(_why(divergence)))
-        return aside.rename(self._directory / name)
+        return publish(aside, self._directory / name)
 
     def _explain(self, place: Path) -> None:
         """Have the exact audit say what happened; once, though it may be asked for twice while a follower begins."""

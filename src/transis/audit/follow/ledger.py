@@ -1,29 +1,21 @@
-"""What it has folded, on the lake.
+"""What a follower has found, in a lake: verdicts that changed, violations, unreadable files, and the fold behind them.
 
-The ledger of a follower: what it has folded so far, every verdict that changed, every violation, in one local directory.
-
+    DIR/lake.json                    the last batch and the fold behind it, among others (FollowFacts)
+    DIR/verdicts/batch=N/*.parquet   verdicts that changed in change N
+    DIR/violations/batch=N/...       violations that were found in it
+    DIR/unreadable/batch=N/...       files that could not be read, or not to their end
     DIR/checkpoint/                  Spark's own: which files were read
-    DIR/state.bin                    the last batch and the fold behind it
-    DIR/verdicts/N.parquet           verdicts that changed in entry N
-    DIR/violations/N.parquet         violations that were found in entry N
-    DIR/unreadable/N.parquet         files that could not be read, or not to their end
     DIR/evidence/N-PROPERTY-CONF/    what the flight recorders had of a violation
-    DIR/_lock                        held by the follower that writes
 
-Spark may give the last batch again after a kill. A batch up to the one in state.bin is known; any other one is folded, and its
-files are written under the number that follows, whether they are there or not. So nothing is twice and nothing is missing.
-A file whose read failed, though Spark counts it as read, is owed: the ledger remembers it until it was read or is gone.
-
-Spark's checkpoint beside a ledger, which a power cut can damage: Spark then refuses every start, for ever.
-
-It may be thrown away at any time. It says which files were read, and the fold takes a file that it knows as nothing; what was
-found is in the ledger. So a damaged one is made anew, and all files that are still there are read again.
+1. A batch of Spark is one change. After a kill Spark may give the last batch again: one up to that in the facts is known. So
+   nothing is there twice and nothing is missing.
+2. A file whose read failed, though Spark counts it as read, is owed: it is remembered until it was read or is gone.
+3. Spark's checkpoint may be thrown away at any time. A power cut can damage it, and then Spark would refuse every start; so a
+   damaged one is made anew. All files that are still there are read again, and the fold takes those that it knows as nothing.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 import time
@@ -35,11 +27,11 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from transis.audit.follow.divergence import Divergence, FollowVerdict, Trouble
 from transis.audit.follow.fold import Fold
-from transis.trace.files import replace_durably
+from transis.audit.plans.lake import Lake
+from transis.trace.files import rename
 from transis.types.errors import PipelineError
 
 # --- checkpoint -------------------------------------------------------------------------------------------------------
@@ -58,11 +50,6 @@ def id_of(checkpoint: Path) -> str:
         raise PipelineError(f"the ledger {checkpoint.parent} has lost Spark's checkpoint ({error})") from error
 
 
-def has_committed(checkpoint: Path) -> bool:
-    """Whether a batch was finished, and so kept in the ledger before."""
-    return bool(_numbered(checkpoint / "commits"))
-
-
 def discard_if_damaged(checkpoint: Path) -> bool:
     """True if it was."""
     try:
@@ -70,7 +57,7 @@ def discard_if_damaged(checkpoint: Path) -> bool:
             return False
         aside = checkpoint.with_name(".damaged")
         shutil.rmtree(aside, ignore_errors=True)
-        checkpoint.rename(aside)
+        rename(checkpoint, aside)
     except OSError as error:
         raise PipelineError(f"Spark's checkpoint {checkpoint} cannot be read ({error.strerror or error})") from error
     shutil.rmtree(aside, ignore_errors=True)
@@ -124,11 +111,6 @@ RECENT_MAX: Final = 100
 OWED_MAX: Final = 4096
 """Files that are tried again; of more than that the oldest are given up. That they were not read was told."""
 
-FIRST: Final = f"{1:08}"
-BEGIN_ANEW: Final = (
-    "what it had found broken would be forgotten, so give another --ledger, or move the whole directory away to begin anew"
-)
-
 _WHEN: Final = ("time", pa.timestamp("us", "UTC"))
 VERDICTS: Final = pa.schema(
     [
@@ -151,13 +133,12 @@ VIOLATIONS: Final = pa.schema(
 UNREADABLE: Final = pa.schema([("entry", pa.int64()), _WHEN, ("path", pa.string()), ("why", pa.string())])
 
 
-class Kept(msgspec.Struct):
-    """What state.bin holds."""
+class FollowFacts(msgspec.Struct):
+    """What the lake keeps beside the tables."""
 
     query: str = ""
     """Of Spark: its batches count from 0 again if its checkpoint is removed."""
     batch: int = -1
-    entry: int = 0
     told: dict[str, str] = {}
     """The last word about each cluster and property."""
     told_all_s: float = 0.0
@@ -175,14 +156,17 @@ class Kept(msgspec.Struct):
 class FollowLedger:
     """Opened by `opened`; one writer at a time."""
 
-    def __init__(self, directory: Path, kept: Kept) -> None:
-        self.directory = directory
-        self.kept = kept
-        self.fold = Fold.restored(kept.fold)
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self.kept = lake.facts(lake.state(), FollowFacts)
+        try:
+            self.fold = Fold.restored(self.kept.fold)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise lake.damaged(error) from error
 
     @property
     def checkpoint(self) -> Path:
-        return self.directory / "checkpoint"
+        return self._lake.path / "checkpoint"
 
     def knows(self, query: str, batch: int) -> bool:
         return query == self.kept.query and batch <= self.kept.batch
@@ -195,26 +179,28 @@ class FollowLedger:
         troubles: Sequence[Trouble] = (),
         owed: Sequence[str] = (),
     ) -> list[FollowVerdict]:
-        """Keep what a batch brought: violations, verdicts that changed, troubles that are new, then the state that says that they
-        are kept."""
-        now_s, entry = time.time(), self.kept.entry + 1
-        when = {"entry": entry, "time": int(now_s * 1_000_000)}
-        verdicts = self.fold.verdicts()
+        """Keep what a batch brought: violations, verdicts that changed, files that could not be read, and where to go on."""
+        now_s, verdicts = time.time(), self.fold.verdicts()
         changed = [one for one in verdicts if self.kept.told.get(_key(one)) != one.verdict]
         told_all_s = self.kept.told_all_s
         if now_s - told_all_s > ALL_AGAIN_S:
             changed, told_all_s = verdicts, now_s
         told = self.kept.told | {_key(one): one.verdict for one in verdicts}
-        with told_of_disk(self.directory):
-            self._write("violations", entry, [when | _plain(one) for one in divergences], VIOLATIONS)
-            self._write("verdicts", entry, [when | one._asdict() for one in changed], VERDICTS)
-            self._write("unreadable", entry, [when | {"path": one.path, "why": one.why} for one in troubles], UNREADABLE)
-            last = entry if changed or divergences or troubles else self.kept.entry
-            recent = [*self._recent(now_s), *((now_s, one) for one in divergences)]
-            unreadable = self.kept.unreadable + len(troubles)
-            figures = (self.fold.state(), now_s, unreadable, list(owed[-OWED_MAX:]))
-            self.kept = Kept(query, batch, last, told, told_all_s, recent, *figures)
-            replace_durably(self.directory / "state.bin", msgspec.msgpack.encode(self.kept))
+        recent = [*self._recent(now_s), *((now_s, one) for one in divergences)]
+        figures = (self.fold.state(), now_s, self.kept.unreadable + len(troubles), list(owed[-OWED_MAX:]))
+        after = FollowFacts(query, batch, told, told_all_s, recent, *figures)
+        with self._lake.change() as change:
+            when = {"entry": change.number, "time": int(now_s * 1_000_000)}
+            tables = {
+                "violations": ([when | _plain(one) for one in divergences], VIOLATIONS),
+                "verdicts": ([when | one._asdict() for one in changed], VERDICTS),
+                "unreadable": ([when | {"path": one.path, "why": one.why} for one in troubles], UNREADABLE),
+            }
+            for table, (rows, schema) in tables.items():
+                if rows:
+                    change.add_rows(table, pa.Table.from_pylist(rows, schema))
+            change.keep(after)
+        self.kept = after
         return verdicts
 
     def recent(self) -> list[Divergence]:
@@ -223,60 +209,13 @@ class FollowLedger:
     def _recent(self, now_s: float) -> list[tuple[float, Divergence]]:
         return [(found_s, one) for found_s, one in self.kept.recent[-RECENT_MAX:] if now_s - found_s < RECENT_S]
 
-    def _write(self, kind: str, entry: int, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-        if not rows:
-            return
-        sink = pa.BufferOutputStream()
-        pq.write_table(pa.Table.from_pylist(rows, schema), sink, compression="zstd")
-        (self.directory / kind).mkdir(exist_ok=True)
-        replace_durably(self.directory / kind / f"{entry:08}.parquet", sink.getvalue().to_pybytes())
-
 
 @contextmanager
 def opened(directory: Path) -> Iterator[FollowLedger]:
     """Made if it is not there. A second follower gets a PipelineError at once."""
-    with told_of_disk(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = os.open(directory / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        _hold(lock, directory)
-        yield FollowLedger(directory, _read(directory))
-    finally:
-        os.close(lock)
-
-
-def _hold(lock: int, directory: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise PipelineError(f"{directory} is being written by another follower: wait for it, or give another --ledger") from error
-
-
-def _read(directory: Path) -> Kept:
-    try:
-        kept = msgspec.msgpack.decode((directory / "state.bin").read_bytes(), type=Kept)
-        Fold.restored(kept.fold)
-    except FileNotFoundError as error:
-        if _had_state(directory):
-            raise PipelineError(f"the ledger {directory} has lost its state.bin: {BEGIN_ANEW}") from error
-        return Kept()
-    except (OSError, msgspec.MsgspecError, ValueError) as error:
-        raise PipelineError(f"the state.bin of the ledger {directory} is damaged ({error}): {BEGIN_ANEW}") from error
-    return kept
-
-
-def _had_state(directory: Path) -> bool:
-    """Who was killed in the very first batch left an entry, and Spark no commit; everything else comes behind a state."""
-    later = any(path.stem > FIRST for kind in ("verdicts", "violations") for path in (directory / kind).glob("*.parquet"))
-    return later or has_committed(directory / "checkpoint")
-
-
-@contextmanager
-def told_of_disk(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise PipelineError(f"the ledger {directory} cannot be written ({error.strerror or error})") from error
+    lake = Lake(directory, "ledger", "--ledger")
+    with lake.held():
+        yield FollowLedger(lake)
 
 
 def _key(one: FollowVerdict) -> str:

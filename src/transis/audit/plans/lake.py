@@ -1,208 +1,209 @@
-"""The ledger of a store: what is in it, and how more gets into it so that a reader sees all of a change or nothing of it.
+"""A lake: one directory of Parquet tables, of which a change is seen as a whole or not at all.
 
-    STORE/_log/00000001.json ...   one entry a change; a store holds what the entries, taken together, name
-    STORE/_staging/                where a change is written first
-    STORE/events/batch=N           kept events
-    STORE/tables/NAME/version=N    tables made of them, the latest version of each
+    DIR/lake.json                  the state: the batches of each table, and the facts that the owner keeps beside them
+    DIR/TABLE/batch=N/*.parquet    the rows that change N added to a table
+    DIR/_staging/                  where a change is written first
+    DIR/_lock                      held by the one writer
 
-1. A directory is written under _staging, moved to its place by one rename, then named by an entry that is itself renamed into the
-   log. Whatever ends a writer in between leaves only things that no entry names; the next writer removes them.
-2. One writer at a time: the lock is a kernel's, so a writer that is gone has none. What a change replaces stays on disk until the
-   change after it, for somebody may be reading.
+1. A batch is written under _staging, synced, and moved to its place by one rename. Then lake.json, which names it, is replaced by
+   another. Whatever ends a writer in between leaves only files that lake.json does not name; the next change removes them.
+2. When a change is over, it is durable. It is made under a kernel's lock, which a process that is gone does not hold.
+3. Readers need no lock: what a change drops stays on disk until the change after it.
+4. Other files may stand in the directory. One that has files but no lake.json is refused: an earlier version made it, or its
+   state is lost.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import msgspec
+import pyarrow.parquet as pq
 
+from transis.trace.files import beside, locked, make_directory, publish, replace_durably
 from transis.types.errors import PipelineError
 
-LOG: Final = "_log"
+LAKE: Final = "lake.json"
 STAGING: Final = "_staging"
 LOCK: Final = "_lock"
-EVENTS_PART: Final = "events"
-TABLES_PART: Final = "tables"
+BATCH: Final = "batch="
+
+NO_FACTS: Final = msgspec.Raw(b"null")
+
+Facts = TypeVar("Facts")
 
 
-class KeptFile(msgspec.Struct, frozen=True):
-    """A file whose events are in a batch, as it was when it was read."""
+class State(msgspec.Struct, frozen=True):
+    """What counts; nothing else in the directory does."""
 
-    path: str
-    length: int
-    modified_us: int
-    seal: str
-    batch: int
-
-
-class Dropped(msgspec.Struct, frozen=True):
-    """Rows of a batch that do not count any more, for their file was read again: all of this segment."""
-
-    batch: int
-    file: str
-    node: int | None
-    segment: int | None
+    change: int = 0
+    """Number of the last change."""
+    tables: dict[str, list[int]] = {}
+    """The batches of each table, the oldest first."""
+    facts: msgspec.Raw = NO_FACTS
 
 
-class Published(msgspec.Struct, frozen=True):
-    """A version of a table, with the schema of its columns as Spark writes it."""
+class Lake:
+    """A local directory, made when it is first written. `noun` and `option` are for sentences: what the owner calls it, and how
+    another one is given."""
 
-    version: int
-    schema: str
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One change."""
-
-    batch: int | None = None
-    """A batch that is new."""
-    files: list[KeptFile] = []
-    dropped: list[Dropped] = []
-    merged: list[int] = []
-    """Batches whose rows are all in the new one."""
-    tables: dict[str, Published] = {}
-    withdrawn: list[str] = []
-    past: list[int] | None = None
-    """All batches that are past now (past.py): they are made one among themselves only. None if that did not change."""
-
-
-class State:
-    """What all entries say together."""
-
-    def __init__(self) -> None:
-        self.entries = 0
-        self.batches: list[int] = []
-        self.files: dict[str, KeptFile] = {}
-        self.dropped: list[Dropped] = []
-        self.tables: dict[str, Published] = {}
-        self.past: set[int] = set()
-        self.highest = 0
-
-    def apply(self, entry: Entry) -> None:
-        self.entries += 1
-        merged = set(entry.merged)
-        self.batches = [batch for batch in self.batches if batch not in merged]
-        self.dropped = [one for one in [*self.dropped, *entry.dropped] if one.batch not in merged]
-        if entry.batch is not None:
-            self.batches.append(entry.batch)
-            moved = [file for file in self.files.values() if file.batch in merged]
-            self.files |= {file.path: msgspec.structs.replace(file, batch=entry.batch) for file in moved}
-        self.files |= {file.path: file for file in entry.files}
-        self.tables = {name: one for name, one in self.tables.items() if name not in entry.withdrawn} | entry.tables
-        if entry.past is not None:
-            self.past = set(entry.past)
-        if entry.batch is not None and merged and merged <= self.past:
-            self.past = self.past - merged | {entry.batch}
-        used = [entry.batch or 0, *(one.version for one in entry.tables.values())]
-        self.highest = max(self.highest, *used)
-
-
-class Ledger:
-    """The ledger of the store in one local directory, which is made when something is first written."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = Path(os.path.abspath(path))
+    def __init__(self, path: Path, noun: str, option: str) -> None:
+        self.path = path.absolute()
+        self._noun = f"the {noun} {self.path}"
+        self._option = option
+        self._is_held = False
 
     def state(self) -> State:
         """As it is on disk now."""
-        state = State()
-        while (entry := self._entry(state.entries + 1)) is not None:
-            state.apply(entry)
-        return state
+        try:
+            return msgspec.json.decode((self.path / LAKE).read_bytes(), type=State)
+        except FileNotFoundError:
+            self._require_nothing_else()
+            return State()
+        except OSError as error:
+            raise PipelineError(f"{self._noun} cannot be read ({error.strerror})") from error
+        except msgspec.MsgspecError as error:
+            raise self.damaged(error) from error
 
-    def batch_path(self, batch: int) -> Path:
-        return self.path / EVENTS_PART / f"batch={batch}"
+    def facts(self, state: State, kind: type[Facts]) -> Facts:
+        """The owner's facts; before the first change, what `kind` has by default."""
+        try:
+            return kind() if state.facts == NO_FACTS else msgspec.json.decode(state.facts, type=kind)
+        except msgspec.MsgspecError as error:
+            raise self.damaged(error) from error
 
-    def table_path(self, name: str, version: int) -> Path:
-        return self.path / TABLES_PART / name / f"version={version}"
+    def batch_path(self, table: str, batch: int) -> Path:
+        return self.path / table / f"{BATCH}{batch}"
 
     @contextmanager
-    def writing(self) -> Iterator[Writing]:
-        """For one change. A second writer gets a PipelineError at once."""
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise PipelineError(f"the store {self.path} cannot be written ({error.strerror})") from error
-        try:
-            self._hold(lock)
+    def held(self) -> Iterator[None]:
+        """For several changes without anybody else's between them. A second writer gets a PipelineError at once."""
+        with ExitStack() as stack:
+            with self.told_of_disk():
+                if not (self.path / LAKE).exists():
+                    self._require_nothing_else()
+                make_directory(self.path)
+                stack.enter_context(locked(self.path / LOCK))
+                if not (self.path / LAKE).exists():
+                    self._write(State())
+            self._is_held = True
+            stack.callback(setattr, self, "_is_held", False)
+            yield
+
+    @contextmanager
+    def change(self) -> Iterator[Change]:
+        """All that is done inside is seen at the end, or nothing of it. An error inside leaves everything as it was."""
+        with ExitStack() as stack:
+            if not self._is_held:
+                stack.enter_context(self.held())
             state = self.state()
             self._tidy(state)
-            yield Writing(self, state)
-            shutil.rmtree(self.path / STAGING, ignore_errors=True)
-        finally:
-            os.close(lock)
+            stack.callback(shutil.rmtree, self.path / STAGING, ignore_errors=True)
+            change = Change(self, state)
+            yield change
+            with self.told_of_disk():
+                self._commit(change)
 
-    def _hold(self, lock: int) -> None:
+    @contextmanager
+    def told_of_disk(self) -> Iterator[None]:
+        """What the disk refuses, in one sentence."""
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            yield
+        except BlockingIOError as error:
             raise PipelineError(
-                f"the store {self.path} is being written by somebody else; try again when that is done"
+                f"{self._noun} is being written by somebody else: wait for it, or give another {self._option}"
             ) from error
-
-    def _entry(self, number: int) -> Entry | None:
-        try:
-            content = self._entry_path(number).read_bytes()
-        except FileNotFoundError:
-            return None
         except OSError as error:
-            raise PipelineError(f"the store {self.path} cannot be read ({error.strerror})") from error
-        try:
-            return msgspec.json.decode(content, type=Entry)
-        except msgspec.MsgspecError as error:
-            raise PipelineError(f"the store {self.path} is damaged: entry {number} of its log is no entry ({error})") from error
+            raise PipelineError(f"{self._noun} cannot be written ({error.strerror or error})") from error
 
-    def _entry_path(self, number: int) -> Path:
-        return self.path / LOG / f"{number:08d}.json"
+    def _commit(self, change: Change) -> None:
+        after = change.after()
+        if after.tables == change.state.tables and after.facts == change.state.facts:
+            return
+        for table, staged in change.added.items():
+            publish(staged, self.batch_path(table, change.number))
+        self._write(after)
+
+    def _write(self, state: State) -> None:
+        replace_durably(self.path / LAKE, msgspec.json.encode(state))
 
     def _tidy(self, state: State) -> None:
-        """Remove what no entry names: what a writer left that did not finish, and what the last change replaced."""
+        """Remove what a writer left that did not finish, and what the last change dropped."""
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
-        named = {self.batch_path(batch) for batch in state.batches}
-        named |= {self.table_path(name, one.version) for name, one in state.tables.items()}
-        found = [*(self.path / EVENTS_PART).glob("batch=*"), *(self.path / TABLES_PART).glob("*/version=*")]
-        for path in found:
+        named = {self.batch_path(table, batch) for table, batches in state.tables.items() for batch in batches}
+        for path in self.path.glob(f"*/{BATCH}*"):
             if path not in named:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def _require_nothing_else(self) -> None:
+        """What a writer leaves that is killed before it has written anything is nothing."""
+        own = {LOCK, beside(self.path / LAKE).name}
+        if self.path.is_dir() and any(one.name not in own for one in self.path.iterdir()):
+            raise PipelineError(
+                f"{self._noun} has files but no {LAKE}: an earlier version of transis made it, or its state is lost; "
+                f"{self._remedy()}"
+            )
 
-class Writing:
+    def damaged(self, error: Exception) -> PipelineError:
+        """The facts are not what their owner can read."""
+        return PipelineError(f"the {LAKE} of {self._noun} is damaged ({error}): {self._remedy()}")
+
+    def _remedy(self) -> str:
+        return f"give another {self._option}, or move the whole directory away to begin anew"
+
+
+class Change:
     """One change in the making."""
 
-    def __init__(self, ledger: Ledger, state: State) -> None:
-        self.ledger = ledger
+    def __init__(self, lake: Lake, state: State) -> None:
+        self._lake = lake
         self.state = state
-        self.number = state.highest + 1
-        """For a new batch or version: never used before."""
+        """Before the change."""
+        self.number = state.change + 1
+        self.added: dict[str, Path] = {}
+        self._kept = dict(state.tables)
+        self._facts = state.facts
 
     def stage(self) -> Path:
-        """A fresh directory to write into; its parent is there."""
-        parent = self.ledger.path / STAGING
-        parent.mkdir(parents=True, exist_ok=True)
-        return parent / uuid4().hex
+        """The path of a fresh directory to write into; its parent is there."""
+        with self._lake.told_of_disk():
+            (self._lake.path / STAGING).mkdir(exist_ok=True)
+        return self._lake.path / STAGING / uuid4().hex
 
-    def publish(self, moves: dict[Path, Path], entry: Entry) -> None:
-        """Put what was staged in its place and say so."""
-        try:
-            for source, target in moves.items():
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(source, target)
-            self._write(entry)
-        except OSError as error:
-            raise PipelineError(f"the store {self.ledger.path} cannot be written ({error.strerror})") from error
+    def add(self, table: str, staged: Path) -> None:
+        """A directory of rows becomes one more batch of a table: one of each table in a change."""
+        assert table not in self.added, f"{table} has a batch of this change already"
+        self.added[table] = staged
 
-    def _write(self, entry: Entry) -> None:
-        target = self.ledger._entry_path(self.state.entries + 1)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        written = self.stage()
-        written.write_bytes(msgspec.json.encode(entry))
-        os.rename(written, target)
+    def add_rows(self, table: str, rows: Any) -> None:
+        """The same with an Arrow table."""
+        staged = self.stage()
+        with self._lake.told_of_disk():
+            staged.mkdir()
+            pq.write_table(rows, staged / "part.parquet", compression="zstd")
+        self.add(table, staged)
+
+    def replace(self, table: str, staged: Path) -> None:
+        """These rows in place of all that the table had."""
+        self.drop(table)
+        self.add(table, staged)
+
+    def drop(self, table: str, batches: Iterable[int] | None = None) -> None:
+        """Batches that were there before the change; all of them if none are named."""
+        gone = set(self._kept.get(table, []) if batches is None else batches)
+        self._kept[table] = [batch for batch in self._kept.get(table, []) if batch not in gone]
+
+    def keep(self, facts: object) -> None:
+        """What the owner keeps beside its tables from now on."""
+        self._facts = msgspec.Raw(msgspec.json.encode(facts))
+
+    def after(self) -> State:
+        tables = dict(self._kept)
+        for table in self.added:
+            tables[table] = [*tables.get(table, []), self.number]
+        return State(self.number, {name: batches for name, batches in tables.items() if batches}, self._facts)

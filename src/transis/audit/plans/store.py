@@ -1,7 +1,7 @@
-"""The store: events of traces and the tables made of them, kept as Parquet that anything can read.
+"""The store: events of traces and the tables made of them, kept in a lake.
 
-Events are partitioned by batch and kind, never by run, so 100,000 small runs make no more directories than one. A sealed segment
-never changes, so it is decoded once; of open ones only what they were when somebody last looked is here.
+1. Events are partitioned by batch and kind, never by run, so 100,000 small runs make no more directories than one.
+2. A sealed segment never changes, so it is decoded once. Of open ones the store has what they were when somebody last looked.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from tempfile import mkdtemp
 from types import TracebackType
 from typing import Final
 
+import msgspec
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from transis.audit.plans.ingest import decode_into
-from transis.audit.plans.lake import EVENTS_PART, Dropped, Entry, KeptFile, Ledger, Published, State, Writing
+from transis.audit.plans.lake import Change, Lake, State
 from transis.spark.inputs import SegmentFile, find_segments, is_local, literally, local_path, seal_of
 from transis.spark.schema import EVENTS, INT, columns
 from transis.trace.tables import KINDS
@@ -35,8 +37,49 @@ PART_BYTES: Final = 128 << 20
 
 KEPT_EVENTS: Final = StructType([*EVENTS.fields, *columns(batch=INT).fields])
 DROPPED: Final = "batch int, dropped_file string, dropped_node long, dropped_segment int"
+EVENTS_TABLE: Final = "events"
 OPEN: Final = "open_segments"
 """The table of events that are not kept."""
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """A file whose events are in a batch, as it was when it was read."""
+
+    path: str
+    length: int
+    modified_us: int
+    seal: str
+    batch: int
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """Rows of a batch that do not count any more, because their file was read again: all of this segment."""
+
+    batch: int
+    file: str
+    node: int | None
+    segment: int | None
+
+
+class StoreFacts(msgspec.Struct, frozen=True):
+    """What the lake keeps beside the tables."""
+
+    files: dict[str, KeptFile] = {}
+    dropped: list[Dropped] = []
+    past: list[int] = []
+    """Batches of events that are past (incremental.py): they are merged among themselves only."""
+    schemas: dict[str, str] = {}
+    """Columns of each table but the events, as Spark writes them."""
+
+    def merged(self, batches: Collection[int], into: int) -> StoreFacts:
+        """The same when these batches have become one."""
+        moved = {path: replace(file, batch=into) for path, file in self.files.items() if file.batch in batches}
+        past = [batch for batch in self.past if batch not in batches]
+        if set(batches) <= set(self.past):
+            past.append(into)
+        return replace(
+            self, files=self.files | moved, dropped=[one for one in self.dropped if one.batch not in batches], past=past
+        )
 
 
 class Store:
@@ -48,7 +91,7 @@ class Store:
         self._spark = spark
         self._compact_from = compact_from
         self._temporary = Path(mkdtemp(prefix="transis-store-")) if path is None else None
-        self._ledger = Ledger(Path(local_path(str(path))) if self._temporary is None else self._temporary)
+        self._lake = Lake(Path(local_path(str(path))) if self._temporary is None else self._temporary, "store", "--store")
 
     def __enter__(self) -> Store:
         return self
@@ -63,7 +106,7 @@ class Store:
 
     @property
     def path(self) -> Path:
-        return self._ledger.path
+        return self._lake.path
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -71,80 +114,76 @@ class Store:
         """Take in the sealed segments that are not in it yet, and the open ones as they are now in place of those of the last
         time; how many sealed ones that were."""
         found = find_segments(self._spark, inputs)
-        with self._ledger.writing() as writing:
-            state = writing.state
-            new = {file: seal_of(file) for file in found if not _is_kept(file, state)}
+        with self._lake.change() as change:
+            kept = self._facts(change.state).files
+            new = {file: seal_of(file) for file in found if not _is_kept(file, kept)}
             still_open = [file for file, seal in new.items() if seal is None]
-            sealed = _each_once({file: seal for file, seal in new.items() if seal is not None}, state)
-            if sealed or still_open or OPEN in state.tables:
-                self._take_in(writing, sealed, still_open)
-        if len(self._ledger.state().batches) >= self._compact_from:
+            sealed = _each_once({file: seal for file, seal in new.items() if seal is not None}, kept)
+            self._take_in(change, sealed, still_open)
+        if len(_batches(self._lake.state())) >= self._compact_from:
             self.compact()
         return len(sealed)
 
     def events(self) -> DataFrame:
         """All events that are kept, and those of the segments that were open at the last `add`."""
-        return self._all(self._ledger.state()).drop("batch")
+        return self._all(self._lake.state()).drop("batch")
 
     def events_above(self, cuts: DataFrame) -> DataFrame:
         """Events of segments behind `cuts` (node, upto), and of nodes that are not there; batches without any are not read."""
-        state = self._ledger.state()
+        state = self._lake.state()
         segments = above(self._all(state).where("kind = 'segments'"), cuts)
         wanted = {row.batch for row in segments.select("batch").distinct().collect()}
         return above(self._all(state, wanted).drop("batch"), cuts)
 
     def batches_below(self, cuts: DataFrame) -> list[int]:
         """Batches of which all segments lie below `cuts`."""
-        state = self._ledger.state()
+        state = self._lake.state()
         segments = above(self._kept(state).where("kind = 'segments'"), cuts)
-        return sorted(set(state.batches) - {row.batch for row in segments.select("batch").distinct().collect()})
+        return sorted(set(_batches(state)) - {row.batch for row in segments.select("batch").distinct().collect()})
 
     def require_readable(self) -> None:
         """Raises TraceError if not one file could be read, for then there is no run that a verdict could be about."""
-        segments = self._all(self._ledger.state()).where("kind = 'segments'")
+        segments = self._all(self._lake.state()).where("kind = 'segments'")
         [(files, unreadable, why)] = segments.selectExpr("count(*)", "count(trouble)", "min(trouble)").collect()
         if files == unreadable:
             raise TraceError(f"none of the {files} files of traces can be read; the first one is {why}")
 
     def inputs(self) -> DataFrame:
         """Lineage: file, run, node, segment, content_digest, batch; null for the batch of a file that was still open."""
-        segments = self._all(self._ledger.state()).where("kind = 'segments'")
+        segments = self._all(self._lake.state()).where("kind = 'segments'")
         return segments.select("file", "run", "node", "segment", "content_digest", "batch")
 
     def compact(self) -> None:
         """Make all batches one; those that are past apart from the others, so that they need not be read."""
         for is_past in (True, False):
-            with self._ledger.writing() as writing:
-                self._merge(writing, [batch for batch in writing.state.batches if (batch in writing.state.past) == is_past])
+            with self._lake.change() as change:
+                past = set(self._facts(change.state).past)
+                self._merge(change, [batch for batch in _batches(change.state) if (batch in past) == is_past])
 
-    def _merge(self, writing: Writing, batches: list[int]) -> None:
+    def _merge(self, change: Change, batches: list[int]) -> None:
         if len(batches) < 2:
             return
-        staged, rows = writing.stage(), self._kept(writing.state, set(batches))
+        staged, rows = change.stage(), self._kept(change.state, set(batches))
         for kind, part in self._parts(batches).items():
             rows.where(F.col("kind") == kind).select(*KINDS[kind]).coalesce(part).write.parquet(_uri(staged / f"kind={kind}"))
-        entry = Entry(batch=writing.number, merged=batches)
-        writing.publish({staged: self._ledger.batch_path(writing.number)}, entry)
+        change.drop(EVENTS_TABLE, batches)
+        change.add(EVENTS_TABLE, staged)
+        change.keep(self._facts(change.state).merged(batches, change.number))
 
-    def _take_in(self, writing: Writing, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
+    def _take_in(self, change: Change, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
         """One change: a segment that was open and is sealed now is seen once, whoever looks."""
-        number, moves = writing.number, dict[Path, Path]()
+        facts = self._facts(change.state)
         if sealed:
-            moves[self._decoded(writing, list(sealed))] = self._ledger.batch_path(number)
+            change.add(EVENTS_TABLE, self._decoded(change, list(sealed)))
+            outdated = self._outdated(change.state, [file.path for file in sealed if file.path in facts.files])
+            kept = {file.path: KeptFile(*file, seal=seal, batch=change.number) for file, seal in sealed.items()}
+            change.keep(replace(facts, files=facts.files | kept, dropped=[*facts.dropped, *outdated]))
+        change.drop(OPEN)
         if still_open:
-            moves[self._decoded(writing, still_open)] = self._ledger.table_path(OPEN, number)
-        kept = [KeptFile(*file, seal=seal, batch=number) for file, seal in sealed.items()]
-        entry = Entry(
-            batch=number if sealed else None,
-            files=kept,
-            dropped=self._outdated(writing.state, [file.path for file in sealed if file.path in writing.state.files]),
-            tables={OPEN: Published(number, EVENTS.json())} if still_open else {},
-            withdrawn=[] if still_open else [OPEN],
-        )
-        writing.publish(moves, entry)
+            change.add(OPEN, self._decoded(change, still_open))
 
-    def _decoded(self, writing: Writing, files: Sequence[SegmentFile]) -> Path:
-        staged = writing.stage()
+    def _decoded(self, change: Change, files: Sequence[SegmentFile]) -> Path:
+        staged = change.stage()
         decode_into(self._spark, files, staged)
         return staged
 
@@ -152,7 +191,7 @@ class Store:
         """How many files each kind shall have that is there."""
         sizes: dict[str, int] = {}
         for batch in batches:
-            for path in self._ledger.batch_path(batch).glob("kind=*/*.parquet"):
+            for path in self._lake.batch_path(EVENTS_TABLE, batch).glob("kind=*/*.parquet"):
                 kind = path.parent.name.removeprefix("kind=")
                 sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
         return {kind: ceil(size / PART_BYTES) for kind, size in sizes.items()}
@@ -168,19 +207,30 @@ class Store:
         """Of all batches, or of those that are wanted."""
         if OPEN not in state.tables:
             return self._kept(state, wanted)
-        return self._kept(state, wanted).unionByName(self.table(OPEN).withColumn("batch", F.lit(None).cast(INT)))
+        still_open = self._read(OPEN, state.tables[OPEN], EVENTS).withColumn("batch", F.lit(None).cast(INT))
+        return self._kept(state, wanted).unionByName(still_open)
 
     def _kept(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
-        batches = [batch for batch in state.batches if wanted is None or batch in wanted]
+        batches = [batch for batch in _batches(state) if wanted is None or batch in wanted]
         if not batches:
             return self._spark.createDataFrame([], KEPT_EVENTS)
-        reader = self._spark.read.schema(KEPT_EVENTS).option("basePath", _uri(self.path / EVENTS_PART))
-        rows = reader.parquet(*(literally(_uri(self._ledger.batch_path(batch))) for batch in batches))
-        rows = rows.select(*KEPT_EVENTS.fieldNames())
-        return _without(rows, self._dropped(state)) if state.dropped else rows
+        rows, dropped = self._read(EVENTS_TABLE, batches, KEPT_EVENTS), self._facts(state).dropped
+        return _without(rows, self._dropped(dropped)) if dropped else rows
 
-    def _dropped(self, state: State) -> DataFrame:
-        rows = [(one.batch, one.file, one.node, one.segment) for one in state.dropped]
+    def _read(self, table: str, batches: Iterable[int], schema: StructType) -> DataFrame:
+        """Directories below `base` are columns: the kinds of events, and the batch where the schema has it."""
+        base = self.path / table if "batch" in schema.names else None
+        reader = self._spark.read.schema(schema)
+        if base is not None:
+            reader = reader.option("basePath", _uri(base))
+        paths = (literally(_uri(self._lake.batch_path(table, batch))) for batch in batches)
+        return reader.parquet(*paths).select(*schema.names)
+
+    def _facts(self, state: State) -> StoreFacts:
+        return self._lake.facts(state, StoreFacts)
+
+    def _dropped(self, dropped: Iterable[Dropped]) -> DataFrame:
+        rows = [(one.batch, one.file, one.node, one.segment) for one in dropped]
         return self._spark.createDataFrame(rows, DROPPED)
 
     # -- tables made of them -----------------------------------------------------------------------------------------
@@ -192,38 +242,43 @@ class Store:
     def replace_all(self, tables: dict[str, DataFrame], past: list[int] | None = None) -> None:
         """Publish several tables as one change: a reader sees all of them, or none. `past` are the batches that are past now."""
         for name in tables:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == OPEN:
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in (EVENTS_TABLE, OPEN):
                 raise UsageError(f"a table of a store cannot have the name {name!r}: small letters, digits and _ only")
-        with self._ledger.writing() as writing:
-            staged = {name: writing.stage() for name in tables}
+        with self._lake.change() as change:
             for name, rows in tables.items():
-                rows.write.parquet(_uri(staged[name]))
-            moves = {path: self._ledger.table_path(name, writing.number) for name, path in staged.items()}
-            published = {name: Published(writing.number, rows.schema.json()) for name, rows in tables.items()}
-            writing.publish(moves, Entry(tables=published, past=past))
+                staged = change.stage()
+                rows.write.parquet(_uri(staged))
+                change.replace(name, staged)
+            facts = self._facts(change.state)
+            schemas = facts.schemas | {name: rows.schema.json() for name, rows in tables.items()}
+            change.keep(replace(facts, schemas=schemas, past=facts.past if past is None else past))
 
     def tables(self) -> list[str]:
         """The names of all tables that were published."""
-        return sorted(name for name in self._ledger.state().tables if name != OPEN)
+        return sorted(self._facts(self._lake.state()).schemas)
 
     def table(self, name: str) -> DataFrame:
         """The latest version of a table."""
-        published = self._ledger.state().tables.get(name)
-        if published is None:
+        state = self._lake.state()
+        schema = self._facts(state).schemas.get(name)
+        if schema is None:
             raise UsageError(f"the store {self.path} has no table {name!r}")
-        schema = StructType.fromJson(json.loads(published.schema))
-        return self._spark.read.schema(schema).parquet(literally(_uri(self._ledger.table_path(name, published.version))))
+        return self._read(name, state.tables[name], StructType.fromJson(json.loads(schema)))
 
 
-def _is_kept(file: SegmentFile, state: State) -> bool:
-    kept = state.files.get(file.path)
+def _batches(state: State) -> list[int]:
+    return state.tables.get(EVENTS_TABLE, [])
+
+
+def _is_kept(file: SegmentFile, files: Mapping[str, KeptFile]) -> bool:
+    kept = files.get(file.path)
     return kept is not None and (kept.length, kept.modified_us) == (file.length, file.modified_us)
 
 
-def _each_once(files: Mapping[SegmentFile, str], state: State) -> dict[SegmentFile, str]:
+def _each_once(files: Mapping[SegmentFile, str], kept: Mapping[str, KeptFile]) -> dict[SegmentFile, str]:
     """Without copies: a segment that is there under several paths is the same evidence, not twice as much."""
     again = {file.path for file in files}
-    known = {kept.seal for kept in state.files.values() if kept.path not in again}
+    known = {one.seal for one in kept.values() if one.path not in again}
     found: dict[SegmentFile, str] = {}
     for file, seal in files.items():
         if not seal or seal not in known:
