@@ -12,7 +12,7 @@ from transis.audit.guarantees import check, check_groups
 from transis.audit.guarantees.property import HELD
 from transis.net.evidence import FLIGHT
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Prefix
-from transis.trace.export import Wanted, develop
+from transis.trace.export import ExportRequest, export_wanted
 from transis.trace.reader import read_history, read_segment
 from transis.trace.segment import DIGESTS
 
@@ -67,7 +67,7 @@ def test_digests_agree_films_develop_and_replicas_are_heard(tmp_path: Path, engi
         assert trace.events[-1].how == "stopped"
     agreed = check_groups(History(traces, closed=False, engine=engine)).verdicts["replicas_agree"]
     assert (agreed.verdict, agreed.checked) == (HELD, 2 * 2 * MESSAGES // 100)
-    develop([tmp_path], Wanted(), tmp_path / "out")
+    export_wanted([tmp_path], ExportRequest(), tmp_path / "out")
     films = read_history(tmp_path / "out")
     assert check(films).broken == ()
     for trace in films.nodes:

@@ -11,11 +11,11 @@ from tests.trace.taped import taped_run
 from transis.audit.guarantees import check
 from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import CheckpointEvent, Conf, Delivery, End, Event, Gap, History, NodeTrace, Prefix
-from transis.trace.export import DEVELOPING, Wanted, develop, forget_half_developed, main
+from transis.trace.export import EXPORTING, ExportRequest, export_wanted, forget_half_exported, main
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidier
 from transis.trace.reader import read_segment, read_trace
 from transis.trace.recovery import seal_open_lives
-from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter, read_film
+from transis.trace.ring_files import RING_FILE_BYTES, RING_FILES, RingFileWriter, read_ring_file
 from transis.trace.segment import DIGESTS, Header, frame, life_name
 from transis.types.ids import NodeId, Place, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import ADDRESS_MAX
@@ -70,8 +70,8 @@ def digests(directory: Path, node: NodeId = ODD) -> list[Event]:
     return events
 
 
-def developed(directory: Path, wanted: Wanted, out: Path) -> dict[NodeId, list[Event]]:
-    develop([directory], wanted, out)
+def developed(directory: Path, wanted: ExportRequest, out: Path) -> dict[NodeId, list[Event]]:
+    export_wanted([directory], wanted, out)
     return {trace.node: trace.events for trace in read_trace(out).history.nodes} if out.exists() else {}
 
 
@@ -82,11 +82,11 @@ def developed(directory: Path, wanted: Wanted, out: Path) -> dict[NodeId, list[E
 def test_films_of_a_run_develop_into_what_the_recorder_has(tmp_path: Path, scenario: Scenario) -> None:
     lives, history = taped_run(11, scenario=scenario)
     for life in lives:
-        films = FilmWriter(tmp_path, Header("test", "live", life.node, engine=scenario.engine), type(life.tape)())
+        films = RingFileWriter(tmp_path, Header("test", "live", life.node, engine=scenario.engine), type(life.tape)())
         assert films.begin(0)
         assert films.write(1, life.tape.take(0).pieces)
         films.end()
-    found = developed(tmp_path, Wanted(), tmp_path / "out")
+    found = developed(tmp_path, ExportRequest(), tmp_path / "out")
     for trace in history.nodes:
         expected = [_comparable(event) for event in trace.events if isinstance(event, Conf | Delivery)]
         if expected:
@@ -111,15 +111,15 @@ def test_a_part_of_a_film_has_the_configuration_in_force_and_a_gap(tmp_path: Pat
         flight.observe(second * SECOND, [])
         flight.flush()
     flight.close(6 * SECOND, "stopped")
-    whole = developed(tmp_path, Wanted(), tmp_path / "all")[ODD]
+    whole = developed(tmp_path, ExportRequest(), tmp_path / "all")[ODD]
     assert [type(event) for event in whole] == [Gap, Conf, *[Delivery] * 5, End]
-    by_time = developed(tmp_path, Wanted(3 * SECOND, 4 * SECOND), tmp_path / "time")[ODD]
+    by_time = developed(tmp_path, ExportRequest(3 * SECOND, 4 * SECOND), tmp_path / "time")[ODD]
     assert [type(event) for event in by_time] == [Conf, Gap, Delivery, Delivery]
     assert by_time[1] == Gap(3, 3 * SECOND, 2, 2)
     assert [event.first for event in by_time if isinstance(event, Delivery)] == [30, 40]
-    by_place = developed(tmp_path, Wanted(regular=view_of(4).id, first=15, last=25), tmp_path / "place")[ODD]
+    by_place = developed(tmp_path, ExportRequest(regular=view_of(4).id, first=15, last=25), tmp_path / "place")[ODD]
     assert [event.tpos for event in by_place if isinstance(event, Delivery)] == [10, 20]
-    assert developed(tmp_path, Wanted(regular=view_of(8).id), tmp_path / "none") == {}
+    assert developed(tmp_path, ExportRequest(regular=view_of(8).id), tmp_path / "none") == {}
 
 
 def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path: Path, flight_in: Opened) -> None:
@@ -132,7 +132,7 @@ def test_a_film_that_begins_in_a_transitional_configuration_tells_both(tmp_path:
     flight.tape.add(run_of(1, 3))
     flight.tape.configured(view_of(8))
     flight.close(61 * SECOND, "failed")
-    events = developed(tmp_path, Wanted(from_us=30 * SECOND), tmp_path / "out")[ODD]
+    events = developed(tmp_path, ExportRequest(from_us=30 * SECOND), tmp_path / "out")[ODD]
     assert [type(event) for event in events] == [Conf, Gap, Conf, Gap, Delivery, Conf, End]
     assert [event.view.id.seq for event in events if isinstance(event, Conf)] == [4, 6, 8]
     assert [event.conf.seq for event in events if isinstance(event, Delivery)] == [6]
@@ -149,7 +149,7 @@ def test_what_is_forbidden_is_seen_in_films_whose_beginning_is_gone(tmp_path: Pa
             flight.observe(counter * SECOND, [])
             flight.flush()
         flight.close(60 * SECOND, "stopped")
-    traces = developed(tmp_path, Wanted(20 * SECOND, 50 * SECOND), tmp_path / "out")
+    traces = developed(tmp_path, ExportRequest(20 * SECOND, 50 * SECOND), tmp_path / "out")
     report = check(History([NodeTrace(node, events) for node, events in sorted(traces.items())], closed=False))
     assert report.broken == ("one_sequence",)
     (violation,) = report.verdicts["one_sequence"].violations
@@ -214,11 +214,11 @@ def test_films_are_rotated_and_the_oldest_deleted(tmp_path: Path, flight_in: Ope
     flight = flight_in(tmp_path, films_mb=16)
     flight.tape.configured(view_of(4))
     flight.look(0)
-    for number in range(4 * FILM_BYTES // ADDRESS_MAX):
+    for number in range(4 * RING_FILE_BYTES // ADDRESS_MAX):
         flight.tape.add(run_of(1 + 2 * number, 1, address=(b"%08d" % number) * (ADDRESS_MAX // 8)))
         flight.observe(number * 1000, [])
         flight.flush()
-    films = list(tmp_path.glob(f"*{FILMS.suffix}"))
+    films = list(tmp_path.glob(f"*{RING_FILES.suffix}"))
     assert len(films) >= 3
     tidier = Tidier(tmp_path, ODD.name, flight.limits)
     found = tidier.tidy(flight.current, now_s=0)
@@ -267,7 +267,7 @@ def test_a_disk_that_refuses_is_a_gap_and_the_sums_go_on(tmp_path: Path, flight_
         for events in (events, digests(tmp_path / "calm"))
     ]
     assert lasts[0] == lasts[1] != []
-    told = developed(tmp_path / "refused", Wanted(), tmp_path / "out")[ODD]
+    told = developed(tmp_path / "refused", ExportRequest(), tmp_path / "out")[ODD]
     assert [type(event) for event in told].count(Gap) == 2
     runs = [event for event in told if isinstance(event, Delivery)]
     assert [run.address for run in runs] == [b"%d" % run.first for run in runs]
@@ -310,7 +310,7 @@ def test_films_behind_a_link_are_found(tmp_path: Path, flight_in: Opened) -> Non
     flight.close(SECOND, "stopped")
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "n1").symlink_to(tmp_path / "state")
-    assert list(developed(tmp_path / "all", Wanted(), tmp_path / "out")) == [ODD]
+    assert list(developed(tmp_path / "all", ExportRequest(), tmp_path / "out")) == [ODD]
 
 
 def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Opened) -> None:
@@ -323,13 +323,13 @@ def test_films_that_were_copied_are_developed_once(tmp_path: Path, flight_in: Op
         flight.observe(second * SECOND, [])
         flight.flush()
     flight.close(4 * SECOND, "stopped")
-    expected = developed(tmp_path / "n1", Wanted(), tmp_path / "once")
+    expected = developed(tmp_path / "n1", ExportRequest(), tmp_path / "once")
     for name, part in (("backup", 1), ("a half", 2)):
         (tmp_path / name).mkdir()
-        for film in (tmp_path / "n1").glob(f"*{FILMS.suffix}"):
+        for film in (tmp_path / "n1").glob(f"*{RING_FILES.suffix}"):
             content = film.read_bytes()
             (tmp_path / name / film.name).write_bytes(content[: len(content) // part])
-    assert developed(tmp_path, Wanted(), tmp_path / "out") == expected
+    assert developed(tmp_path, ExportRequest(), tmp_path / "out") == expected
 
 
 def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Path, flight_in: Opened) -> None:
@@ -340,7 +340,7 @@ def test_what_is_developed_around_different_things_is_judged_apart(tmp_path: Pat
     flight.tape.add(run_of(1, 10))
     flight.close(SECOND, "stopped")
     for around in ("R4@ann/1", "R8@ann/1"):
-        develop([tmp_path], Wanted(around=around), tmp_path / KEPT / around.partition("@")[0])
+        export_wanted([tmp_path], ExportRequest(around=around), tmp_path / KEPT / around.partition("@")[0])
     runs = {read_segment(path).header.run for path in (tmp_path / KEPT).rglob("*.trace")}
     assert runs == {"live around R4@ann/1", "live around R8@ann/1"}
 
@@ -353,12 +353,12 @@ def test_a_frame_that_nobody_can_read_ends_its_film_and_no_other(tmp_path: Path,
     flight.flush()
     flight.tape.add(run_of(1, 3))
     flight.look(60 * SECOND)
-    (first,) = tmp_path.glob(f"*-000001{FILMS.suffix}")
+    (first,) = tmp_path.glob(f"*-000001{RING_FILES.suffix}")
     flight.tape.add(run_of(4, 2))
     flight.close(61 * SECOND, "failed")
     with first.open("ab") as film:
         film.write(frame(b"C", b"of a later version"))
-    events = developed(tmp_path, Wanted(), tmp_path / "out")[ODD]
+    events = developed(tmp_path, ExportRequest(), tmp_path / "out")[ODD]
     assert [type(event) for event in events] == [Gap, Conf, Delivery, Gap, Delivery, End]
 
 
@@ -394,11 +394,11 @@ def test_what_cannot_be_developed_is_one_sentence(
 
 
 def test_what_a_killed_one_left_half_developed_is_thrown_away(tmp_path: Path) -> None:
-    left, whole = tmp_path / KEPT / f"{DEVELOPING}000002-R8-a", tmp_path / KEPT / "000001-R4-a"
+    left, whole = tmp_path / KEPT / f"{EXPORTING}000002-R8-a", tmp_path / KEPT / "000001-R4-a"
     for directory in (left, whole):
         directory.mkdir(parents=True)
         (directory / "n1.trace").write_bytes(b"x")
-    forget_half_developed(tmp_path)
+    forget_half_exported(tmp_path)
     assert list((tmp_path / KEPT).iterdir()) == [whole]
 
 
@@ -439,11 +439,11 @@ def test_a_film_is_read_up_to_its_last_whole_frame(tmp_path: Path, flight_in: Op
         flight.observe(second * SECOND, [])
         flight.flush()
     flight.close(4 * SECOND, "stopped")
-    path = max(tmp_path.glob(f"*{FILMS.suffix}"))
+    path = max(tmp_path.glob(f"*{RING_FILES.suffix}"))
     content = path.read_bytes()
     counts = []
     for cut in range(len(content) - 150, len(content) + 1):
         path.write_bytes(content[:cut])
-        counts.append(len(list(read_film(path).frames)))
+        counts.append(len(list(read_ring_file(path).frames)))
     assert counts == sorted(counts)
     assert len(set(counts)) > 2

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from transis.trace.flight import KEPT, MB, FlightLimits, Tidier
-from transis.trace.ring_files import FILM_BYTES
+from transis.trace.ring_files import RING_FILE_BYTES
 
 HOUR_S = 3600
 
@@ -54,9 +54,9 @@ def test_a_film_is_known_by_the_size_it_has_when_it_is_over(tmp_path: Path) -> N
     tidier = Tidier(tmp_path, "n1", FlightLimits())
     film = aged(tmp_path / "life-n1-1-7-000001.film", 1000, 10)
     assert tidier.tidy(frozenset({film.name}), 1000).bytes == 10
-    aged(film, 1000, FILM_BYTES)
-    assert tidier.tidy(frozenset({film.name}), 1000).bytes == FILM_BYTES
-    assert tidier.tidy(frozenset(), 1000).bytes == FILM_BYTES
+    aged(film, 1000, RING_FILE_BYTES)
+    assert tidier.tidy(frozenset({film.name}), 1000).bytes == RING_FILE_BYTES
+    assert tidier.tidy(frozenset(), 1000).bytes == RING_FILE_BYTES
 
 
 def test_nothing_of_others_is_deleted_or_counted(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_nothing_of_others_is_deleted_or_counted(tmp_path: Path) -> None:
         digests(tmp_path, 1, 0, name="n10"),
         aged(tmp_path / "life-n1-1-7-000002.digests.open", 0, 100),
         aged(tmp_path / "notes.txt", 0, 100),
-        aged(tmp_path / KEPT / ".developing-000001-R4-a" / "n1.trace", 0, 100),
+        aged(tmp_path / KEPT / ".exporting-000001-R4-a" / "n1.trace", 0, 100),
     ]
     found = Tidier(tmp_path, "n1", FlightLimits(kept_mb=0)).tidy(frozenset(), 1e9)
     assert (found.bytes, found.kept) == (0, 0)

@@ -24,7 +24,7 @@ import msgspec
 
 from transis.net.runtime import boottime_us, run_apart
 from transis.trace.events import Event, Gap
-from transis.trace.export import Wanted, forget_half_developed
+from transis.trace.export import ExportRequest, forget_half_exported
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
 from transis.trace.recovery import seal_open_lives
 from transis.trace.segment import SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
@@ -54,7 +54,7 @@ class FlightPlan(NamedTuple):
 def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
     """The flight recorder of a new life; what the life before it left open is sealed first, or thrown away."""
     seal_open_lives(plan.directory, node.name)
-    forget_half_developed(plan.directory)
+    forget_half_exported(plan.directory)
     return Flight(plan.directory, live_header(config, node), plan.limits, boottime_us())
 
 
@@ -116,7 +116,7 @@ class FlightKeeper:
         directory = self._flight.directory
         numbers = [int(path.name[:6]) for path in (directory / KEPT).glob("[0-9]*") if path.name[:6].isdigit()]
         name = f"{max(numbers, default=0) + 1:06d}-R{keep.view.seq}-{quote(keep.view.rep.name, safe='')}"
-        wanted = Wanted(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}", around=str(keep.view))
+        wanted = ExportRequest(keep.from_us, keep.to_us, why=f"the view changed to {keep.view}", around=str(keep.view))
         command = (str(directory), str(directory / KEPT / name), msgspec.json.encode(wanted).decode())
         try:
             async with asyncio.timeout(DEVELOPED_S):

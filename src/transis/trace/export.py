@@ -25,7 +25,7 @@ import msgspec
 from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.files import rename
 from transis.trace.flight import KEPT
-from transis.trace.ring_files import FILMS, Film, Filmed, FilmFrame, FilmHeader, Rows, read_film
+from transis.trace.ring_files import RING_FILES, DeliveryRows, Installed, RingFile, RingFileFrame, RingFileHeader, read_ring_file
 from transis.trace.segment import Header, SegmentWriter, segment_name
 from transis.trace.tape import Named, TapedRow, rows_of, runs_of
 from transis.types.errors import TraceError, TransisError
@@ -36,13 +36,13 @@ ANY: Final = 1 << 62
 BATCH: Final = 4096
 """Events written at a time."""
 WHY: Final = "why.json"
-DEVELOPING: Final = ".developing-"
+EXPORTING: Final = ".exporting-"
 """Prefix of an incomplete export."""
 EXAMPLE: Final = '{"from_us": 1, "to_us": 2, "why": "..."}'
 USAGE: Final = f"python -m transis.trace.export DIRECTORY OUT '{EXAMPLE}'"
 
 
-class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class ExportRequest(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What to export: everything between two times of the nodes' clocks, or the messages between two positions (tpos) of a
     regular configuration and its successor; up to the next regular configuration if the last position is not reached."""
 
@@ -57,20 +57,20 @@ class Wanted(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     things may overlap, and judged together they would be two accounts of the same events."""
 
 
-def develop(directories: Iterable[Path], wanted: Wanted, out: Path) -> list[Path]:
+def export_wanted(directories: Iterable[Path], wanted: ExportRequest, out: Path) -> list[Path]:
     """Write a segment to `out` for every life with something wanted in ring files below these directories; returns the paths.
 
     A ring file that cannot be read is skipped: it may just have been deleted.
     """
-    lives = groupby(_films(directories), key=lambda path: path.name.rpartition("-")[0])
-    return [path for _, of_life in lives if (path := _develop_life(of_life, wanted, out)) is not None]
+    lives = groupby(_ring_files(directories), key=lambda path: path.name.rpartition("-")[0])
+    return [path for _, of_life in lives if (path := _export_life(of_life, wanted, out)) is not None]
 
 
-def _films(directories: Iterable[Path]) -> list[Path]:
+def _ring_files(directories: Iterable[Path]) -> list[Path]:
     """Ring files by name, each once. Names are unique, so files of one name are copies; the longest one counts."""
     found: dict[str, tuple[int, Path]] = {}
     walked = (place for directory in directories for place in os.walk(directory, followlinks=True))
-    for path in (Path(place, name) for place, _, names in walked for name in names if name.endswith(FILMS.suffix)):
+    for path in (Path(place, name) for place, _, names in walked for name in names if name.endswith(RING_FILES.suffix)):
         with suppress(OSError):
             size = path.stat().st_size
             if path.name not in found or size > found[path.name][0]:
@@ -78,7 +78,7 @@ def _films(directories: Iterable[Path]) -> list[Path]:
     return [found[name][1] for name in sorted(found)]
 
 
-def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | None:
+def _export_life(paths: Iterable[Path], wanted: ExportRequest, out: Path) -> Path | None:
     life = _Life(wanted)
     events = life.events(_readable(paths))
     first = next(events, None)
@@ -95,16 +95,16 @@ def _develop_life(paths: Iterable[Path], wanted: Wanted, out: Path) -> Path | No
     return out / segment_name(header)
 
 
-def _readable(paths: Iterable[Path]) -> Iterator[Film]:
+def _readable(paths: Iterable[Path]) -> Iterator[RingFile]:
     for path in paths:
         with suppress(OSError, TraceError):
-            yield read_film(path)
+            yield read_ring_file(path)
 
 
 class _Life:
     """The ring files of one life, turned into the wanted events."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ExportRequest) -> None:
         self.header: Header | None = None
         self._wanted = wanted
         self._view: View | None = None
@@ -114,18 +114,18 @@ class _Life:
         self._lseq = self._time_us = 0
         self._began = self._done = self._torn = False
 
-    def events(self, films: Iterable[Film]) -> Iterator[Event]:
-        for film in films:
-            yield from self._open(film.header)
+    def events(self, files: Iterable[RingFile]) -> Iterator[Event]:
+        for file in files:
+            yield from self._open(file.header)
             try:
-                for frame in film.frames:
+                for frame in file.frames:
                     yield from self._take(frame)
                     if self._done:
                         return
             except TraceError:
                 self._torn = True  # Perhaps a frame of a later version: the rest of this file is missing.
 
-    def _open(self, header: FilmHeader) -> Iterator[Event]:
+    def _open(self, header: RingFileHeader) -> Iterator[Event]:
         """What is in force. A missing file, or a time in which the disk refused, is a gap."""
         before, self.header = self.header, header.life
         self._addresses = dict(header.addresses)
@@ -139,23 +139,23 @@ class _Life:
             if header.view is not None and header.view != was_in_force:
                 yield Conf(self._next(), self._time_us, header.view)
 
-    def _take(self, frame: FilmFrame) -> Iterator[Event]:
+    def _take(self, frame: RingFileFrame) -> Iterator[Event]:
         if isinstance(frame, Named):
             self._addresses[frame.number] = frame.address
             return
         self._time_us = frame.time_us
         if frame.time_us > self._wanted.to_us:
             self._done = True
-        elif isinstance(frame, Rows):
+        elif isinstance(frame, DeliveryRows):
             if frame.time_us >= self._wanted.from_us:
                 yield from self._deliveries(frame)
-        elif isinstance(frame, Filmed):
+        elif isinstance(frame, Installed):
             yield from self._configured(frame)
         elif self._began:
             yield End(self._next(), frame.time_us, frame.how)
             self._done = True
 
-    def _configured(self, frame: Filmed) -> Iterator[Event]:
+    def _configured(self, frame: Installed) -> Iterator[Event]:
         view, wanted = frame.view, self._wanted
         if not self._began and frame.time_us >= wanted.from_us and (wanted.regular is None or wanted.regular == view.id):
             yield from self._begin(frame.time_us)
@@ -164,7 +164,7 @@ class _Life:
             yield Conf(self._next(), frame.time_us, view)
             self._done = view.id.is_regular and wanted.regular not in (None, view.id)
 
-    def _deliveries(self, frame: Rows) -> Iterator[Event]:
+    def _deliveries(self, frame: DeliveryRows) -> Iterator[Event]:
         view = self._view
         if view is None or self._wanted.regular not in (None, view.regular):
             return
@@ -214,42 +214,42 @@ class _Life:
         return self._lseq
 
 
-def forget_half_developed(directory: Path) -> None:
+def forget_half_exported(directory: Path) -> None:
     """Remove what a killed export left behind. Call it while no export runs there."""
-    for aside in (directory / KEPT).glob(f"{DEVELOPING}*"):
+    for aside in (directory / KEPT).glob(f"{EXPORTING}*"):
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def main(arguments: list[str]) -> int:
     try:
         directory, out, wanted = _asked_for(arguments)
-        _develop_aside(directory, wanted, out)
+        _export_aside(directory, wanted, out)
     except (TransisError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
-def _asked_for(arguments: list[str]) -> tuple[Path, Path, Wanted]:
+def _asked_for(arguments: list[str]) -> tuple[Path, Path, ExportRequest]:
     if len(arguments) != 3:
         raise TraceError(f"{len(arguments)} arguments were given, three are needed: {USAGE}")
     directory, out, wanted = arguments
     if not Path(directory).is_dir():
         raise TraceError(
-            f"DIRECTORY = {directory!r}: there is no such directory; give one with ring files (*{FILMS.suffix}) in or below it"
+            f"DIRECTORY = {directory!r}: there is no such directory; give one with ring files (*{RING_FILES.suffix}) in it"
         )
     try:
-        return Path(directory), Path(out), msgspec.json.decode(wanted, type=Wanted)
+        return Path(directory), Path(out), msgspec.json.decode(wanted, type=ExportRequest)
     except msgspec.MsgspecError as error:
         raise TraceError(f"WANTED = {wanted!r}: {error}; it is JSON such as {EXAMPLE}") from error
 
 
-def _develop_aside(directory: Path, wanted: Wanted, out: Path) -> None:
+def _export_aside(directory: Path, wanted: ExportRequest, out: Path) -> None:
     """The export appears under its name once it is complete."""
-    aside = out.with_name(f"{DEVELOPING}{out.name}")
+    aside = out.with_name(f"{EXPORTING}{out.name}")
     try:
         shutil.rmtree(aside, ignore_errors=True)
-        if not develop([directory], wanted, aside):
+        if not export_wanted([directory], wanted, aside):
             raise TraceError(f"no ring file in {directory} has anything of what was asked for")
         (aside / WHY).write_bytes(msgspec.json.encode(wanted))
         rename(aside, out)

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from transis.trace.events import Event, Gap
 from transis.trace.recorder import Recorder
-from transis.trace.ring_files import FILM_BYTES, FILMS, FilmWriter
+from transis.trace.ring_files import RING_FILE_BYTES, RING_FILES, RingFileWriter
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
 from transis.trace.tape import DeliveryTape, Telling
 from transis.types.ids import NodeId, ViewId
@@ -73,19 +73,19 @@ class Tidier:
 
     def __init__(self, directory: Path, name: str, limits: FlightLimits) -> None:
         self._directory = directory
-        self._begins = f"{FILMS.prefix}{quote(name, safe='')}-"
+        self._begins = f"{RING_FILES.prefix}{quote(name, safe='')}-"
         self._limits = limits
         self._known: dict[str, _Found] = {}
 
     def tidy(self, current: frozenset[str], now_s: float) -> Tidied:
         """Delete what is too old or too much of this node, never a file that is being written (`current`)."""
         mine = [name for name in _names(self._directory) if name.startswith(self._begins) and name not in current]
-        films = [name for name in mine if name.endswith(FILMS.suffix)]
+        films = [name for name in mine if name.endswith(RING_FILES.suffix)]
         digests = [name for name in mine if name.endswith(DIGESTS.suffix)]
         kept = [f"{KEPT}/{name}" for name in _names(self._directory / KEPT) if name[:1].isdigit()]
         self._look_at([*films, *digests, *kept])
         limits = self._limits
-        self._keep_newest(films, limits.films_mb * MB - FILM_BYTES, now_s - limits.minutes * 60)
+        self._keep_newest(films, limits.films_mb * MB - RING_FILE_BYTES, now_s - limits.minutes * 60)
         self._keep_newest(digests, limits.kept_mb * MB, now_s - limits.digests_hours * 3600)
         self._keep_newest(kept, limits.kept_mb * MB, 0)
         total = sum(found.size for found in self._known.values()) + sum(_found(self._directory / name).size for name in current)
@@ -168,7 +168,7 @@ class Flight(Observer):
         self.dropped = 0
         self._digests = SegmentWriter(directory, life, naming=DIGESTS)
         self._recorder = Recorder(life.node, self, EVENTS_MAX)
-        self._films = FilmWriter(directory, life, self.tape)
+        self._films = RingFileWriter(directory, life, self.tape)
         self._films.begin(now_us)
         self._now_us = self._written_us = self._sealed_us = now_us
         self._checkpoints: list[Checkpoint] = []
@@ -264,7 +264,7 @@ class Flight(Observer):
 
     def _is_full(self, now_us: int) -> bool:
         age_max_us = self.limits.minutes * 60 * SECOND_US // FILMS_OF_TIME
-        return self._films.size > FILM_BYTES or now_us - self._films.began_us > age_max_us
+        return self._films.size > RING_FILE_BYTES or now_us - self._films.began_us > age_max_us
 
     # --- around changes of the view ---------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from transis.types.errors import TraceError
 from transis.types.views import View
 
 MAGIC: Final = b"transis film\n"
-FILMS: Final = Naming("life-", ".film")
-FILM_BYTES: Final = 4 << 20
+RING_FILES: Final = Naming("life-", ".film")
+RING_FILE_BYTES: Final = 4 << 20
 """A file ends beyond this size. Files are deleted whole, so this is also how much goes at once."""
 
 _ROWS, _CONF, _ADDRESS, _END = b"R", b"C", b"A", b"E"
@@ -38,7 +38,7 @@ _TIME: Final = Struct("<Q")
 Body = TypeVar("Body")
 
 
-class FilmHeader(msgspec.Struct, frozen=True):
+class RingFileHeader(msgspec.Struct, frozen=True):
     """The life that wrote the file, and what was in force when it began."""
 
     life: Header
@@ -49,35 +49,35 @@ class FilmHeader(msgspec.Struct, frozen=True):
     """Something before it is missing, because the disk refused it."""
 
 
-class Rows(NamedTuple):
+class DeliveryRows(NamedTuple):
     """Deliveries of one configuration, as rows of tape.py."""
 
     time_us: int
     rows: memoryview
 
 
-class Filmed(NamedTuple):
+class Installed(NamedTuple):
     """A configuration was installed."""
 
     time_us: int
     view: View
 
 
-class Over(NamedTuple):
+class LifeEnd(NamedTuple):
     time_us: int
     how: str
 
 
-FilmFrame = Rows | Filmed | Named | Over
+RingFileFrame = DeliveryRows | Installed | Named | LifeEnd
 
 
-class Film(NamedTuple):
+class RingFile(NamedTuple):
     path: Path
-    header: FilmHeader
-    frames: Iterator[FilmFrame]
+    header: RingFileHeader
+    frames: Iterator[RingFileFrame]
 
 
-class FilmWriter:
+class RingFileWriter:
     """Writes the ring files of one life, one after the other. `tape` knows what is in force when one begins."""
 
     def __init__(self, directory: Path, life: Header, tape: DeliveryTape) -> None:
@@ -107,9 +107,9 @@ class FilmWriter:
         self.end()
         tape = self._tape
         addresses = sorted((number, address) for address, number in tape.addresses.items())
-        header = FilmHeader(self._life, tape.view, tape.regular, addresses, self._lost)
+        header = RingFileHeader(self._life, tape.view, tape.regular, addresses, self._lost)
         try:
-            self._file = Appender(self._directory / segment_name(self._life, FILMS))
+            self._file = Appender(self._directory / segment_name(self._life, RING_FILES))
         except OSError:
             return False
         self._life = msgspec.structs.replace(self._life, number=self._life.number + 1)
@@ -147,7 +147,7 @@ def _frame_of(now_us: int, piece: Piece) -> bytes:
     return frame(_CONF, msgspec.msgpack.encode((now_us, piece)))
 
 
-def read_film(path: Path) -> Film:
+def read_ring_file(path: Path) -> RingFile:
     """A ring file up to its last whole frame. Any other file raises TraceError."""
     content = path.read_bytes()
     if not content.startswith(MAGIC):
@@ -156,19 +156,19 @@ def read_film(path: Path) -> Film:
     kind, body = next(frames, (b"", memoryview(b"")))
     if kind != KIND_HEADER:
         raise TraceError(f"{path.name}: byte {len(MAGIC)}: the header is cut off")
-    return Film(path, _decoded(path, body, FilmHeader), _frames(path, frames))
+    return RingFile(path, _decoded(path, body, RingFileHeader), _frames(path, frames))
 
 
-def _frames(path: Path, frames: Iterator[tuple[bytes, memoryview]]) -> Iterator[FilmFrame]:
+def _frames(path: Path, frames: Iterator[tuple[bytes, memoryview]]) -> Iterator[RingFileFrame]:
     for kind, body in frames:
         if kind == _ROWS and len(body) >= _TIME.size:
-            yield Rows(_TIME.unpack_from(body)[0], body[_TIME.size :])
+            yield DeliveryRows(_TIME.unpack_from(body)[0], body[_TIME.size :])
         elif kind == _CONF:
-            yield _decoded(path, body, Filmed)
+            yield _decoded(path, body, Installed)
         elif kind == _ADDRESS:
             yield _decoded(path, body, Named)
         elif kind == _END:
-            yield _decoded(path, body, Over)
+            yield _decoded(path, body, LifeEnd)
 
 
 def _decoded(path: Path, body: memoryview, kind: type[Body]) -> Body:

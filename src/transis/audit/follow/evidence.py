@@ -27,7 +27,7 @@ import msgspec
 from transis.audit.follow.divergence import ONE_SEQUENCE, REPLICAS, Divergence
 from transis.audit.job import AuditRequest, audit
 from transis.spark.progress import Steps
-from transis.trace.export import WHY, Wanted, develop
+from transis.trace.export import WHY, ExportRequest, export_wanted
 from transis.trace.files import publish, replace_durably
 from transis.types.errors import TransisError
 
@@ -134,7 +134,7 @@ class Evidence:
         name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
         aside = self._directory / f".{name}"
         shutil.rmtree(aside, ignore_errors=True)
-        if not develop(self._films, wanted_of(divergence), aside):
+        if not export_wanted(self._films, wanted_of(divergence), aside):
             shutil.rmtree(aside, ignore_errors=True)
             return None
         (aside / WHY).write_bytes(_written(_why(divergence)))
@@ -159,9 +159,9 @@ class Evidence:
             self._tell(f"the evidence of {what} is not whole: {error}")
 
 
-def wanted_of(divergence: Divergence) -> Wanted:
+def wanted_of(divergence: Divergence) -> ExportRequest:
     first, last = divergence.before + divergence.equal_at, divergence.before + divergence.differs_at
-    return Wanted(
+    return ExportRequest(
         regular=divergence.regular,
         first=max(0, first - AROUND),
         last=last + AROUND,
