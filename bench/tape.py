@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from transis.trace.events import Event
 from transis.trace.recorder import Recorder
-from transis.trace.tape import DeliveryTape
+from transis.trace.tape import DeliveryLog
 from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.outputs import Delivered, Phase
 from transis.types.views import Cause, Member, View
@@ -59,7 +59,7 @@ def best_us(rounds: int, work: Callable[[], object]) -> float:
 
 
 def taped(fed: list[list[Delivered]]) -> int:
-    tape, size = DeliveryTape(), 0
+    tape, size = DeliveryLog(), 0
     tape.configured(VIEW)
     for run in (run for feed in fed for run in feed):
         tape.add(run)

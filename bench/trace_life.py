@@ -20,7 +20,7 @@ from transis.trace.events import (
     End,
     Event,
     GroupConf,
-    Handed,
+    HandedRuns,
     Refuse,
     Sent,
     Submit,
@@ -148,7 +148,7 @@ class Life:
 
     def _hand_over(self, local_us: int, handed: dict[bytes, list[int]]) -> None:
         entries = [
-            Handed(groups, processes, tuple(runs))
+            HandedRuns(groups, processes, tuple(runs))
             for address, runs in handed.items()
             for groups, processes in self._recipients(address)
         ]

@@ -11,14 +11,14 @@ from tests.audit.digests import CLUSTER, digests_of, prefix, told, told_by, told
 from tests.guarantees.mutants import MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
 from tests.trace.taped import taped_run
-from transis.audit.follow.divergence import AGREEMENT, ATOMICITY, ONE_SEQUENCE, Divergence, FollowVerdict, Told
+from transis.audit.follow.divergence import AGREEMENT, ATOMICITY, ONE_SEQUENCE, DigestFile, Divergence, FollowVerdict
 from transis.audit.follow.fold import Fold
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED, PENDING
 from transis.sim.plan import TOTEM, Scenario
 from transis.trace.events import Conf, Event, Gap, History
 from transis.trace.tape import EMPTY, after
-from transis.trace.tape import Told as Sums
+from transis.trace.tape import Digest as Sums
 from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.views import Cause, Member, View
 
@@ -56,7 +56,7 @@ def prefixes(where: View, *counters: int, last: bool = False) -> list[Event]:
 RING = view(4, A, B, C)
 
 
-def at(node: NodeId, *counters: int, **more: int) -> Told:
+def at(node: NodeId, *counters: int, **more: int) -> DigestFile:
     return told(node, [Conf(0, 0, RING), *prefixes(RING, *counters)], **more)
 
 
@@ -126,7 +126,7 @@ def has_gaps(history: History) -> bool:
     return any(isinstance(event, Gap) for trace in history.nodes for event in trace.events)
 
 
-def parted(*rows: Told) -> Divergence:
+def parted(*rows: DigestFile) -> Divergence:
     (found,) = Fold().add(rows)
     return found
 

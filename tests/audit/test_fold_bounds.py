@@ -7,11 +7,11 @@ import pytest
 from tests.audit.digests import CLUSTER, prefix, told
 from tests.audit.test_fold import RING, A, B, C, at, prefixes, sums, verdict, view
 from transis.audit.follow.configurations import POSITIONS_MAX, SETTLED_MAX
-from transis.audit.follow.divergence import ONE_SEQUENCE, Told
+from transis.audit.follow.divergence import ONE_SEQUENCE, DigestFile
 from transis.audit.follow.fold import CONFIGURATIONS_MAX, GONE_US, LIVES_MAX, SILENT_US, Fold
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.trace.events import Conf, End
-from transis.trace.tape import Told as Sums
+from transis.trace.tape import Digest as Sums
 from transis.types.ids import NodeId
 
 # -- silence -----------------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ DAY = 5 * POSITIONS_MAX + 11
 """More positions than are remembered, several times."""
 
 
-def day_of(node: NodeId, wrong_at: int = 0) -> list[Told]:
+def day_of(node: NodeId, wrong_at: int = 0) -> list[DigestFile]:
     """Digests of a long configuration, in many files; a wrong message is in all sums from its position on."""
     numbers = [Sums(n, n, n + (0 < wrong_at <= n)) for n in range(1, DAY + 1)]
     events = [Conf(0, 0, RING), *(prefix(RING, one, False) for one in numbers)]

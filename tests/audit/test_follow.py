@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.audit.digests import seal
 from tests.audit.test_fold import A, B, C, at
 from transis.audit.follow.divergence import ONE_SEQUENCE, FollowVerdict
-from transis.audit.follow.follower import Figures, FollowMetrics
+from transis.audit.follow.follower import FollowFigures, FollowMetrics
 from transis.audit.follow.source import sealed
 from transis.audit.guarantees.property import BROKEN, HELD
 from transis.cli.main import app
@@ -144,7 +144,7 @@ def test_a_file_that_its_node_deleted_meanwhile_ends_nothing(spark: SparkSession
 
 def test_the_metric_says_what_is_broken_and_how_old_the_evidence_is() -> None:
     verdicts = (FollowVerdict("blue", ONE_SEQUENCE, BROKEN, 40, 2, 1), FollowVerdict("green", ONE_SEQUENCE, HELD, 7, 0, 0))
-    metrics = FollowMetrics("127.0.0.1", 0, Figures(verdicts, (("blue", "a/1", 5_000_000),), 9.0, 3))
+    metrics = FollowMetrics("127.0.0.1", 0, FollowFigures(verdicts, (("blue", "a/1", 5_000_000),), 9.0, 3))
     try:
         with urlopen(f"http://127.0.0.1:{metrics.port}/metrics") as answer:
             lines = answer.read().decode().splitlines()

@@ -11,7 +11,7 @@ import pytest
 
 from tests.trace.test_flight import ODD, OTHER, SECOND, run_of, view_of
 from transis.audit.follow.divergence import ONE_SEQUENCE, Divergence
-from transis.audit.follow.evidence import AGAIN_S, Evidence
+from transis.audit.follow.evidence import AGAIN_S, EvidenceExport
 from transis.trace.flight import Flight, FlightLimits
 from transis.trace.segment import Header
 from transis.types.errors import PipelineError
@@ -40,9 +40,11 @@ class Kept:
         self.now_s = 1000.0
         self.evidence = self.begin()
 
-    def begin(self) -> Evidence:
+    def begin(self) -> EvidenceExport:
         """As the next follower on the ledger does."""
-        self.evidence = Evidence(self.place, [str(self.place / "flight")], self.said.append, self.explain, lambda: self.now_s)
+        self.evidence = EvidenceExport(
+            self.place, [str(self.place / "flight")], self.said.append, self.explain, lambda: self.now_s
+        )
         return self.evidence
 
     def explain(self, place: Path) -> list[dict[str, str]]:
@@ -61,7 +63,7 @@ def kept(tmp_path: Path) -> Kept:
     return Kept(tmp_path)
 
 
-def keep_to_the_end(evidence: Evidence) -> None:
+def keep_to_the_end(evidence: EvidenceExport) -> None:
     evidence.explain_what_is_left()
     evidence.keep([FOUND])
     evidence.close(patiently=True)
@@ -79,7 +81,7 @@ def test_what_is_kept_and_explained_is_not_kept_again(kept: Kept) -> None:
 def test_a_follower_that_ends_before_the_explanation_leaves_it_to_the_next(kept: Kept) -> None:
     """Ctrl-C between the two: nothing more is taken, and nothing fails unseen."""
     film(kept.place / "flight")
-    ending = Evidence(kept.place, [str(kept.place / "flight")], lambda _said: ending.close(patiently=False), kept.explain)
+    ending = EvidenceExport(kept.place, [str(kept.place / "flight")], lambda _said: ending.close(patiently=False), kept.explain)
     keep_to_the_end(ending)
     assert (kept.why()["exactly"], kept.asked) == (None, [])
     next_one = kept.begin()
@@ -95,7 +97,7 @@ def test_an_audit_that_failed_is_made_by_the_next_follower(kept: Kept) -> None:
     def fail(place: Path) -> list[dict[str, str]]:
         raise PipelineError(f"{place}: Spark's Java process ended unexpectedly")
 
-    keep_to_the_end(Evidence(kept.place, [str(kept.place / "flight")], kept.said.append, fail))
+    keep_to_the_end(EvidenceExport(kept.place, [str(kept.place / "flight")], kept.said.append, fail))
     assert "is not whole" in kept.said[-1]
     keep_to_the_end(kept.begin())
     assert kept.why()["exactly"] == SENTENCE
@@ -112,7 +114,7 @@ def test_films_that_come_later_are_developed_by_the_next_follower(kept: Kept) ->
 
 def test_films_that_come_later_are_developed_by_the_follower_that_waits_for_them(kept: Kept) -> None:
     said: Queue[str] = Queue()
-    evidence = Evidence(kept.place, [str(kept.place / "flight")], said.put, kept.explain, lambda: kept.now_s)
+    evidence = EvidenceExport(kept.place, [str(kept.place / "flight")], said.put, kept.explain, lambda: kept.now_s)
     evidence.keep([FOUND])
     assert "unless films come soon" in said.get(timeout=60)
     film(kept.place / "flight")

@@ -12,7 +12,7 @@ import pytest
 from tests.archive.written import files_of_at_most
 from tests.audit.test_fold import A, B, at
 from tests.trace.disk import killed_at_every_step
-from transis.audit.follow.divergence import ONE_SEQUENCE, Told, Trouble
+from transis.audit.follow.divergence import ONE_SEQUENCE, DigestFile, Trouble
 from transis.audit.follow.ledger import OWED_MAX, FollowFacts, FollowLedger, opened
 from transis.audit.guarantees.property import BROKEN, HELD
 from transis.audit.plans.lake import LAKE, Lake
@@ -21,7 +21,7 @@ from transis.types.errors import PipelineError
 LOST = r"has files but no lake\.json: an earlier version of transis made it, or its state is lost; give another --ledger, or move"
 
 
-def add(ledger: FollowLedger, batch: int, *rows: Told, query: str = "q") -> None:
+def add(ledger: FollowLedger, batch: int, *rows: DigestFile, query: str = "q") -> None:
     ledger.add(query, batch, ledger.fold.add(rows))
 
 

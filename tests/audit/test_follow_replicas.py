@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.audit.digests import CLUSTER, told
 from tests.audit.test_fold import A, B, C, verdict
 from transis.audit.follow.configurations import ALL_COUNTS_MAX, COUNTS_MAX
-from transis.audit.follow.divergence import REPLICAS, Told
+from transis.audit.follow.divergence import REPLICAS, DigestFile
 from transis.audit.follow.fold import Fold
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED
 from transis.trace.events import CheckpointEvent
@@ -16,7 +16,7 @@ VIEW = GroupViewId(ViewId(ViewKind.REGULAR, 4, A), Place(7, 0))
 SENDER = ProcessId(B, 2)
 
 
-def said(node: NodeId, states: dict[int, bytes], view: GroupViewId = VIEW, modified_us: int = 0) -> Told:
+def said(node: NodeId, states: dict[int, bytes], view: GroupViewId = VIEW, modified_us: int = 0) -> DigestFile:
     """Checkpoints of process 1 of a node, by how many messages it had taken."""
     events = [
         CheckpointEvent(0, 0, 1, 99, "orders", view, count, SENDER if count else None, 100 + count, Place(count, 0), state)
@@ -100,7 +100,7 @@ def test_many_groups_are_bounded_and_what_was_told_of_one_is_not_told_again() ->
 # -- a process that speaks twice ---------------------------------------------------------------------------------------------
 
 
-def spoken(node: NodeId, *states: bytes, lseq: int = 1) -> Told:
+def spoken(node: NodeId, *states: bytes, lseq: int = 1) -> DigestFile:
     """One word after the other at the beginning of the view."""
     events = (
         CheckpointEvent(lseq + i, 0, 1, 99, "orders", VIEW, 0, None, 0, Place(0, 0), state) for i, state in enumerate(states)

@@ -16,8 +16,8 @@ import pytest
 from tests.audit.digests import seal
 from tests.audit.test_fold import A, B, at
 from transis.audit.follow.divergence import ONE_SEQUENCE
-from transis.audit.follow.evidence import Evidence
-from transis.audit.follow.follower import Batch, Follower, FollowRequest, directories_of, figures_of, follow
+from transis.audit.follow.evidence import EvidenceExport
+from transis.audit.follow.follower import FollowedBatch, Follower, FollowRequest, directories_of, figures_of, follow
 from transis.audit.follow.ledger import FollowLedger, opened
 from transis.audit.follow.source import read_back, row_of
 from transis.types.errors import PipelineError
@@ -48,9 +48,9 @@ class Beside:
     """A follower on directories, and what it said."""
 
     def __init__(self, ledger: FollowLedger, *directories: Path) -> None:
-        self.said: list[Batch | str] = []
+        self.said: list[FollowedBatch | str] = []
         places = [str(one) for one in directories]
-        evidence = Evidence(ledger.checkpoint.parent, places, self.said.append)
+        evidence = EvidenceExport(ledger.checkpoint.parent, places, self.said.append)
         self.follower = Follower(ledger, None, evidence, places, self.said.append)
 
 
@@ -89,7 +89,7 @@ def test_a_file_whose_read_failed_is_read_when_it_can_be(flight: Path, ledger: F
     seal(flight, at(B, 1, 2))
     beside.follower.look()
     (batch,) = beside.said
-    assert isinstance(batch, Batch)
+    assert isinstance(batch, FollowedBatch)
     assert (batch.files, batch.verdicts[0].property, batch.verdicts[0].checked) == (1, ONE_SEQUENCE, 2)
     assert (ledger.kept.owed, ledger.kept.batch) == ([], 7)
     assert beside.follower.lacking() is None
@@ -142,7 +142,7 @@ def test_an_alert_stays_while_the_follower_starts(flight: Path, tmp_path: Path) 
         looked_s = ledger.kept.looked_s
     scraped: list[str] = []
 
-    def tell(what: Batch | str) -> None:
+    def tell(what: FollowedBatch | str) -> None:
         """The first thing it says is its port, before there is Spark, and that is enough."""
         with urlopen(f"http://127.0.0.1:{str(what).rpartition(' ')[2]}/metrics") as answer:
             scraped.extend(answer.read().decode().splitlines())

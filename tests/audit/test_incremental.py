@@ -24,7 +24,7 @@ from tests.guarantees.surgery import Draft
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED
 from transis.audit.job import AuditRequest, audit, keep_all
-from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, Before, Past
+from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, ProvenPast, VerdictCache
 from transis.audit.plans.judge import judge
 from transis.audit.plans.lake import Lake
 from transis.audit.plans.lay import Tables, lay
@@ -55,11 +55,11 @@ def looked_at(spark: SparkSession, place: Path) -> None:
     """What an audit does that finds everything good, in short: it looks at the order, and keeps the past."""
     with Store(spark, place / "store") as store:
         store.add([place / "traces"])
-        raw, past = Tables(store.events()), Past(store)
+        raw, past = Tables(store.events()), ProvenPast(store)
         laid = lay(Tables(past.events()), checkpointed)
         judged = judge(laid, checkpointed, Steps(), only=["fifo"])
         results = {"verdicts": judged.verdicts, "violations": judged.violations}
-        keep_all(store, {**results, TABLE: Before(store, raw, results).table(spark)}, past, laid, judged, [], Steps())
+        keep_all(store, {**results, TABLE: VerdictCache(store, raw, results).table(spark)}, past, laid, judged, [], Steps())
 
 
 def require_agreement(content: Content, histories: Mapping[str, History]) -> None:
@@ -87,14 +87,14 @@ def test_runs_grow_and_are_judged_as_if_everything_were_read(spark: SparkSession
         for run in runs:
             run.grow(step, steps)
         looked_at(spark, tmp_path)
-        assert Past(store).runs == sorted(run.key for run in runs)
+        assert ProvenPast(store).runs == sorted(run.key for run in runs)
     assert store.table(RINGS).select("run").distinct().count() == len(runs)
     for run in runs:
         run.grow(steps, steps)
     _write_anew(changed)
     store.add([traces])
-    assert Past(store).runs == sorted({run.key for run in runs} - {late.key, changed.key})
-    _require_yesterday_unread(store, tmp_path / "copy")
+    assert ProvenPast(store).runs == sorted({run.key for run in runs} - {late.key, changed.key})
+    _require_yesterday_unread(spark, store, tmp_path / "copy")
     content = audited(tmp_path)
     assert {row.run for row in content.verdicts if row.verdict == BROKEN} >= {"a file is written anew"}
     assert {row.run for row in content.violations} & wounded.keys()
@@ -106,7 +106,7 @@ def test_runs_grow_and_are_judged_as_if_everything_were_read(spark: SparkSession
     assert 0 < short < sum(len(trace.events) for trace in endless.history.nodes) / 50
 
 
-def _require_yesterday_unread(store: Store, place: Path) -> None:
+def _require_yesterday_unread(spark: SparkSession, store: Store, place: Path) -> None:
     """Take away the files of messages in all batches that are past: what an audit reads is still there."""
     shutil.copytree(store.path, place)
     lake = Lake(store.path, "store", "--store")
@@ -115,12 +115,12 @@ def _require_yesterday_unread(store: Store, place: Path) -> None:
     for batch in past:
         for kind in LARGE:
             shutil.rmtree(place / "events" / f"batch={batch}" / f"kind={kind}", ignore_errors=True)
-    assert _read(Store(store._spark, place)) == _read(store)
+    assert _read(Store(spark, place)) == _read(store)
 
 
 def _read(store: Store) -> Counter[str]:
     """How many rows of each kind an audit has to do with, of runs that have a past."""
-    past = Past(store)
+    past = ProvenPast(store)
     rows = past.events().where(F.col("run").isin(past.runs)).groupBy("kind").count().collect()
     return Counter({row.kind: row[1] for row in rows})
 

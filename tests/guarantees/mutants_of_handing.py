@@ -13,7 +13,7 @@ from tests.guarantees.mutants_of_messages import strike
 from tests.guarantees.surgery import Draft, Kit
 from transis.audit.guarantees.clients import ClientHistory
 from transis.audit.guarantees.group_order import Stretch, stretches
-from transis.trace.events import ClientDelivery, ClientLife, Delivery, Handed
+from transis.trace.events import ClientDelivery, ClientLife, Delivery, HandedRuns
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import GroupId, GroupViewId
 
@@ -25,7 +25,7 @@ class Handing(NamedTuple):
 
     node: NodeId
     event: ClientDelivery
-    handed: Handed
+    handed: HandedRuns
     process: int
     lseq: int
 
@@ -51,7 +51,7 @@ def handed_to_an_outsider(draft: Draft, rng: Random) -> bool:
 
     def act(target: tuple[Handing, int]) -> None:
         handing, outsider = target
-        more = Handed(handing.handed.groups, (outsider,), (handing.lseq,))
+        more = HandedRuns(handing.handed.groups, (outsider,), (handing.lseq,))
         draft.exchange(handing.node, handing.event, handing.event._replace(handed=(*handing.event.handed, more)))
 
     return strike(rng, targets, act)
@@ -63,7 +63,7 @@ def handed_through_a_wrong_group(draft: Draft, rng: Random) -> bool:
     targets = [handing for handing in _handings(draft) if len(handing.handed.groups) > 1]
 
     def act(handing: Handing) -> None:
-        _take_back(draft, handing, Handed(handing.handed.groups[1:], (handing.process,), (handing.lseq,)))
+        _take_back(draft, handing, HandedRuns(handing.handed.groups[1:], (handing.process,), (handing.lseq,)))
 
     company = _in_company(draft)
     return strike(rng, [handing for handing in targets if _mark(draft, handing) not in company], act)
@@ -74,7 +74,7 @@ def message_twice(draft: Draft, rng: Random) -> bool:
     """A process gets a message again, at once. Behind others that came with it, it is also out of order."""
 
     def act(handing: Handing) -> None:
-        again = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
+        again = HandedRuns(handing.handed.groups, (handing.process,), (handing.lseq,))
         draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (again,)))
 
     return strike(rng, _handings(draft), act)
@@ -130,9 +130,9 @@ def _is_ordered(draft: Draft, node: NodeId, lseq: int) -> bool:
     return run.service is not Service.BASIC
 
 
-def _take_back(draft: Draft, handing: Handing, instead: Handed | None = None) -> None:
+def _take_back(draft: Draft, handing: Handing, instead: HandedRuns | None = None) -> None:
     """The process does not get the run in this event, or gets it differently."""
-    kept: list[Handed] = []
+    kept: list[HandedRuns] = []
     for handed in handing.event.handed:
         if handed is handing.handed:
             others = tuple(process for process in handed.processes if process != handing.process)
@@ -150,7 +150,7 @@ def _take_back(draft: Draft, handing: Handing, instead: Handed | None = None) ->
 
 def _hand_late(draft: Draft, handing: Handing) -> None:
     """The process gets the run behind everything else of the event."""
-    late = Handed(handing.handed.groups, (handing.process,), (handing.lseq,))
+    late = HandedRuns(handing.handed.groups, (handing.process,), (handing.lseq,))
     draft.put_after(handing.node, handing.event, ClientDelivery(0, handing.event.time_us, (late,)))
     _take_back(draft, handing)
 

@@ -17,7 +17,7 @@ from transis.trace.events import (
     Conf,
     Delivery,
     Event,
-    Handed,
+    HandedRuns,
     History,
     NodeTrace,
     Refuse,
@@ -164,7 +164,7 @@ def _renumbered(events: list[Event], engine: str) -> list[Event]:
     return fresh
 
 
-def _pointing_at(handed: Handed, moved: dict[int, list[int]]) -> Handed:
+def _pointing_at(handed: HandedRuns, moved: dict[int, list[int]]) -> HandedRuns:
     """The same deliveries under their new numbers: several where a run became single messages, none where it was cut out."""
     return handed._replace(runs=tuple(lseq for old in handed.runs for lseq in moved.get(old, ())))
 

@@ -4,7 +4,7 @@ from functools import cache
 
 from transis.audit.guarantees import GROUP_PROPERTIES, check, check_groups
 from transis.sim.run import simulate
-from transis.trace.events import ClientDelivery, ClientLife, Delivery, Event, Gap, Handed, History, NodeTrace
+from transis.trace.events import ClientDelivery, ClientLife, Delivery, Event, Gap, HandedRuns, History, NodeTrace
 from transis.types.ids import Service
 
 
@@ -57,7 +57,7 @@ def test_where_nobody_says_who_connects_silence_is_no_proof_but_a_later_word_is(
     assert "group_members_only" in check_groups(taken_back(history, node, *found[0])).broken
 
 
-def ordered_handings(events: list[Event]) -> list[tuple[ClientDelivery, Handed]]:
+def ordered_handings(events: list[Event]) -> list[tuple[ClientDelivery, HandedRuns]]:
     """What processes of one set got that they were obliged to get; several such events, so that the first is not the last."""
     basic = {event.lseq for event in events if isinstance(event, Delivery) and event.service is Service.BASIC}
     handings = [(event, event.handed[0]) for event in events if isinstance(event, ClientDelivery) and len(event.handed) == 1]
@@ -65,7 +65,7 @@ def ordered_handings(events: list[Event]) -> list[tuple[ClientDelivery, Handed]]
     return [one for one in obliged if one[1].processes == obliged[-1][1].processes]
 
 
-def taken_back(history: History, gone_from: object, event: ClientDelivery, handed: Handed) -> History:
+def taken_back(history: History, gone_from: object, event: ClientDelivery, handed: HandedRuns) -> History:
     nodes = [
         NodeTrace(node, [other for other in events if node != gone_from or other is not event]) for node, events in history.nodes
     ]

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Event, GroupConf, Handed, Waited
+from transis.trace.events import CheckpointEvent, ClientDelivery, ClientLeft, ClientLife, Event, GroupConf, HandedRuns, LateRuns
 from transis.trace.reader import read_address
 from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 from transis.types.views import Address, Cause, GroupCause, GroupId, GroupView, GroupViewId, Origin, private_name
@@ -211,10 +211,10 @@ def event_of(token: str, lseq: int, now: int, message: Callable[[str], Sent], vi
         return _checkpoint(rest, lseq, now, message, view(rest[0]))
     number, _, entries = rest.partition(">")
     sent = message(number)
-    handed = tuple(Handed(*_recipients(entry, sent), (sent.lseq,)) for entry in entries.split(";"))
+    handed = tuple(HandedRuns(*_recipients(entry, sent), (sent.lseq,)) for entry in entries.split(";"))
     if kind == "h":
         return ClientDelivery(lseq, now, handed)
-    waited = (Waited(groups, processes, sent.process, sent.counter, 1) for groups, processes, _ in handed)
+    waited = (LateRuns(groups, processes, sent.process, sent.counter, 1) for groups, processes, _ in handed)
     return ClientDelivery(lseq, now, (), tuple(waited))
 
 

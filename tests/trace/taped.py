@@ -8,14 +8,14 @@ from transis.sim.plan import TOTEM, Scenario
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
 from transis.trace.events import Event, History
-from transis.trace.tape import DeliveryTape
+from transis.trace.tape import DeliveryLog
 from transis.types.ids import NodeId
 from transis.types.outputs import Configure, Delivered, NodeOutput, Observer
 
 
 class Taped(NamedTuple):
     node: NodeId
-    tape: DeliveryTape
+    tape: DeliveryLog
     events: list[Event]
 
 
@@ -25,7 +25,7 @@ class Watcher(Observer):
     kinds = frozenset({Delivered, Configure})
 
     def __init__(self) -> None:
-        self.tape = DeliveryTape()
+        self.tape = DeliveryLog()
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         for output in outputs:

@@ -16,10 +16,10 @@ from transis.trace.events import (
     End,
     Event,
     GroupConf,
-    Handed,
+    HandedRuns,
     History,
+    LateRuns,
     NodeTrace,
-    Waited,
 )
 from transis.trace.keys import Keys
 from transis.trace.reader import NOBODY, read_address, read_trace
@@ -80,19 +80,19 @@ def test_a_turn_is_one_event_with_a_number_a_run() -> None:
     recipients = (ONE, TWO)
     events = recorded(*[output for first in range(1, 6) for output in handing(first, *recipients)])
     assert [type(event) for event in events] == [Delivery] * 5 + [ClientDelivery]
-    assert events[-1] == ClientDelivery(6, 9, (Handed((RED,), (1, 2), (1, 2, 3, 4, 5)),))
+    assert events[-1] == ClientDelivery(6, 9, (HandedRuns((RED,), (1, 2), (1, 2, 3, 4, 5)),))
 
 
 def test_a_run_of_several_datagrams_has_the_numbers_of_all_its_events() -> None:
     run = delivered(1)._replace(payloads=[b"x"] * 3, stretches=[(1, 0, 2), (2, 0, 1)])
-    assert recorded(run, GroupDelivered(run, (ONE,)))[-1] == ClientDelivery(3, 1, (Handed((RED,), (1,), (1, 2)),))
+    assert recorded(run, GroupDelivered(run, (ONE,)))[-1] == ClientDelivery(3, 1, (HandedRuns((RED,), (1,), (1, 2)),))
     (late,) = [event for event in recorded(GroupDelivered(run, (ONE,))) if isinstance(event, ClientDelivery)]
-    assert late.waited == (Waited((RED,), (1,), run.process, 1, 2), Waited((RED,), (1,), run.process, 3, 1))
+    assert late.waited == (LateRuns((RED,), (1,), run.process, 1, 2), LateRuns((RED,), (1,), run.process, 3, 1))
 
 
 def test_addresses_and_groups_are_told_apart_and_their_runs_keep_their_numbers() -> None:
     events = recorded(*handing(1, ONE), *handing(2, *IN_BOTH, address=TO_BOTH), *handing(3, ONE))
-    handed = (Handed((RED,), (1,), (1, 3)), Handed((RED,), (1,), (2,)), Handed((RED, BLUE), (2,), (2,)))
+    handed = (HandedRuns((RED,), (1,), (1, 3)), HandedRuns((RED,), (1,), (2,)), HandedRuns((RED, BLUE), (2,), (2,)))
     assert events[-1] == ClientDelivery(4, 5, handed)
 
 
@@ -112,20 +112,20 @@ def test_other_recipients_of_the_same_address_begin_anew() -> None:
     """A driver that does not say who connects: the recipients change with nothing in between."""
     events = recorded(*handing(1, ONE), *handing(2, ONE, TWO))
     assert [event.handed for event in events if isinstance(event, ClientDelivery)] == [
-        (Handed((RED,), (1,), (1,)),),
-        (Handed((RED,), (1, 2), (2,)),),
+        (HandedRuns((RED,), (1,), (1,)),),
+        (HandedRuns((RED,), (1, 2), (2,)),),
     ]
 
 
 def test_equal_recipients_of_another_tuple_go_on() -> None:
     (event,) = [event for event in recorded(*handing(1, ONE, TWO), *handing(2, ONE, TWO)) if isinstance(event, ClientDelivery)]
-    assert event.handed == (Handed((RED,), (1, 2), (1, 2)),)
+    assert event.handed == (HandedRuns((RED,), (1, 2), (1, 2)),)
 
 
 def test_a_run_that_waited_is_known_by_its_messages() -> None:
     early, late = delivered(1, service=Service.BASIC), delivered(1, service=Service.BASIC)
     events = recorded(early, GroupViewInstalled(view(), (1, 2)), GroupDelivered(late, (ONE,)))
-    assert events[-1] == ClientDelivery(3, 2, (), (Waited((RED,), (1,), ProcessId(A, 1), 1, 1),))
+    assert events[-1] == ClientDelivery(3, 2, (), (LateRuns((RED,), (1,), ProcessId(A, 1), 1, 1),))
 
 
 def test_the_end_of_a_life_tells_what_was_handed_first() -> None:

@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.trace.tape import EMPTY, FACTOR, PRIME, STEP_MAX, Prefixes, Told, after, head_of
+from transis.trace.tape import EMPTY, FACTOR, PRIME, STEP_MAX, Digest, Prefixes, after, head_of
 from transis.types.ids import Service
 
 HEADS = [head_of(boot, number, service) for boot in (7, 1 << 63) for number in (0, 3) for service in Service]
@@ -15,13 +15,13 @@ messages = st.lists(st.tuples(st.sampled_from(HEADS), st.integers(1, 1 << 62)), 
 stretches = st.lists(st.tuples(st.sampled_from(HEADS), st.integers(1, 1 << 62), st.integers(1, 3000)), max_size=30)
 
 
-def naive(sequence: list[Message]) -> Told:
+def naive(sequence: list[Message]) -> Digest:
     """The sums as they are defined, message by message."""
     ids = [head + counter * FACTOR for head, counter in sequence]
-    return Told(len(ids), sum(ids) % PRIME, sum((i + 1) * one for i, one in enumerate(ids)) % PRIME)
+    return Digest(len(ids), sum(ids) % PRIME, sum((i + 1) * one for i, one in enumerate(ids)) % PRIME)
 
 
-def of(sequence: list[Message]) -> Told:
+def of(sequence: list[Message]) -> Digest:
     sums = EMPTY
     for head, counter in sequence:
         sums = after(sums, head, counter, 1)
@@ -90,7 +90,7 @@ def test_two_nodes_share_positions_whatever_their_cuts_and_steps(total: int, lef
 
 
 def test_the_step_follows_the_traffic() -> None:
-    """Thousands a second: a few tellings a second. One in a while: each is told. Where traffic ends is told, too."""
+    """Thousands a second: a few digests a second. One in a while: each is told. Where traffic ends is told, too."""
     prefixes, now, told = Prefixes(), 0, []
     for _ in range(200):
         now += 100_000

@@ -9,10 +9,10 @@ from transis.trace.tape import (
     ADDRESSES_MAX,
     DATAGRAMS_MAX,
     EMPTY,
-    DeliveryTape,
-    Named,
-    Taken,
-    Telling,
+    AddressNumber,
+    DeliveryLog,
+    Drained,
+    PrefixDigest,
     after,
     head_of,
     rows_of,
@@ -38,13 +38,13 @@ def shown(event: Conf | Delivery) -> Shown:
     return ("delivery", *who, event.place, event.tpos)
 
 
-def from_tape(taken: Taken) -> list[Shown]:
+def from_tape(taken: Drained) -> list[Shown]:
     told: list[Shown] = []
     addresses: dict[int, bytes] = {}
     for piece in taken.pieces:
         if isinstance(piece, View):
             told.append(("conf", piece))
-        elif isinstance(piece, Named):
+        elif isinstance(piece, AddressNumber):
             addresses[piece.number] = piece.address
         else:
             for row in rows_of(piece):
@@ -58,13 +58,13 @@ def recorded(events: list[Event]) -> list[Shown]:
     return [shown(event) for event in events if isinstance(event, Conf | Delivery)]
 
 
-def sums_of(events: list[Event]) -> list[Telling]:
+def sums_of(events: list[Event]) -> list[PrefixDigest]:
     """The last sums of every configuration but the one in force at the end, message by message."""
     found, sums, conf = [], EMPTY, None
     for event in events:
         if isinstance(event, Conf):
             if conf is not None:
-                found.append(Telling(conf.id, conf.regular, sums, True))
+                found.append(PrefixDigest(conf.id, conf.regular, sums, True))
             sums, conf = EMPTY, event.view
         elif isinstance(event, Delivery) and event.tpos >= 0:
             head = head_of(event.process.node.boot, event.process.number, event.service)
@@ -78,7 +78,7 @@ def check(life: Taped) -> int:
     expected, taken = recorded(life.events), life.tape.take(0)
     told = from_tape(taken)
     assert told[: len(expected)] == expected
-    lasts = [one for one in taken.tellings if isinstance(one, Telling) and one.last]
+    lasts = [one for one in taken.digests if isinstance(one, PrefixDigest) and one.last]
     ends = sums_of(life.events)
     assert lasts[: len(ends)] == ends
     return len(expected)
@@ -122,7 +122,7 @@ def whole(*parts: Delivered) -> Delivered:
 
 def same(*feeds: list[Delivered]) -> None:
     """What is fed comes back."""
-    tape = DeliveryTape()
+    tape = DeliveryLog()
     tape.configured(VIEW)
     for run in (run for feed in feeds for run in feed):
         tape.add(run)
@@ -178,7 +178,7 @@ def test_a_feed_of_one_run_is_one_row() -> None:
     process = ProcessId(A, 0)
     feed = [delivered(1 + 20 * i, 20, 1 + i, process=process) for i in range(46)]
     feed.append(delivered(1 + 20 * 46, 3, 50, process=process))
-    tape = DeliveryTape()
+    tape = DeliveryLog()
     tape.configured(VIEW)
     for run in feed:
         tape.add(run)
@@ -193,7 +193,7 @@ def test_numbers_of_addresses_are_given_anew_when_there_are_too_many() -> None:
 
 
 def test_bytes_that_are_no_rows_end_them() -> None:
-    tape = DeliveryTape()
+    tape = DeliveryLog()
     tape.configured(VIEW)
     tape.add(delivered(1, 2, 1))
     (rows,) = [piece for piece in tape.take(0).pieces if isinstance(piece, bytes)]
@@ -206,9 +206,11 @@ def test_bytes_that_are_no_rows_end_them() -> None:
 
 
 def test_digests_are_told_of_all_that_ended_and_of_where_everything_rests() -> None:
-    tape = DeliveryTape()
+    tape = DeliveryLog()
     tape.configured(VIEW)
     tape.take(0)
     tape.add(delivered(1, 3, 1))
-    assert tape.take(1).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 2), False)]
-    assert tape.take(5_000_000).tellings == [Telling(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 3), False)]
+    assert tape.take(1).digests == [PrefixDigest(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 2), False)]
+    assert tape.take(5_000_000).digests == [
+        PrefixDigest(REGULAR, REGULAR, after(EMPTY, head_of(7, 0, Service.AGREED), 1, 3), False)
+    ]

@@ -27,7 +27,7 @@ from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import PipelineError, TransisError
 
 if TYPE_CHECKING:
-    from transis.audit.follow.follower import Batch, Outcome
+    from transis.audit.follow.follower import FollowedBatch, Outcome
     from transis.audit.report.content import Content
 
 
@@ -229,7 +229,7 @@ class _FollowOutput:
     out: Console = field(default_factory=stdout)
     words: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def __call__(self, what: Batch | str) -> None:
+    def __call__(self, what: FollowedBatch | str) -> None:
         if isinstance(what, str):
             self._line({"note": what}, f"{_now()} {what}")
             return
@@ -275,7 +275,7 @@ class _FollowOutput:
         say(self.out, f"The ledger: {ledger}")
 
 
-def _as_dict(batch: Batch) -> dict[str, Any]:
+def _as_dict(batch: FollowedBatch) -> dict[str, Any]:
     return _timed() | {
         "batch": batch.number,
         "files": batch.files,

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from transis.audit.guarantees import EVIDENCE
 from transis.audit.guarantees.property import BROKEN, PENDING
 from transis.audit.plans.evidence import DENSITY, MEMBERS
-from transis.audit.plans.incremental import CUTS, TABLE, Before, Past, over_raw_rows
+from transis.audit.plans.incremental import CUTS, TABLE, ProvenPast, VerdictCache, over_raw_rows
 from transis.audit.plans.judge import Verdicts, judge, require_known
 from transis.audit.plans.lay import Laid, Settle, Tables, lay
 from transis.audit.plans.store import Store
@@ -80,7 +80,7 @@ def _judged(
     """Verdicts and violations; what was judged before, and the past of runs that grow, is not looked at again. What is kept in a
     store is always the whole: some properties only are judged from it, and leave it as it is."""
     with steps("laying out lives and configurations"):
-        past, before = Past(store), Before(store, raw, RESULTS, forgotten=bool(request.only))
+        past, before = ProvenPast(store), VerdictCache(store, raw, RESULTS, forgotten=bool(request.only))
         tables = Tables(past.events(), keep) if past.runs else raw
         laid = lay(tables, checkpointed)
         changed = lay(Tables(before.of(before.changed, tables.events), keep), checkpointed) if before.unchanged else laid
@@ -113,7 +113,7 @@ def _whole_where_broken(judged: Verdicts, whole: Verdicts | None, relapsed: list
 
 
 def keep_all(
-    store: Store, tables: dict[str, DataFrame], past: Past, laid: Laid, judged: Verdicts, unchanged: list[int], steps: Steps
+    store: Store, tables: dict[str, DataFrame], past: ProvenPast, laid: Laid, judged: Verdicts, unchanged: list[int], steps: Steps
 ) -> None:
     """Publish what was found, and the past of runs that grow, as one change."""
     with steps("putting the past in short"):

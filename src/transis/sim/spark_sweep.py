@@ -1,27 +1,22 @@
-"""Many seeds on Spark, kept in a table that goes on.
+"""Many seeds on Spark: spread over the workers in waves, each run in a process of its own, and kept in a table that goes on.
 
-Seeds spread over Spark in waves, and each wave kept as it ends: whoever is killed loses two waves, and nothing else.
+1. A wave is a job of Spark: tasks of a few seeds each, several for every core. Two waves are on their way at a time, so that
+   one slow seed keeps no core idle but its own. Each wave is kept as it ends: a kill loses two waves, and nothing else.
+2. If a worker is lost, Spark replaces it: a seed gives the same row wherever it runs.
+3. A seed runs in a fork of the worker. Whatever it does there, endless loops and lost memory included, the worker lives and
+   goes on with the next one, and no seed sees what another left behind.
+4. The kernel ends a seed that takes too long, by alarms that the seed set for itself: Python need not work for that, and a seed
+   also ends when its worker was killed. Time of the processor counts, so that a busy machine changes no outcome; a seed that
+   does nothing for much longer than that is ended, too.
+5. Neither typer nor rich is imported: workers need what simulations need, and pyarrow.
 
-1. A wave is a job of Spark: tasks of a few seeds each, several for every core. Two waves are on their way at a time, so that one
-   slow seed keeps no core idle but its own.
-2. A worker that is lost is Spark's to replace: a seed gives the same row wherever it runs.
-
-The table of a sweep is a lake with a row for every seed, by build, configuration and seed.
+The table is a lake with a row for every seed, by build, configuration and seed:
 
     DIR/outcomes/batch=N/*.parquet    a wave of seeds in order; lake.json says of which build and configuration
     DIR/failed/KEY/seed-N/*.trace     traces of runs that failed, there before their wave; KEY is a digest of both
 
 A seed may be there twice, because a wave was written that somebody ran again. It counts once: a run that ended before one that
 did not, then the later wave.
-
-What a worker of a sweep does: it runs seeds, each in a process of its own, and says of each how it ended.
-
-1. A seed runs in a fork of the worker. Whatever it does there, endless loops and lost memory included, the worker lives and goes
-   on with the next one, and no seed sees what another left behind.
-2. The kernel ends a seed that takes too long, by the alarms that it set for itself: nothing of Python has to work for that. So a
-   seed also ends when its worker was killed. Counted is the time of the processor, so that a busy machine changes no outcome;
-   a seed that does nothing for much longer than that is ended, too.
-3. No typer, no rich: workers need what simulations need, and pyarrow.
 """
 
 from __future__ import annotations
@@ -43,7 +38,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transis.audit.plans.lake import Change, Lake
+from transis.audit.plans.lake import Lake, LakeChange
 from transis.sim.build import build_id
 from transis.sim.run import RunOutcome
 from transis.sim.runs import order_of, write_trace
@@ -159,7 +154,7 @@ class SweepTable:
             change.add_rows(TABLE, pa.Table.from_pylist([_columns_of(row) for row in in_order], OUTCOMES))
             change.keep(self._lake.facts(change.state, dict[int, str]) | {change.number: self.key})
 
-    def _keep_traces(self, change: Change, row: SeedRow) -> None:
+    def _keep_traces(self, change: LakeChange, row: SeedRow) -> None:
         """They appear when they are whole. What is there of the same seed is the same."""
         place, staged = self.failed / f"seed-{row.seed}", change.stage()
         if place.exists():

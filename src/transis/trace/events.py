@@ -127,7 +127,7 @@ class GroupConf(NamedTuple):
     processes: tuple[int, ...]
 
 
-class Handed(NamedTuple):
+class HandedRuns(NamedTuple):
     """DELIVER events, by growing lseq, whose messages these processes got through these groups."""
 
     groups: tuple[GroupId, ...]
@@ -135,7 +135,7 @@ class Handed(NamedTuple):
     runs: tuple[int, ...]
 
 
-class Waited(NamedTuple):
+class LateRuns(NamedTuple):
     """A run that reached these processes long after its DELIVER: basic messages wait until group views are agreed."""
 
     groups: tuple[GroupId, ...]
@@ -154,8 +154,8 @@ class ClientDelivery(NamedTuple):
 
     lseq: int
     time_us: int
-    handed: tuple[Handed, ...]
-    waited: tuple[Waited, ...] = ()
+    handed: tuple[HandedRuns, ...]
+    waited: tuple[LateRuns, ...] = ()
 
 
 class ClientLeft(NamedTuple):

@@ -25,9 +25,17 @@ import msgspec
 from transis.trace.events import Conf, Delivery, End, Event, Gap
 from transis.trace.files import rename
 from transis.trace.flight import KEPT
-from transis.trace.ring_files import RING_FILES, DeliveryRows, Installed, RingFile, RingFileFrame, RingFileHeader, read_ring_file
+from transis.trace.ring_files import (
+    RING_FILES,
+    DeliveryRows,
+    InstalledView,
+    RingFile,
+    RingFileFrame,
+    RingFileHeader,
+    read_ring_file,
+)
 from transis.trace.segment import Header, SegmentWriter, segment_name
-from transis.trace.tape import Named, TapedRow, rows_of, runs_of
+from transis.trace.tape import AddressNumber, TapedRow, rows_of, runs_of
 from transis.types.errors import TraceError, TransisError
 from transis.types.ids import NodeId, ProcessId, ViewId
 from transis.types.views import View
@@ -140,7 +148,7 @@ class _Life:
                 yield Conf(self._next(), self._time_us, header.view)
 
     def _take(self, frame: RingFileFrame) -> Iterator[Event]:
-        if isinstance(frame, Named):
+        if isinstance(frame, AddressNumber):
             self._addresses[frame.number] = frame.address
             return
         self._time_us = frame.time_us
@@ -149,13 +157,13 @@ class _Life:
         elif isinstance(frame, DeliveryRows):
             if frame.time_us >= self._wanted.from_us:
                 yield from self._deliveries(frame)
-        elif isinstance(frame, Installed):
+        elif isinstance(frame, InstalledView):
             yield from self._configured(frame)
         elif self._began:
             yield End(self._next(), frame.time_us, frame.how)
             self._done = True
 
-    def _configured(self, frame: Installed) -> Iterator[Event]:
+    def _configured(self, frame: InstalledView) -> Iterator[Event]:
         view, wanted = frame.view, self._wanted
         if not self._began and frame.time_us >= wanted.from_us and (wanted.regular is None or wanted.regular == view.id):
             yield from self._begin(frame.time_us)

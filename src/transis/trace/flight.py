@@ -30,7 +30,7 @@ from transis.trace.events import Event, Gap
 from transis.trace.recorder import Recorder
 from transis.trace.ring_files import RING_FILE_BYTES, RING_FILES, RingFileWriter
 from transis.trace.segment import DIGESTS, Header, SegmentWriter
-from transis.trace.tape import DeliveryTape, Telling
+from transis.trace.tape import DeliveryLog, PrefixDigest
 from transis.types.ids import NodeId, ViewId
 from transis.types.outputs import Checkpoint, Configure, Delivered, NodeOutput, Observer
 from transis.types.views import View
@@ -162,7 +162,7 @@ class Flight(Observer):
 
     def __init__(self, directory: Path, life: Header, limits: FlightLimits, now_us: int) -> None:
         self.directory = directory
-        self.tape = DeliveryTape()
+        self.tape = DeliveryLog()
         self.limits = limits
         self.paused = ""
         self.dropped = 0
@@ -239,21 +239,21 @@ class Flight(Observer):
 
     def _write(self, now_us: int) -> None:
         self._written_us = now_us
-        pieces, tellings = self.tape.take(now_us)
+        pieces, digests = self.tape.take(now_us)
         if pieces and (self.paused or not self._films.write(now_us, pieces)):
             self.dropped += len(pieces)
             self._films.skip()
         if not self.paused and (not self._films.current or self._is_full(now_us)):
             self._films.begin(now_us)
-        if (tellings or self._checkpoints) and not self._digests.current and self._view is not None:
+        if (digests or self._checkpoints) and not self._digests.current and self._view is not None:
             self._recorder.observe(now_us, [Configure(self._view)])
-        for telling in tellings:
+        for telling in digests:
             self._tell(now_us, telling)
         checkpoints, self._checkpoints = self._checkpoints, []
         self._recorder.observe(now_us, checkpoints)
         self._recorder.flush()
 
-    def _tell(self, now_us: int, telling: View | Telling) -> None:
+    def _tell(self, now_us: int, telling: View | PrefixDigest) -> None:
         if not isinstance(telling, View):
             self._recorder.telling(now_us, telling)
             return

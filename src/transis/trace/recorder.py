@@ -26,15 +26,15 @@ from transis.trace.events import (
     Fault,
     Gap,
     GroupConf,
-    Handed,
+    HandedRuns,
+    LateRuns,
     NoteEvent,
     Prefix,
     Refuse,
     Sent,
     Submit,
-    Waited,
 )
-from transis.trace.tape import Telling
+from transis.trace.tape import PrefixDigest
 from transis.types.ids import NodeId, Place, ViewId, ViewKind
 from transis.types.outputs import (
     Accepted,
@@ -72,7 +72,7 @@ class ClientDeliveries:
         self._last: Delivered | None = None
         self._last_lseqs = range(0)
         self._gathered: dict[bytes, tuple[Recipients, list[int]]] = {}
-        self._waited: list[Waited] = []
+        self._waited: list[LateRuns] = []
 
     def delivered(self, run: Delivered, lseqs: range) -> None:
         self._last, self._last_lseqs = run, lseqs
@@ -81,7 +81,7 @@ class ClientDeliveries:
         """Note a run for these; False if the same address had others before, and what was gathered must be told first."""
         if run is not self._last:
             self._waited += [
-                Waited(groups, processes, part.process, part.first_counter, len(part.payloads))
+                LateRuns(groups, processes, part.process, part.first_counter, len(part.payloads))
                 for part in run.parts()
                 for groups, processes in _together(recipients)
             ]
@@ -92,11 +92,11 @@ class ClientDeliveries:
         runs += self._last_lseqs
         return True
 
-    def take(self) -> tuple[tuple[Handed, ...], tuple[Waited, ...]]:
+    def take(self) -> tuple[tuple[HandedRuns, ...], tuple[LateRuns, ...]]:
         if not self._gathered and not self._waited:
             return (), ()
         handed = tuple(
-            Handed(groups, processes, tuple(runs))
+            HandedRuns(groups, processes, tuple(runs))
             for recipients, runs in self._gathered.values()
             for groups, processes in _together(recipients)
         )
@@ -175,7 +175,7 @@ class Recorder(Observer):
             if record is not None:
                 record(self, now_us, output)
 
-    def telling(self, now_us: int, telling: Telling) -> None:
+    def telling(self, now_us: int, telling: PrefixDigest) -> None:
         """Digests of what was delivered (tape.py)."""
         conf, regular, (count, a, b), last = telling
         self._append(Prefix(self._next(), now_us, conf, regular, count, a, b, last))

@@ -23,7 +23,7 @@ import msgspec
 
 from transis.trace.files import Appender
 from transis.trace.segment import KIND_HEADER, Header, Naming, frame, segment_name, whole_frames
-from transis.trace.tape import DeliveryTape, Named, Piece
+from transis.trace.tape import AddressNumber, DeliveryLog, Piece
 from transis.types.errors import TraceError
 from transis.types.views import View
 
@@ -56,7 +56,7 @@ class DeliveryRows(NamedTuple):
     rows: memoryview
 
 
-class Installed(NamedTuple):
+class InstalledView(NamedTuple):
     """A configuration was installed."""
 
     time_us: int
@@ -68,7 +68,7 @@ class LifeEnd(NamedTuple):
     how: str
 
 
-RingFileFrame = DeliveryRows | Installed | Named | LifeEnd
+RingFileFrame = DeliveryRows | InstalledView | AddressNumber | LifeEnd
 
 
 class RingFile(NamedTuple):
@@ -80,7 +80,7 @@ class RingFile(NamedTuple):
 class RingFileWriter:
     """Writes the ring files of one life, one after the other. `tape` knows what is in force when one begins."""
 
-    def __init__(self, directory: Path, life: Header, tape: DeliveryTape) -> None:
+    def __init__(self, directory: Path, life: Header, tape: DeliveryLog) -> None:
         self._directory = directory
         self._life = life
         self._tape = tape
@@ -142,7 +142,7 @@ class RingFileWriter:
 def _frame_of(now_us: int, piece: Piece) -> bytes:
     if isinstance(piece, bytes):
         return frame(_ROWS, _TIME.pack(now_us) + piece)
-    if isinstance(piece, Named):
+    if isinstance(piece, AddressNumber):
         return frame(_ADDRESS, msgspec.msgpack.encode(piece))
     return frame(_CONF, msgspec.msgpack.encode((now_us, piece)))
 
@@ -164,9 +164,9 @@ def _frames(path: Path, frames: Iterator[tuple[bytes, memoryview]]) -> Iterator[
         if kind == _ROWS and len(body) >= _TIME.size:
             yield DeliveryRows(_TIME.unpack_from(body)[0], body[_TIME.size :])
         elif kind == _CONF:
-            yield _decoded(path, body, Installed)
+            yield _decoded(path, body, InstalledView)
         elif kind == _ADDRESS:
-            yield _decoded(path, body, Named)
+            yield _decoded(path, body, AddressNumber)
         elif kind == _END:
             yield _decoded(path, body, LifeEnd)
 

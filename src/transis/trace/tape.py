@@ -58,7 +58,7 @@ TOO_SELDOM_US: Final = 2_000_000
 _SENDER: Final = Struct("<QIB")
 
 
-class Told(NamedTuple):
+class Digest(NamedTuple):
     """The sums of the first `count` messages of a configuration."""
 
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of sums
@@ -66,7 +66,7 @@ class Told(NamedTuple):
     b: int
 
 
-EMPTY: Final = Told(0, 0, 0)
+EMPTY: Final = Digest(0, 0, 0)
 
 
 def head_of(boot: int, number: int, service: Service) -> int:
@@ -75,7 +75,7 @@ def head_of(boot: int, number: int, service: Service) -> int:
     return int.from_bytes(digest, "big") >> 4
 
 
-def after(before: Told, head: int, first: int, count: int) -> Told:
+def after(before: Digest, head: int, first: int, count: int) -> Digest:
     """The sums with `count` more messages of one process, whose counters begin with `first`."""
     at, a, b = before
     identity, above = head + first * FACTOR, at + 1
@@ -83,7 +83,7 @@ def after(before: Told, head: int, first: int, count: int) -> Told:
     squares = ones * (2 * count - 1) // 3
     more_a = count * identity + FACTOR * ones
     more_b = above * more_a + identity * ones + FACTOR * squares
-    return Told(at + count, (a + more_a) % PRIME, (b + more_b) % PRIME)
+    return Digest(at + count, (a + more_a) % PRIME, (b + more_b) % PRIME)
 
 
 class Prefixes:
@@ -97,7 +97,7 @@ class Prefixes:
         self._told_us = 0
         self.step = 1
 
-    def add(self, head: int, first: int, count: int) -> list[Told]:
+    def add(self, head: int, first: int, count: int) -> list[Digest]:
         """A stretch of messages; the positions in it that are to be told. They are two at most, however long it is."""
         before = self._sums
         self._sums = after(before, head, first, count)
@@ -109,12 +109,12 @@ class Prefixes:
             self._last = told[-1]
         return told
 
-    def end(self) -> Told:
+    def end(self) -> Digest:
         """The configuration is over: its last sums. What comes now belongs to the next one."""
         sums, self._sums, self._last = self._sums, EMPTY, EMPTY
         return sums
 
-    def pace(self, now_us: int) -> list[Told]:
+    def pace(self, now_us: int) -> list[Digest]:
         """Called now and then with the time: the step follows how often something was told since.
 
         After a while without, where everything rests now is told: the others rest there too.
@@ -152,29 +152,29 @@ _COUNT: Final = itemgetter(2)
 """Of a Stretch."""
 
 
-class Named(NamedTuple):
+class AddressNumber(NamedTuple):
     """From here on the number stands for this address."""
 
     number: int
     address: bytes
 
 
-class Telling(NamedTuple):
+class PrefixDigest(NamedTuple):
     """Digests of a position that are to be told; `last`: the configuration ended there."""
 
     conf: ViewId
     regular: ViewId
-    told: Told
+    told: Digest
     last: bool
 
 
-Piece = bytes | View | Named
+Piece = bytes | View | AddressNumber
 """Rows of one configuration, a configuration, or what a number stands for in the rows that follow."""
 
 
-class Taken(NamedTuple):
+class Drained(NamedTuple):
     pieces: list[Piece]
-    tellings: list[View | Telling]
+    digests: list[View | PrefixDigest]
 
 
 class TapedRow(NamedTuple):
@@ -210,7 +210,7 @@ _Head = tuple[ProcessId, bytes, Service, int, int, int, int, int, bool]
 first place, origin_us, timestamp, ordered."""
 
 
-class DeliveryTape:
+class DeliveryLog:
     """Fed run by run; emptied by `take`."""
 
     def __init__(self) -> None:
@@ -227,7 +227,7 @@ class DeliveryTape:
         self._prefixes = Prefixes()
         self._rows = bytearray()
         self._pieces: list[Piece] = []
-        self._tellings: list[View | Telling] = []
+        self._tellings: list[View | PrefixDigest] = []
         self.messages = 0
 
     # --- fed --------------------------------------------------------------------------------------------------------
@@ -267,13 +267,13 @@ class DeliveryTape:
         """Bytes of rows that wait to be taken."""
         return len(self._rows)
 
-    def take(self, now_us: int) -> Taken:
+    def take(self, now_us: int) -> Drained:
         """What was fed since; it tells the digests how much time has passed."""
         self._end_stretch()
         self._end_rows()
         for told in self._prefixes.pace(now_us):
             self._tell(told)
-        taken = Taken(self._pieces, self._tellings)
+        taken = Drained(self._pieces, self._tellings)
         self._pieces, self._tellings = [], []
         return taken
 
@@ -323,9 +323,9 @@ class DeliveryTape:
             self._pieces.append(bytes(self._rows))
             self._rows.clear()
 
-    def _tell(self, told: Told, last: bool = False) -> None:
+    def _tell(self, told: Digest, last: bool = False) -> None:
         if self.view is not None:
-            self._tellings.append(Telling(self.view.id, self.view.regular, told, last))
+            self._tellings.append(PrefixDigest(self.view.id, self.view.regular, told, last))
 
     def _number_of(self, address: bytes) -> int:
         known = self.addresses.get(address)
@@ -334,7 +334,7 @@ class DeliveryTape:
                 self.addresses.clear()
             known = self.addresses[address] = len(self.addresses)
             self._end_rows()
-            self._pieces.append(Named(known, address))
+            self._pieces.append(AddressNumber(known, address))
         return known
 
     def _head_of(self, boot: int, number: int, service: Service) -> int:

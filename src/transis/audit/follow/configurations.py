@@ -1,23 +1,22 @@
-"""A configuration as its members tell of it; replicas as applications tell of them.
+"""What is compared: a configuration as its members report it, and replicas as applications report them.
 
-One configuration as its members tell of it: their digests at positions, how each left it, and whom each counted as a member.
+**Configurations**: digests at positions, how each member left, and whom each counted as a member.
 
 1. Rows may come in any order and any number of times: what is known already changes nothing.
-2. Digests are of whole prefixes. Where all members that live have told the same, everything before is the same, too, and is
-   forgotten, but for a few places: files of a life that ended may come after the word that it did. Who told only what is
-   forgotten was not compared, and is pending. Whose members are not known is not settled: whoever speaks later is compared.
-3. Who is a number here is a life of a node; `ClusterFold` knows which.
+2. Digests are of whole prefixes. Where all living members have reported the same, everything before is the same, too, and is
+   forgotten, but for a few places: files of a life that ended may come after the word that it did. A member that reports only
+   what is forgotten was not compared, and is pending. As long as its members are not known, a configuration is not settled:
+   whoever reports later is compared.
+3. A number here stands for a life of a node; `ClusterFold` knows which.
 
-What applications say about their own state: digests behind the same messages of a group must be the same.
+**Replicas**: digests of states behind the same messages of a group must be the same.
 
-Compared are counts of ordered messages within one view of a group, which all its members count alike. The last count at which two
-sides were equal and the first at which they were not enclose the messages of which one is to blame.
-
-Who is a member of a group is not told here, so nothing is settled: whoever speaks later is held against what the others said
-earlier, at those counts that are left of them (positions.py).
-
-Of what a process says several times behind one count its last word counts, as in the audit of traces: at the beginning of a view
-it may speak before and after it was given its state. A first word that was compared before the second was sealed stays told.
+1. Counts of ordered messages within one view of a group are compared, because all its members count alike. The last count at
+   which two sides were equal and the first at which they were not enclose the messages of which one is to blame.
+2. Who is a member of a group is not reported here, so nothing is settled: whoever reports later is compared with what is left
+   of the earlier reports.
+3. If a process reports several times behind one count, its last word counts, as in the audit of traces: at the beginning of a
+   view it may report before and after it was given its state. A difference that a first word made stays reported.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Final
 
 import msgspec
 
-from transis.audit.follow.divergence import REPLICAS, Divergence, Parting, Positions, named
+from transis.audit.follow.divergence import REPLICAS, Divergence, FirstDifference, Positions, named
 from transis.trace.events import CheckpointEvent
 from transis.types.ids import NodeId, ViewId
 from transis.types.views import GroupId, GroupViewId
@@ -52,7 +51,7 @@ class MemberList(msgspec.Struct):
     lives: list[int]
 
 
-class Configuration(msgspec.Struct):
+class ComparedConfiguration(msgspec.Struct):
     id: ViewId
     regular: ViewId
     mode: str
@@ -166,7 +165,7 @@ TOLD_MAX: Final = 4096
 """Views that differed and are forgotten: that they did is not told again."""
 
 
-class Checkpoints(msgspec.Struct):
+class ReplicaCheckpoints(msgspec.Struct):
     """Of one view of one group."""
 
     group: GroupId
@@ -200,7 +199,7 @@ class Checkpoints(msgspec.Struct):
 class Replicas(msgspec.Struct):
     """All views of a cluster's groups, by group and view."""
 
-    views: dict[bytes, Checkpoints] = {}
+    views: dict[bytes, ReplicaCheckpoints] = {}
     forgotten: list[bytes] = []
     """Views of which it was told that they differ."""
     checked: int = 0
@@ -209,13 +208,13 @@ class Replicas(msgspec.Struct):
 class ReplicaFold:
     def __init__(self, state: Replicas) -> None:
         self._state = state
-        self._touched: dict[bytes, Checkpoints] = {}
+        self._touched: dict[bytes, ReplicaCheckpoints] = {}
 
     def take(self, process: str, event: CheckpointEvent, now_us: int) -> None:
         key = msgspec.msgpack.encode((event.group, event.view))
         found = self._state.views.get(key)
         if found is None:
-            found = Checkpoints(event.group, event.name, event.view, told=key in self._state.forgotten)
+            found = ReplicaCheckpoints(event.group, event.name, event.view, told=key in self._state.forgotten)
             self._state.views[key] = found
         found.touched_us = max(found.touched_us, now_us)
         self._state.checked += found.take(process, event)
@@ -245,7 +244,7 @@ class ReplicaFold:
             del state.views[key]
 
 
-def _divergence(one: Checkpoints, parting: Parting[bytes, str]) -> Divergence:
+def _divergence(one: ReplicaCheckpoints, parting: FirstDifference[bytes, str]) -> Divergence:
     said = sorted(parting.sides, key=lambda each: (-len(each.parties), each.parties))
     sides = tuple(tuple(sorted(each.parties)) for each in said)
     equal_at, differs_at = parting.equal_at, parting.differs_at

@@ -1,17 +1,14 @@
-"""What several parties told at positions of one stream, and where it first differs.
+"""Positions of one stream at which several parties reported digests, and where these first differ; the rows of what was found.
 
-What the fold is told and what it says: plain values, so that it needs neither Spark nor files.
-
-What several parties told at positions of one stream, and where it is first not the same. Nodes tell digests of what they
-delivered (configurations.py), applications of their state (replicas.py).
-
-1. What is told is of everything up to a position: who is equal at one was equal at all before it, or differed and came back,
-   which digests of prefixes never do.
-2. It is bounded without losing sight: of more than is allowed the newest half stays, for who is a little late, and the older ones
-   are thinned out to multiples of a higher power of two, at which others will speak, too (trace/tape.py). So a day of one party
-   that comes before a day of the next is still compared from end to end, at fewer places.
-3. Every party's highest position stays, and the lowest that is not equal: they say how far one can say something.
-4. What all agreed on is forgotten but for a few places, at which whoever speaks much later is still compared.
+1. A digest is of everything up to its position. Parties that are equal at one were equal at all before it, or they differed and
+   came back, which digests of prefixes never do.
+2. Memory is bounded, and both ends stay in sight. When there are too many positions, the newest half stays, for parties that
+   are a little late. The older ones are thinned out to multiples of a higher power of two, at which others will report, too
+   (trace/tape.py). So a day of one party that comes before a day of the next is still compared from end to end, at fewer
+   places.
+3. The highest position of every party stays, and the lowest at which they differ: they say how far anything is known.
+4. What all agreed on is forgotten but for a few places, at which a party that reports much later is still compared.
+5. Rows are plain values: the fold needs neither Spark nor files.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ JUDGED: Final = (ONE_SEQUENCE, ATOMICITY, AGREEMENT, REPLICAS)
 """What digests can say something about; the audit of traces judges all the others, and these too."""
 
 
-class Told(NamedTuple):
+class DigestFile(NamedTuple):
     """The events of one file of digests."""
 
     cluster: str
@@ -100,7 +97,7 @@ class Seen(msgspec.Struct, Generic[Value, Party]):
     parties: list[Party]
 
 
-class Parting(NamedTuple, Generic[Value, Party]):
+class FirstDifference(NamedTuple, Generic[Value, Party]):
     equal_at: int | None
     """The highest position before the difference at which parties of two sides told the same; None if there is none."""
     differs_at: int
@@ -138,7 +135,7 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
         kept = {*stays, *self._differing()[:1]}
         self.at = {position: seen for position, seen in self.at.items() if position >= before or position in kept}
 
-    def parting(self) -> Parting[Value, Party] | None:
+    def parting(self) -> FirstDifference[Value, Party] | None:
         differing = self._differing()
         if not differing:
             return None
@@ -147,8 +144,8 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
         for position in sorted((at for at in self.at if at < differing[0]), reverse=True):
             here = {side_of[party] for one in self.at[position] for party in one.parties if party in side_of}
             if len(here) > 1:
-                return Parting(position, differing[0], sides)
-        return Parting(None, differing[0], sides)
+                return FirstDifference(position, differing[0], sides)
+        return FirstDifference(None, differing[0], sides)
 
     def thin_out(self, most: int) -> None:
         if len(self.at) <= most:

@@ -1,13 +1,12 @@
-"""What the flight recorders had when a guarantee broke: developed into traces before it is overwritten, then audited.
+"""What the flight recorders had when a guarantee broke: exported into traces before it is overwritten, then audited.
 
-1. Films last for minutes, so a violation is developed as soon as it is found. The audit, which takes longer, runs behind it, and
-   no violation waits for the audit of another.
-2. Only films that can be read here are developed: those of nodes on other hosts stay there (`python -m transis.trace.export`).
-   They may be copied here a little later: where nothing was found it is looked again, less and less often, while the ledger
-   counts the violation as recent.
-3. All of it is in threads of its own: neither the next batch nor the metric waits. What a follower had no time for when it
-   ended, the next one on its ledger does: what is developed is there under its name, and has `"exactly": null` until it is
-   explained.
+1. Ring files last for minutes, so a violation is exported as soon as it is found. The audit, which takes longer, runs behind
+   it, and no violation waits for the audit of another.
+2. Only ring files that can be read here are exported: those of nodes on other hosts stay there (`python -m
+   transis.trace.export`). They may be copied here a little later. Where nothing was found the follower looks again, less and
+   less often, while the ledger counts the violation as recent.
+3. All of it happens in threads of its own: neither the next batch nor the metric waits. What a follower had no time for when it
+   ended, the next one on its ledger does: an export is there under its name, and has `"exactly": null` until it is explained.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def audited(place: Path) -> Findings:
     return [{"property": one.property, "explanation": one.explanation} for one in content.violations]
 
 
-class Evidence:
+class EvidenceExport:
     """Beside a ledger."""
 
     def __init__(

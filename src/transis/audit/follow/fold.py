@@ -1,17 +1,13 @@
-"""What all nodes tell, compared as it comes.
-
-The fold: what all nodes tell, compared as it comes. Pure: rows in, verdicts and divergences out, and a state that can be kept.
+"""The fold: what all nodes report, compared as it comes. Pure: rows in, verdicts and divergences out, and a state to keep.
 
 1. A difference is broken at once; what is missing is pending and never broken: a node may be slow, cut off or killed.
-2. Everything is bounded: positions of a configuration (thinned out), configurations of a cluster, views of replicas. What goes
-   before it was compared counts as pending.
+2. Everything is bounded: positions of a configuration (thinned out), configurations of a cluster, views of replicas. What is
+   dropped before it was compared counts as pending.
 3. The order of rows does not matter, and neither does a row that comes twice.
-
-The lives of a cluster's nodes, by the small numbers under which configurations know them.
-
-1. A life goes when nobody needs it: no configuration that is remembered names it, and it ended, or its node began another, or
-   it is gone. Its number is given again.
-2. Who was silent for a day, and is a member of no configuration of that day, is gone for good: nobody waits for its evidence.
+4. Configurations know the lives of a cluster's nodes by small numbers. A life is forgotten when no configuration in memory
+   names it and it ended, its node began another, or it is gone; then its number is used again.
+5. A life that was silent for a day, and is a member of no configuration of that day, is gone for good: nobody waits for its
+   evidence.
 """
 
 from __future__ import annotations
@@ -21,16 +17,16 @@ from typing import Final
 
 import msgspec
 
-from transis.audit.follow.configurations import Amount, Configuration, ReplicaFold, Replicas
+from transis.audit.follow.configurations import Amount, ComparedConfiguration, ReplicaFold, Replicas
 from transis.audit.follow.divergence import (
     AGREEMENT,
     ATOMICITY,
     JUDGED,
     ONE_SEQUENCE,
     REPLICAS,
+    DigestFile,
     Divergence,
     FollowVerdict,
-    Told,
     named,
 )
 from transis.audit.guarantees import UNPROMISED
@@ -122,7 +118,7 @@ class ClusterState(msgspec.Struct):
     heard_us: dict[int, int] = {}
     """When each life last sealed a file."""
     ended: set[int] = set()
-    configurations: list[Configuration] = []
+    configurations: list[ComparedConfiguration] = []
     forgotten: dict[bytes, list[str]] = {}
     """What was broken in configurations that are forgotten, the oldest first."""
     violations: dict[str, int] = {}
@@ -138,7 +134,7 @@ class Fold:
     def __init__(self, states: Iterable[ClusterState] = ()) -> None:
         self.clusters = {state.name: ClusterFold(state) for state in states}
 
-    def add(self, told: Iterable[Told]) -> list[Divergence]:
+    def add(self, told: Iterable[DigestFile]) -> list[Divergence]:
         """What many files tell; what is broken and was not said before."""
         for one in told:
             if one.cluster not in self.clusters:
@@ -168,12 +164,12 @@ class ClusterFold:
         self.state = state
         self._configurations = {one.id: one for one in state.configurations}
         self._lives = Lives(state.lives, state.heard_us, state.ended)
-        self._touched: dict[ViewId, Configuration] = {}
+        self._touched: dict[ViewId, ComparedConfiguration] = {}
         self._replicas = ReplicaFold(state.replicas)
 
     # -- taking what is told ---------------------------------------------------------------------------------------------
 
-    def take(self, told: Told) -> None:
+    def take(self, told: DigestFile) -> None:
         state, life = self.state, self._lives.number(told.node)
         if told.mode not in state.modes:
             state.modes.append(told.mode)
@@ -196,17 +192,17 @@ class ClusterFold:
         today = [one for one in self.state.configurations if self._lives.newest_us - one.touched_us <= GONE_US]
         return {node for one in today for each in one.lists for node in each.members}
 
-    def _configuration(self, conf: ViewId, regular: ViewId, told: Told) -> Configuration:
+    def _configuration(self, conf: ViewId, regular: ViewId, told: DigestFile) -> ComparedConfiguration:
         found = self._configurations.get(conf)
         if found is None:
             broken = self.state.forgotten.pop(msgspec.msgpack.encode(conf), [])
-            found = self._configurations[conf] = Configuration(conf, regular, told.mode, told.modified_us, broken=broken)
+            found = self._configurations[conf] = ComparedConfiguration(conf, regular, told.mode, told.modified_us, broken=broken)
             self.state.configurations.append(found)
         found.touched_us = max(found.touched_us, told.modified_us)
         self._touched[conf] = found
         return found
 
-    def _installed(self, life: int, view: View, told: Told) -> None:
+    def _installed(self, life: int, view: View, told: DigestFile) -> None:
         """It follows the transitional one of the same life, or that one's regular one; whichever is told first waits for the
         other."""
         installed = self._configuration(view.id, view.regular, told)
@@ -247,10 +243,10 @@ class ClusterFold:
         self._bound()
         return found
 
-    def _is_promised(self, name: str, one: Configuration) -> bool:
+    def _is_promised(self, name: str, one: ComparedConfiguration) -> bool:
         return name not in UNPROMISED.get(one.mode, frozenset())
 
-    def _apart(self, one: Configuration) -> Divergence | None:
+    def _apart(self, one: ComparedConfiguration) -> Divergence | None:
         parting = one.parting()
         if parting is None:
             return None
@@ -261,7 +257,7 @@ class ClusterFold:
         words = f"in {one.id} nodes delivered different messages: {parting_words}: {told}"
         return self._divergence(ONE_SEQUENCE, one, equal_at, differs_at, sides, words)
 
-    def _moved_apart(self, one: Configuration) -> Divergence | None:
+    def _moved_apart(self, one: ComparedConfiguration) -> Divergence | None:
         parted = one.went_apart()
         if parted is None:
             return None
@@ -272,7 +268,7 @@ class ClusterFold:
         counts = [amount[0] for amount, _ in ends]
         return self._divergence(ATOMICITY, one, min(one.settled, *counts), max(counts), sides, words)
 
-    def _disagreed(self, one: Configuration) -> Divergence | None:
+    def _disagreed(self, one: ComparedConfiguration) -> Divergence | None:
         if len(one.lists) < 2:
             return None
         sides = self._sides([each.lives for each in one.lists])
@@ -282,11 +278,17 @@ class ClusterFold:
         return self._divergence(AGREEMENT, one, 0, 0, sides, f"the members of {one.id} are not the same for all: {told}")
 
     def _divergence(
-        self, name: str, one: Configuration, equal_at: int, differs_at: int, sides: tuple[tuple[str, ...], ...], words: str
+        self,
+        name: str,
+        one: ComparedConfiguration,
+        equal_at: int,
+        differs_at: int,
+        sides: tuple[tuple[str, ...], ...],
+        words: str,
     ) -> Divergence:
         return Divergence(self.state.name, name, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
 
-    def _before(self, one: Configuration) -> int:
+    def _before(self, one: ComparedConfiguration) -> int:
         """Messages of the regular configuration that this one follows; of several answers the smallest, to miss nothing."""
         if one.id == one.regular or one.regular not in self._configurations:
             return 0
@@ -298,7 +300,7 @@ class ClusterFold:
     def _names(self, lives: Iterable[int]) -> list[str]:
         return sorted(self._lives.name(life) for life in lives)
 
-    def _members(self, one: Configuration) -> list[int]:
+    def _members(self, one: ComparedConfiguration) -> list[int]:
         return [self._lives.number(node) for each in one.lists[:1] for node in each.members]
 
     # -- bounds and verdicts ---------------------------------------------------------------------------------------------
@@ -314,7 +316,7 @@ class ClusterFold:
             named_there = {life for one in configurations for life in (*one.lives(), *self._members(one))}
             self._lives.forget_all_but(named_there, self._members_today())
 
-    def _forget(self, one: Configuration) -> None:
+    def _forget(self, one: ComparedConfiguration) -> None:
         state = self.state
         for name, count in self._checked_in(one).items():
             state.checked[name] = state.checked.get(name, 0) + count
@@ -326,11 +328,11 @@ class ClusterFold:
             for oldest in list(state.forgotten)[:-FORGOTTEN_MAX]:
                 del state.forgotten[oldest]
 
-    def _checked_in(self, one: Configuration) -> dict[str, int]:
+    def _checked_in(self, one: ComparedConfiguration) -> dict[str, int]:
         agreed = sum(len(each.lives) for each in one.lists) - 1
         return {ONE_SEQUENCE: one.checked, ATOMICITY: one.moves_compared(), AGREEMENT: max(0, agreed)}
 
-    def _owing(self, one: Configuration) -> int:
+    def _owing(self, one: ComparedConfiguration) -> int:
         """Members that live and are silent where others told something: all while somebody goes on in it, afterwards only those
         who left nothing to compare. Who is gone for good cannot owe for ever what it delivered last. And whoever told something
         that came too late to be compared."""
@@ -342,7 +344,7 @@ class ClusterFold:
         owing = [life for life in silent if life not in one.compared or (goes_on and life not in one.ends)]
         return len(owing) + one.never_compared()
 
-    def _is_silent(self, life: int, one: Configuration) -> bool:
+    def _is_silent(self, life: int, one: ComparedConfiguration) -> bool:
         return self._lives.newest_us - max(one.began_us, self._lives.heard_us(life)) > SILENT_US
 
     def verdicts(self) -> list[FollowVerdict]:

@@ -1,16 +1,9 @@
-"""The query: batches in, verdicts and metrics out.
+"""The query of `transis audit --follow`: sealed digests in; verdicts, metrics and evidence out, until somebody ends it.
 
-What a follower does with every batch, and between batches. In a batch: fold, ledger, metric; evidence comes behind.
-
-Between batches it looks after what Spark does not: files whose read failed, directories that cannot be listed, evidence for which
-the films were not there yet.
-
-The query of `transis audit --follow`: sealed digests in, verdicts, metrics and evidence out, for as long as it is wanted.
-
-Reading and decoding files, which grows with the cluster, is done by Spark's tasks; a batch is then a few rows a node and second,
-which are folded here (follower.py).
-
-The follower's figures for Prometheus: whether a guarantee is broken, how much was compared, and how old the evidence is.
+1. Spark's tasks read and decode files, which grows with the cluster. What comes to the driver is a few rows per node and
+   second; they are folded, kept in the ledger and shown as figures for Prometheus. Evidence follows behind.
+2. Between batches the follower looks after what Spark does not: files whose read failed, directories that cannot be listed, and
+   evidence whose ring files were not there yet.
 """
 
 from __future__ import annotations
@@ -28,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from transis.audit.follow.divergence import ONE_SEQUENCE, Divergence, FollowVerdict, Trouble
-from transis.audit.follow.evidence import Evidence
+from transis.audit.follow.evidence import EvidenceExport
 from transis.audit.follow.ledger import FollowLedger, discard_if_damaged, id_of, opened
 from transis.audit.follow.source import read_back, row_of, sealed, unlisted
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED, NOT_PROMISED
@@ -43,7 +36,7 @@ if TYPE_CHECKING:
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-class Figures(NamedTuple):
+class FollowFigures(NamedTuple):
     """As the last batch left them; never changed, so that a scrape may read them at any time."""
 
     verdicts: tuple[FollowVerdict, ...] = ()
@@ -57,7 +50,7 @@ class FollowMetrics:
     """Serves the latest figures until it is closed; from the first moment those that are known, for an alert must not go away
     while the follower starts."""
 
-    def __init__(self, host: str, port: int, known: Figures) -> None:
+    def __init__(self, host: str, port: int, known: FollowFigures) -> None:
         library = _library()
         self.latest = known
         registry = library.CollectorRegistry()
@@ -101,7 +94,7 @@ class FollowMetrics:
         )
 
 
-def _ages(core: Any, figures: Figures) -> Any:
+def _ages(core: Any, figures: FollowFigures) -> Any:
     ages = core.GaugeMetricFamily(
         "transis_audit_evidence_age_seconds", "How long ago a node sealed digests", labels=("cluster", "node")
     )
@@ -125,7 +118,7 @@ LOOK_S: Final = 0.5
 """How often it is looked whether somebody wants an end."""
 
 
-class Batch(NamedTuple):
+class FollowedBatch(NamedTuple):
     """What is told of a batch."""
 
     number: int
@@ -136,19 +129,24 @@ class Batch(NamedTuple):
     seconds: float
 
 
-Tell = Callable[[Batch | str], None]
+Tell = Callable[[FollowedBatch | str], None]
 
 
-def figures_of(ledger: FollowLedger) -> Figures:
+def figures_of(ledger: FollowLedger) -> FollowFigures:
     heard = tuple((cluster, node, at) for (cluster, node), at in ledger.fold.heard_us().items())
-    return Figures(tuple(ledger.fold.verdicts()), heard, ledger.kept.looked_s, ledger.kept.unreadable)
+    return FollowFigures(tuple(ledger.fold.verdicts()), heard, ledger.kept.looked_s, ledger.kept.unreadable)
 
 
 class Follower:
     """Spark calls `take` in a thread of its own; what is between batches takes turns with it."""
 
     def __init__(
-        self, ledger: FollowLedger, metrics: FollowMetrics | None, evidence: Evidence, directories: Sequence[str], tell: Tell
+        self,
+        ledger: FollowLedger,
+        metrics: FollowMetrics | None,
+        evidence: EvidenceExport,
+        directories: Sequence[str],
+        tell: Tell,
     ) -> None:
         self._ledger = ledger
         self._metrics = metrics
@@ -227,7 +225,7 @@ class Follower:
         self._files += len(rows)
         self._whole += len(rows) - len(troubles)
         self._show()
-        self._tell(Batch(number, len(rows), verdicts, divergences, troubles, time.monotonic() - started))
+        self._tell(FollowedBatch(number, len(rows), verdicts, divergences, troubles, time.monotonic() - started))
         self._evidence.keep(divergences)
 
     def _show(self) -> None:
@@ -283,7 +281,7 @@ def follow(request: FollowRequest, tell: Tell, enough: Event, started: Callable[
         if discard_if_damaged(ledger.checkpoint):
             tell("Spark's checkpoint was damaged and begins anew: all digests that are still there are read again")
         spark = stack.enter_context(spark_session(request.master, app="transis audit --follow"))
-        evidence = Evidence(request.ledger, directories, tell)
+        evidence = EvidenceExport(request.ledger, directories, tell)
         follower = Follower(ledger, metrics, evidence, directories, tell)
         try:
             started()

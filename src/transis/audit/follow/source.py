@@ -1,18 +1,13 @@
-"""Sealed digests as a stream of Spark.
+"""Sealed files of digests as a stream of Spark: one row per file, with its header, and its events as bytes that the driver reads.
 
-Sealed files of digests as a stream of Spark: a row for each, with its header and its events as bytes that the driver reads.
-
-1. Files appear under their names when they are whole, and are read once; reading.py says how far.
-2. A file that cannot be read is a row that says why, never a failed query, and whether it is worth another try; one that was
+1. Files appear under their names when they are whole, and each is read once. A file that comes late is read when it comes,
+   because copies come in any order.
+2. A file that cannot be read is a row that says why and whether it is worth another try, never a failed query; one that was
    deleted since is no row.
-3. Listing is done beside the driver and decoding, which grows with the cluster, by tasks: all see the same directories.
-
-How far a follower has read: of every life, which of its numbered files. Spark keeps it between batches, so it is small:
-
-    {"life-ann-1-00000000000000a7": "1-8640 8642"}
-
-Spark's own source of files remembers the name of every file that it has ever read, and writes all of them anew every few batches.
-A file that comes late (copies come in any order) is read when it comes.
+3. Listing happens beside the driver, decoding in tasks, because it grows with the cluster: all see the same directories.
+4. How far a follower has read is kept by Spark between batches, so it is small: of every life, the numbers of its files, as in
+   {"life-ann-1-00000000000000a7": "1-8640 8642"}. Spark's own source of files remembers the name of every file that it has ever
+   read, and writes all of them anew every few batches.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from transis.audit.follow.divergence import Told, Trouble
+from transis.audit.follow.divergence import DigestFile, Trouble
 from transis.trace.reader import ACCEPTED, parse_segment, unknown_version
 from transis.trace.segment import DIGESTS, Header, decode_rows, encode_rows
 from transis.types.errors import TraceError
@@ -245,14 +240,14 @@ def row_of(path: str) -> dict[str, Any] | None:
     return row if segment.footer is not None else row | {"trouble": f"{name}: {CUT_OFF}"}
 
 
-def read_back(rows: Sequence[Any]) -> tuple[list[Told], list[Trouble]]:
+def read_back(rows: Sequence[Any]) -> tuple[list[DigestFile], list[Trouble]]:
     """What the tasks found, in order of names, so that a life's files are mostly in order."""
-    told, troubles = list[Told](), list[Trouble]()
+    told, troubles = list[DigestFile](), list[Trouble]()
     for row in sorted(rows, key=lambda row: row["path"]):
         if row["trouble"] is not None:
             troubles.append(Trouble(row["path"], row["trouble"], row["may_pass"]))
         if row["header"] is None:
             continue
         header = msgspec.msgpack.decode(row["header"], type=Header)
-        told.append(Told(header.cluster, header.mode, header.node, row["modified_us"], decode_rows(row["events"])))
+        told.append(DigestFile(header.cluster, header.mode, header.node, row["modified_us"], decode_rows(row["events"])))
     return told, troubles

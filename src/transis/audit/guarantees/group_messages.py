@@ -16,7 +16,7 @@ from typing import Any, Final
 from transis.audit.guarantees.clients import ClientHistory, tells_who_is_there
 from transis.audit.guarantees.history import Life
 from transis.audit.guarantees.property import Findings, Property, Reads, breaks, kept, left_open
-from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, Waited
+from transis.trace.events import ClientDelivery, ClientLeft, ClientLife, Conf, Delivery, End, Event, Gap, GroupConf, LateRuns
 from transis.trace.reader import read_address
 from transis.types.ids import ProcessId, Service
 from transis.types.views import GroupId
@@ -92,7 +92,7 @@ class _Filter:
             self._waited(waited, event.lseq)
         self._judge_missed(max(claims, default=0))
 
-    def _waited(self, waited: Waited, lseq: int) -> None:
+    def _waited(self, waited: LateRuns, lseq: int) -> None:
         run = self._waiting.get((waited.sender, waited.first))
         if run is None or run.count != waited.count:
             self._violation("not waiting", lseq, node=self._life.node, message=f"{waited.sender}:{waited.first}")

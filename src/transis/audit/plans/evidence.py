@@ -1,7 +1,7 @@
-"""Data quality comes first: what is wrong with the evidence, or a recorder's bug looks like a protocol's (traces 5).
+"""The evidence is judged first, or a recorder's bug looks like a protocol's.
 
-Six verdicts, as of properties. *Broken* is what no crash and no rotation of files explains; *pending* is evidence that is missing
-or still to come, and what it would say is open. `reasons` says in words why something is pending.
+There are six verdicts, as of properties. *Broken* is what no crash and no rotation of files explains; *pending* is evidence
+that is missing or still to come, and what it would say is open. `reasons` says in words why something is pending.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIMULATED: Final = "simulated"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class EvidenceVerdict:
     """One verdict in the making: what was looked at (CHECKED), what is broken, and what is pending (both as VIOLATIONS)."""
 
     looked_at: DataFrame
@@ -52,7 +52,7 @@ def reasons(laid: Laid, names: Collection[str] | None = None) -> DataFrame:
 # -- the six ---------------------------------------------------------------------------------------------------------
 
 
-def readable(laid: Laid) -> Evidence:
+def readable(laid: Laid) -> EvidenceVerdict:
     """Can every file be read to its end?"""
     files = files_of_runs(laid.tables["segments"]).withColumn("name", _file_name())
     said = {
@@ -67,7 +67,7 @@ def readable(laid: Laid) -> Evidence:
     return _judged(files, READABLE, said, nodes=["node"])
 
 
-def chain(laid: Laid) -> Evidence:
+def chain(laid: Laid) -> EvidenceVerdict:
     """Does each segment follow the one before it, and is it what its seal says?"""
     life = Window.partitionBy("node").orderBy("segment", "file")
     before = {
@@ -96,7 +96,7 @@ def chain(laid: Laid) -> Evidence:
     return _judged(linked, CHAIN, said, nodes=["node"])
 
 
-def density(laid: Laid) -> Evidence:
+def density(laid: Laid) -> EvidenceVerdict:
     """Are all events there? What the recorder says it dropped, or a missing file had, is pending; the rest is lost unseen."""
     lost = name_nodes(_lost_events(laid), laid.node_names, "node")
     said = {
@@ -113,10 +113,10 @@ def density(laid: Laid) -> Evidence:
     }
     stays = _judged(laid.stays, DENSITY, positions, witness=[("node", "conf_lseq")], nodes=["node"], views=["ring"])
     looked_at = counts(_read(laid), DENSITY, "events").unionByName(stays.looked_at)
-    return Evidence(looked_at, events.broken.unionByName(stays.broken), events.pending)
+    return EvidenceVerdict(looked_at, events.broken.unionByName(stays.broken), events.pending)
 
 
-def clocks(laid: Laid) -> Evidence:
+def clocks(laid: Laid) -> EvidenceVerdict:
     """Does time go on at every node, and is nothing delivered at its sender before it was sent?"""
     life = Window.partitionBy("node").orderBy("segment")
     within = laid.tables["clock_steps"].select("run", "node", "lseq", "time_us", "from_us")
@@ -130,10 +130,10 @@ def clocks(laid: Laid) -> Evidence:
     early = {"true": (True, words("{node_name} delivered its own message at {time_us} µs, which it sent at {origin_us} µs"))}
     untimely = name_nodes(_too_early(laid), laid.node_names, "node")
     own = _judged(untimely, CLOCKS, early, witness=[("node", "lseq")], nodes=["node"], messages=[("process", "first")], count="0")
-    return Evidence(counts(_read(laid), CLOCKS, "events"), stepped.broken.unionByName(own.broken), stepped.pending)
+    return EvidenceVerdict(counts(_read(laid), CLOCKS, "events"), stepped.broken.unionByName(own.broken), stepped.pending)
 
 
-def members(laid: Laid) -> Evidence:
+def members(laid: Laid) -> EvidenceVerdict:
     """Is there a trace of everybody who was a member or sent something?"""
     lives = laid.lives.select("node", F.lit(True).alias("is_traced"))
     named = laid.confs.select("run", F.explode("members").alias("node"), F.col("view_name").alias("seen"))
@@ -149,7 +149,7 @@ def members(laid: Laid) -> Evidence:
     return _judged(name_nodes(known, laid.node_names, "node"), MEMBERS, said, nodes=["node"])
 
 
-def mixed(laid: Laid) -> Evidence:
+def mixed(laid: Laid) -> EvidenceVerdict:
     """Is each run in directories of its own, and in one mode?"""
     segments = laid.tables["segments"].where("run is not null").withColumn("folder", folder())
     runs_of = segments.where("file <> ''").groupBy("folder").agg(F.countDistinct("run").alias("runs"))
@@ -163,7 +163,7 @@ def mixed(laid: Laid) -> Evidence:
     return _judged(worst, MIXED, said)
 
 
-PARTS: Final[dict[str, Callable[[Laid], Evidence]]] = {
+PARTS: Final[dict[str, Callable[[Laid], EvidenceVerdict]]] = {
     READABLE: readable,
     CHAIN: chain,
     DENSITY: density,
@@ -184,7 +184,7 @@ def _judged(
     views: Sequence[str] = (),
     messages: Sequence[Pair] = (),
     count: str = "1",
-) -> Evidence:
+) -> EvidenceVerdict:
     """Of each row the first condition that is true counts: whether it is broken or pending, and in which words."""
     is_broken, sentence = F.lit(None).cast("boolean"), F.lit(None).cast("string")
     for condition, (breaks, text) in reversed(said.items()):
@@ -195,7 +195,7 @@ def _judged(
     def told(condition: str) -> DataFrame:
         return violations(judged.where(condition), name, F.col("sentence"), witness, messages, nodes, views)
 
-    return Evidence(counts(rows, name, count), told("is_broken"), told("not is_broken"))
+    return EvidenceVerdict(counts(rows, name, count), told("is_broken"), told("not is_broken"))
 
 
 def _read(laid: Laid) -> DataFrame:

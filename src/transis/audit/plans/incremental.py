@@ -1,33 +1,29 @@
-"""Verdicts kept, proven past coalesced.
+"""What a store remembers of earlier audits: verdicts of runs that did not change, and the proven past of runs that grow.
 
-The past of runs that grow: what was judged and found good is kept in short, and not read again.
+**Verdicts.** A run is known by a digest of the digests of all its segments, open ones among them, and of what stands beside
+them, because that is evidence, too. A late file, one more batch of an open one, a file that nobody can read, another run in the
+same directory or another version of this package makes another digest, and the run is judged anew.
+
+**The past.**
 
 1. A run that is still open and in which nothing is broken has a past: the rows of its large kinds in all segments that are
-   sealed by now, coalesced where they are proven (shortened.py). The next audit judges it together with the segments behind it.
-2. A past is thrown away, and the run judged whole from its raw rows, when a segment of it changed or came late, when somebody
-   else turns out to have been in a ring that was shortened, when another version of this package made it, and when anything is
-   broken: what is told of a violation is always told from the raw events.
+   sealed by now, coalesced where they are proven. The next audit judges it together with the segments behind it.
+2. A past is thrown away, and the run judged whole from its raw rows, when one of its segments changed or came late, when
+   somebody else turns out to have been in a ring that was compacted, when another version of this package made it, and when
+   anything is broken: violations are always described from the raw events.
 
-What was judged before: runs whose inputs did not change keep their verdicts, and nothing of them is read again.
+**How rows are compacted**, so that every property judges them as before:
 
-A run is known by the digest of the digests of all its segments, open ones among them, and of what stands beside them, for that is
-evidence, too. A late file, one more batch of an open one, a file that nobody can read, another run in the same directory or
-another version of this package makes another digest, and the run is judged anew.
-
-The past in short: rows of messages that are proven, coalesced into few, so that every property judges them as before.
-
-1. Ring by ring, below a position P that everybody has delivered in the regular configuration, deliveries are the same everywhere.
-   Runs of one process with counters that go on become one, and move to the place of the first of them; so do their SENDs. That is
-   another order, but one that everybody has, and nothing is asked of it but what it proves already.
-2. Between two *cuts* only: no run is moved across a group view, a leave or a word of life of any node, for recipients change
+1. Ring by ring, below a position P that everybody has delivered in the regular configuration, deliveries are the same
+   everywhere. Runs of one process with counters that go on become one, and move to the place of the first of them; so do their
+   SENDs. That is another order, but everybody has it, and properties ask nothing of it but what it proves already.
+2. Only between two *cuts*: no run is moved across a group view, a leave, or a connection of any node, because recipients change
    there; nor are runs put together that went to others, or another way, at any node (`sign`).
-3. Numbers stay within bounds: positions are the same range, and so are places, since each message has its own place before, too.
+3. Numbers stay within bounds: positions are the same range, and so are places, since each message has its own place before,
+   too.
 4. What nobody has proven yet stays as it is: the run at P and all above it, transitional configurations, stays with gaps.
-
-What clients were handed, in short: between two barriers of a node one event hands over what many did before.
-
-An event hands runs over right behind their delivery, and no barrier stands between. So the one that takes their place stands
-right behind the last of its runs: no other event is there, and no barrier.
+5. Between two barriers of a node, one event hands clients what many did before. An event hands runs over right behind their
+   delivery with no barrier between, so the one that takes their place stands right behind the last of its runs.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ WAITED: Final = EVENTS["waited"].dataType
 
 
 @dataclass(frozen=True)
-class Handings:
+class PastDeliveries:
     handed: DataFrame
     """run, node, lseq, groups, processes, run_lseq: a row per run and entry of a CDELIVER that becomes past."""
     marks: DataFrame
@@ -81,7 +77,7 @@ class Handings:
     """node, in_pieces: nodes that did not hand over each run at once, or of which nobody can say so."""
 
 
-def handings_of(laid: Laid, events: DataFrame, cuts: DataFrame, settle: Settle) -> Handings:
+def past_deliveries(laid: Laid, events: DataFrame, cuts: DataFrame, settle: Settle) -> PastDeliveries:
     """`events` are CDELIVERs that become past, `cuts` as in shortened.py."""
     tables, ends = laid.tables, F.broadcast(cuts.select("node", "upto"))
     places = [tables[kind].select("node", "segment", "lseq") for kind in (*CHANGES, "confs")]
@@ -96,7 +92,7 @@ def handings_of(laid: Laid, events: DataFrame, cuts: DataFrame, settle: Settle) 
     crowd = settle(crowd.join(ends, "node").select("node"))
     gapped = laid.lives.where("gapped").select("node").join(crowd, "node")
     pieces = ways.where("events > 1").select("node").unionByName(gapped).distinct().withColumn("in_pieces", F.lit(True))
-    return Handings(handed, marks, ways.drop("events"), waited, settle(_settled(crowd, marks, ways)), pieces)
+    return PastDeliveries(handed, marks, ways.drop("events"), waited, settle(_settled(crowd, marks, ways)), pieces)
 
 
 def _settled(crowd: DataFrame, marks: DataFrame, ways: DataFrame) -> DataFrame:
@@ -106,7 +102,7 @@ def _settled(crowd: DataFrame, marks: DataFrame, ways: DataFrame) -> DataFrame:
     return known.select("node", "reach", F.coalesce(F.greatest("reach", "barred"), F.lit(0)).alias("settled_lseq"))
 
 
-def short_events(events: DataFrame, short: DataFrame, handings: Handings) -> DataFrame:
+def short_events(events: DataFrame, short: DataFrame, handings: PastDeliveries) -> DataFrame:
     """CDELIVERs that hand over what is left. `short` has the deliveries that may be coalesced, and which of them are heads."""
     runs = short.select("node", F.col("lseq").alias("run_lseq"), "is_head", "segment", "conf_no", "time_us")
     placed = handings.handed.join(runs, ["node", "run_lseq"], "left")
@@ -149,14 +145,14 @@ STAY: Final = ["node", "stay_no"]
 
 
 @dataclass(frozen=True)
-class Shortened:
+class Compacted:
     rows: DataFrame
     """All rows of the large kinds up to the cuts, coalesced where that is right: columns of EVENTS."""
     rings: DataFrame
     """run, ring, below: rings of which something was coalesced, and below which position."""
 
 
-def shortened(laid: Laid, rings: DataFrame, cuts: DataFrame, settle: Settle) -> Shortened:
+def compacted(laid: Laid, rings: DataFrame, cuts: DataFrame, settle: Settle) -> Compacted:
     """`rings` as the audit bounded them; `cuts` has run, node, upto: the last segment of a life that becomes past.
 
     Runs that are not in `cuts` are left out.
@@ -165,7 +161,7 @@ def shortened(laid: Laid, rings: DataFrame, cuts: DataFrame, settle: Settle) -> 
     covered = {kind: laid.tables[kind].join(ends, "node").where("segment <= upto").drop("upto") for kind in LARGE}
     deliveries = in_their_stays(covered["deliveries"], laid.stretches)
     sends = in_their_stays(covered["sends"], laid.stretches)
-    handings = handings_of(laid, covered["client_deliveries"], cuts, settle)
+    handings = past_deliveries(laid, covered["client_deliveries"], cuts, settle)
     canon = settle(proven_rows(deliveries, limits(laid, rings, cuts, deliveries, handings)))
     below = settle(canon.groupBy("run", "ring").agg(F.max("below").alias("below")))
     region = settle(in_region(deliveries, below, handings))
@@ -178,7 +174,7 @@ def shortened(laid: Laid, rings: DataFrame, cuts: DataFrame, settle: Settle) -> 
         "refusals": coalesced(covered["refusals"], ["run", "node", "process", "why"]),
         "client_deliveries": short_events(covered["client_deliveries"], short, handings),
     }
-    return Shortened(_as_events(rows), below.where("below > 0"))
+    return Compacted(_as_events(rows), below.where("below > 0"))
 
 
 def _as_events(rows: dict[str, DataFrame]) -> DataFrame:
@@ -193,7 +189,7 @@ def _wide(kind: str, rows: DataFrame) -> DataFrame:
 # -- how far -----------------------------------------------------------------------------------------------------------
 
 
-def limits(laid: Laid, rings: DataFrame, cuts: DataFrame, deliveries: DataFrame, handings: Handings) -> DataFrame:
+def limits(laid: Laid, rings: DataFrame, cuts: DataFrame, deliveries: DataFrame, handings: PastDeliveries) -> DataFrame:
     """run, ring, limit, canon_node, canon_stay_no: below the limit everybody has the same, in the regular configuration, in
     segments that become past, and whoever must get it has got it."""
     ends = F.broadcast(cuts.select("node", "upto"))
@@ -218,7 +214,7 @@ def proven_rows(deliveries: DataFrame, limits: DataFrame) -> DataFrame:
     return found.select("run", "ring", "tpos", "process", "first", "count", "service", "place", "size", "below")
 
 
-def in_region(deliveries: DataFrame, below: DataFrame, handings: Handings) -> DataFrame:
+def in_region(deliveries: DataFrame, below: DataFrame, handings: PastDeliveries) -> DataFrame:
     """Deliveries that may be coalesced: ordered ones below P, and basic ones before the run at P; with the way they went."""
     placed = deliveries.where("phase = 0 and stay_no > 0").join(F.broadcast(below.select("ring", "below")), "ring")
     at_p = placed.where("service > 0 and tpos = below").select(*STAY, F.col("lseq").alias("p_lseq"))
@@ -253,7 +249,7 @@ def coalesced(rows: DataFrame, by: Sequence[str], forgotten: Sequence[str] = ())
     return whole.withColumns({name: F.lit(None).cast(rows.schema[name].dataType) for name in forgotten}).select(*rows.columns)
 
 
-def cut_positions(laid: Laid, deliveries: DataFrame, region: DataFrame, handings: Handings) -> DataFrame:
+def cut_positions(laid: Laid, deliveries: DataFrame, region: DataFrame, handings: PastDeliveries) -> DataFrame:
     """ring, position: where something stands at any node that runs must not be moved across. The last run that a node handed
     over is one, too: by it everybody sees how far handing has come."""
     tables = laid.tables
@@ -315,7 +311,7 @@ def _replaced(rows: DataFrame) -> DataFrame:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def short_deliveries(region: DataFrame, heads: DataFrame, handings: Handings) -> DataFrame:
+def short_deliveries(region: DataFrame, heads: DataFrame, handings: PastDeliveries) -> DataFrame:
     """The rows of the region with `is_head`; heads are as their islands are. Basic ones are islands of their own node."""
     moved = heads.select("ring", "tpos", "is_head", "new_count", "new_size", "new_tpos", "new_place")
     ordered = region.where("service > 0").join(moved, ["ring", "tpos"])
@@ -323,7 +319,7 @@ def short_deliveries(region: DataFrame, heads: DataFrame, handings: Handings) ->
     return replaced.unionByName(_basics(region.where("service = 0"), handings))
 
 
-def _basics(rows: DataFrame, handings: Handings) -> DataFrame:
+def _basics(rows: DataFrame, handings: PastDeliveries) -> DataFrame:
     """Those that wait, or may, stay as they are, for they will be spoken of by their counters; and so does the last run that was
     handed over."""
     known = rows.join(handings.waited, ["node", "process", "first"], "left").join(
@@ -362,7 +358,7 @@ PAST_RINGS: Final = columns(run=LONG, ring=LONG, below=LONG)
 TABLES: Final = {PAST: EVENTS, CUTS: PAST_CUTS, RINGS: PAST_RINGS}
 
 
-class Past:
+class ProvenPast:
     """What a store has of the past of its runs, as far as that is still true."""
 
     def __init__(self, store: Store) -> None:
@@ -406,7 +402,7 @@ class Past:
         if cuts.isEmpty():
             return before
         assert judged.rings is not None, "what is shortened was judged as a whole"
-        made = shortened(laid, judged.rings, cuts.select("run", "node", "upto"), checkpointed)
+        made = compacted(laid, judged.rings, cuts.select("run", "node", "upto"), checkpointed)
         fresh = {PAST: made.rows.to(EVENTS), CUTS: cuts, RINGS: made.rings.to(PAST_RINGS)}
         return {name: rows.unionByName(before[name]) if before else rows for name, rows in fresh.items()}
 
@@ -451,7 +447,7 @@ def inputs_of_runs(segments: DataFrame) -> DataFrame:
     return runs.select("run", "inputs", F.lit(__version__).alias("made_by")).to(JUDGED)
 
 
-class Before:
+class VerdictCache:
     """What a store has of earlier audits, and which runs are as they were then."""
 
     def __init__(self, store: Store, tables: Tables, results: Iterable[str], forgotten: bool = False) -> None:

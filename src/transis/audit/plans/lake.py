@@ -38,7 +38,7 @@ NO_FACTS: Final = msgspec.Raw(b"null")
 Facts = TypeVar("Facts")
 
 
-class State(msgspec.Struct, frozen=True):
+class LakeState(msgspec.Struct, frozen=True):
     """What counts; nothing else in the directory does."""
 
     change: int = 0
@@ -58,19 +58,19 @@ class Lake:
         self._option = option
         self._is_held = False
 
-    def state(self) -> State:
+    def state(self) -> LakeState:
         """As it is on disk now."""
         try:
-            return msgspec.json.decode((self.path / LAKE).read_bytes(), type=State)
+            return msgspec.json.decode((self.path / LAKE).read_bytes(), type=LakeState)
         except FileNotFoundError:
             self._require_nothing_else()
-            return State()
+            return LakeState()
         except OSError as error:
             raise PipelineError(f"{self._noun} cannot be read ({error.strerror})") from error
         except msgspec.MsgspecError as error:
             raise self.damaged(error) from error
 
-    def facts(self, state: State, kind: type[Facts]) -> Facts:
+    def facts(self, state: LakeState, kind: type[Facts]) -> Facts:
         """The owner's facts; before the first change, what `kind` has by default."""
         try:
             return kind() if state.facts == NO_FACTS else msgspec.json.decode(state.facts, type=kind)
@@ -90,13 +90,13 @@ class Lake:
                 make_directory(self.path)
                 stack.enter_context(locked(self.path / LOCK))
                 if not (self.path / LAKE).exists():
-                    self._write(State())
+                    self._write(LakeState())
             self._is_held = True
             stack.callback(setattr, self, "_is_held", False)
             yield
 
     @contextmanager
-    def change(self) -> Iterator[Change]:
+    def change(self) -> Iterator[LakeChange]:
         """All that is done inside is seen at the end, or nothing of it. An error inside leaves everything as it was."""
         with ExitStack() as stack:
             if not self._is_held:
@@ -104,7 +104,7 @@ class Lake:
             state = self.state()
             self._tidy(state)
             stack.callback(shutil.rmtree, self.path / STAGING, ignore_errors=True)
-            change = Change(self, state)
+            change = LakeChange(self, state)
             yield change
             with self.told_of_disk():
                 self._commit(change)
@@ -121,7 +121,7 @@ class Lake:
         except OSError as error:
             raise PipelineError(f"{self._noun} cannot be written ({error.strerror or error})") from error
 
-    def _commit(self, change: Change) -> None:
+    def _commit(self, change: LakeChange) -> None:
         after = change.after()
         if after.tables == change.state.tables and after.facts == change.state.facts:
             return
@@ -129,10 +129,10 @@ class Lake:
             publish(staged, self.batch_path(table, change.number))
         self._write(after)
 
-    def _write(self, state: State) -> None:
+    def _write(self, state: LakeState) -> None:
         replace_durably(self.path / LAKE, msgspec.json.encode(state))
 
-    def _tidy(self, state: State) -> None:
+    def _tidy(self, state: LakeState) -> None:
         """Remove what a writer left that did not finish, and what the last change dropped."""
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         named = {self.batch_path(table, batch) for table, batches in state.tables.items() for batch in batches}
@@ -157,10 +157,10 @@ class Lake:
         return f"give another {self._option}, or move the whole directory away to begin anew"
 
 
-class Change:
+class LakeChange:
     """One change in the making."""
 
-    def __init__(self, lake: Lake, state: State) -> None:
+    def __init__(self, lake: Lake, state: LakeState) -> None:
         self._lake = lake
         self.state = state
         """Before the change."""
@@ -202,8 +202,8 @@ class Change:
         """What the owner keeps beside its tables from now on."""
         self._facts = msgspec.Raw(msgspec.json.encode(facts))
 
-    def after(self) -> State:
+    def after(self) -> LakeState:
         tables = dict(self._kept)
         for table in self.added:
             tables[table] = [*tables.get(table, []), self.number]
-        return State(self.number, {name: batches for name, batches in tables.items() if batches}, self._facts)
+        return LakeState(self.number, {name: batches for name, batches in tables.items() if batches}, self._facts)

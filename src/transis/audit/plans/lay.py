@@ -1,18 +1,12 @@
-"""Events -> lives, stays, rings.
-
-Lays the tables out for the audit: lives, stays and rings, and every row in the stay where it stands.
+"""Events laid out for the audit: lives, stays and rings, and every row in the stay where it stands.
 
 1. A *life* is one trace of one node. A *stay* is its time in one regular configuration and the transitional one after it,
    numbered from 1; stay 0 is before any. A *ring* is a regular configuration with everybody's stay in it.
-2. Rows belong to the stay in which they stand, not to the one they claim; claims are judged in `configuration.py`.
+2. Rows belong to the stay in which they stand, not to the one they claim; claims are judged (configuration_2_2).
 3. Positions (`tpos`) are the recorder's count of ordered messages in a stay, which goes on over what was dropped.
-4. After a gap a stay is not whole: what is missing in it is pending, never broken (traces 5).
-
-What stood at a moment of a life: each row beside the last mark before it, or the first one behind it.
-
-A join by ranges would compare every row with every mark of its life; here both are sorted together, once.
-
-Tables by kind, out of the one wide table of events.
+4. After a gap a stay is not whole: what is missing in it is pending, never broken.
+5. What stood at a moment of a life is found by sorting rows and marks together, once: a join by ranges would compare every row
+   with every mark of its life.
 """
 
 from __future__ import annotations
@@ -268,7 +262,7 @@ def stay_facts(confs: DataFrame, gaps: DataFrame, lives: DataFrame, runs: DataFr
 
 
 def duty() -> Column:
-    """What becomes of "this must exist in this stay" when it does not (traces 5)."""
+    """What becomes of "this must exist in this stay" when it does not."""
     return F.expr("""case when not whole or ended = 'unknown' then 'pending'
                           when following is not null then 'due'
                           when ended <> '' then 'void'

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from transis.audit.plans.ingest import decode_into
-from transis.audit.plans.lake import Change, Lake, State
+from transis.audit.plans.lake import Lake, LakeChange, LakeState
 from transis.spark.inputs import SegmentFile, find_segments, is_local, literally, local_path, seal_of
 from transis.spark.schema import EVENTS, INT, columns
 from transis.trace.tables import KINDS
@@ -160,7 +160,7 @@ class Store:
                 past = set(self._facts(change.state).past)
                 self._merge(change, [batch for batch in _batches(change.state) if (batch in past) == is_past])
 
-    def _merge(self, change: Change, batches: list[int]) -> None:
+    def _merge(self, change: LakeChange, batches: list[int]) -> None:
         if len(batches) < 2:
             return
         staged, rows = change.stage(), self._kept(change.state, set(batches))
@@ -170,7 +170,7 @@ class Store:
         change.add(EVENTS_TABLE, staged)
         change.keep(self._facts(change.state).merged(batches, change.number))
 
-    def _take_in(self, change: Change, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
+    def _take_in(self, change: LakeChange, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
         """One change: a segment that was open and is sealed now is seen once, whoever looks."""
         facts = self._facts(change.state)
         if sealed:
@@ -182,7 +182,7 @@ class Store:
         if still_open:
             change.add(OPEN, self._decoded(change, still_open))
 
-    def _decoded(self, change: Change, files: Sequence[SegmentFile]) -> Path:
+    def _decoded(self, change: LakeChange, files: Sequence[SegmentFile]) -> Path:
         staged = change.stage()
         decode_into(self._spark, files, staged)
         return staged
@@ -196,21 +196,21 @@ class Store:
                 sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
         return {kind: ceil(size / PART_BYTES) for kind, size in sizes.items()}
 
-    def _outdated(self, state: State, paths: list[str]) -> list[Dropped]:
+    def _outdated(self, state: LakeState, paths: list[str]) -> list[Dropped]:
         """What is kept of files that were read again."""
         if not paths:
             return []
         known = self._kept(state).where("kind = 'segments'").where(F.col("file").isin(paths))
         return [Dropped(*row) for row in known.select("batch", "file", "node", "segment").collect()]
 
-    def _all(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+    def _all(self, state: LakeState, wanted: Collection[int | None] | None = None) -> DataFrame:
         """Of all batches, or of those that are wanted."""
         if OPEN not in state.tables:
             return self._kept(state, wanted)
         still_open = self._read(OPEN, state.tables[OPEN], EVENTS).withColumn("batch", F.lit(None).cast(INT))
         return self._kept(state, wanted).unionByName(still_open)
 
-    def _kept(self, state: State, wanted: Collection[int | None] | None = None) -> DataFrame:
+    def _kept(self, state: LakeState, wanted: Collection[int | None] | None = None) -> DataFrame:
         batches = [batch for batch in _batches(state) if wanted is None or batch in wanted]
         if not batches:
             return self._spark.createDataFrame([], KEPT_EVENTS)
@@ -226,7 +226,7 @@ class Store:
         paths = (literally(_uri(self._lake.batch_path(table, batch))) for batch in batches)
         return reader.parquet(*paths).select(*schema.names)
 
-    def _facts(self, state: State) -> StoreFacts:
+    def _facts(self, state: LakeState) -> StoreFacts:
         return self._lake.facts(state, StoreFacts)
 
     def _dropped(self, dropped: Iterable[Dropped]) -> DataFrame:
@@ -266,7 +266,7 @@ class Store:
         return self._read(name, state.tables[name], StructType.fromJson(json.loads(schema)))
 
 
-def _batches(state: State) -> list[int]:
+def _batches(state: LakeState) -> list[int]:
     return state.tables.get(EVENTS_TABLE, [])
 
 
