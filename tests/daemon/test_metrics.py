@@ -6,8 +6,6 @@ from pathlib import Path
 
 from transis.daemon.metrics import COUNTERS, GAUGES, LABELLED, LOOKS, RATES, Figures
 from transis.net.transport import StatisticsDict
-from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
-from transis.types.outputs import Delivered, GroupDelivered, Lane, Phase, Recipient, Room
 
 SECOND = 1_000_000
 PAGE = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -39,27 +37,6 @@ def test_old_looks_are_forgotten() -> None:
     for second in range(1_000, 1_000 + LOOKS + 1):
         figures.look(second * SECOND)
     assert figures.rates()["sent_datagrams_per_s"] == 100.0
-
-
-def test_messages_are_counted_by_the_run() -> None:
-    node = NodeId("ann", 1, 1)
-    run = Delivered(
-        ProcessId(node, 1),
-        b"",
-        Service.AGREED,
-        1,
-        [b"x"] * 7,
-        ViewId(ViewKind.REGULAR, 4, node),
-        Phase.REGULAR,
-        [(1, 0, 7)],
-        False,
-        0,
-        0,
-        True,
-    )
-    figures = Figures([])
-    figures.observe(0, [run, GroupDelivered(run, (Recipient(1, ()), Recipient(2, ()))), Room(Lane.APPLICATION)])
-    assert figures.statistics() == {"delivered_messages": 7, "handed_messages": 14}
 
 
 def test_the_page_has_every_metric() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from transis.node.node import IDENTITY_TICKET, Node
@@ -15,6 +17,8 @@ from transis.types.outputs import (
     Audience,
     Checkpoint,
     Configure,
+    GroupDelivered,
+    GroupViewInstalled,
     Lane,
     NodeOutput,
     Note,
@@ -27,8 +31,9 @@ from transis.types.outputs import (
     Stopped,
     Transmit,
 )
-from transis.types.views import GroupViewId, group_id
+from transis.types.views import Address, GroupViewId, group_id
 from transis.wire.envelope import Segments
+from transis.wire.items import encode_address
 
 
 def node(
@@ -280,3 +285,25 @@ def test_without_groups_any_address_is_taken_and_with_them_it_must_be_one() -> N
         one.submit(now, Service.AGREED, [b"x"], b"forged")
     bare = node(with_groups=False)
     assert bare.submit(run(bare), Service.AGREED, [b"x"], b"forged") == 1
+
+
+def wake_until(one: Node, now: int, seen: Callable[[NodeOutput], bool]) -> int:
+    """Timers come due until something is handed out; the time then."""
+    while not any(seen(output) for output in one.outputs()):
+        now = one.deadline()
+        one.wake(now)
+    return now
+
+
+def test_messages_are_counted_once_and_for_each_process_that_gets_them() -> None:
+    now, one = run_alone()
+    one.outputs()
+    for process in (1, 2):
+        one.connect(process)
+        one.join_group(now, process, "orders")
+        now = wake_until(one, now, lambda output: isinstance(output, GroupViewInstalled))
+    address = encode_address(Address((group_id("orders"),), ()))
+    assert one.submit(now, Service.AGREED, [b"x"] * 7, address, process=1) == 7
+    wake_until(one, now, lambda output: isinstance(output, GroupDelivered))
+    counted = one.statistics()
+    assert (counted["delivered_messages"], counted["handed_messages"], counted["groups"]) == (7, 14, 1)

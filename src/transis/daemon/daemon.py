@@ -157,7 +157,7 @@ class Daemon(Observer):
             self._faults = Faults(self.host.transport.sever)
         self._reports = Reports(self.host, self._log.strangers)
         self._figures = self._reports.figures = Figures([self.host.statistics, self._reports.statistics])
-        self.host.driver.observers += [self._log, self._figures, self._reports, self]
+        self.host.driver.observers += [self._log, self._reports, self]
         if self._faults is not None:
             self.host.driver.observers.append(self._faults)
         assert opening.clients is not None, "a daemon has a socket for clients"

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from transis.net.interfaces import Endpoint
 from transis.net.transport import StatisticsDict
 from transis.types.errors import ConfigError, MissingExtra
-from transis.types.outputs import Delivered, GroupDelivered, NodeOutput, Observer
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -37,28 +36,15 @@ RATES: Final = {
 """Counters whose growth people ask for, and what its rate is called."""
 
 
-class Figures(Observer):
-    """`sources` are asked at every look; what they say is added up to one table."""
-
-    kinds = frozenset({Delivered, GroupDelivered})
+class Figures:
+    """`sources` are asked at every look; their answers are one table."""
 
     def __init__(self, sources: Sequence[Callable[[], Mapping[str, int | str]]]) -> None:
         self._sources = sources
         self._looks: deque[tuple[int, StatisticsDict]] = deque(maxlen=LOOKS + 1)
-        self.delivered = 0
-        self.handed = 0
-
-    def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
-        """Count messages; one step a run."""
-        for output in outputs:
-            kind = type(output)
-            if kind is Delivered:
-                self.delivered += len(output.payloads)  # type: ignore[union-attr]
-            elif kind is GroupDelivered:
-                self.handed += len(output.run.payloads) * len(output.recipients)  # type: ignore[union-attr]
 
     def statistics(self) -> StatisticsDict:
-        figures: StatisticsDict = {"delivered_messages": self.delivered, "handed_messages": self.handed}
+        figures: StatisticsDict = {}
         for source in self._sources:
             figures |= source()
         return figures

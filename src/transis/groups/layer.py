@@ -163,6 +163,7 @@ class GroupLayer:
         self.me = me
         self.table = Table()
         self.rejections: Counter[str] = Counter()
+        self._handed = 0
         self._quorum = quorum
         self._identify = identify
         self._router = Router(me)
@@ -260,6 +261,10 @@ class GroupLayer:
             self._route(run)
         elif run.address:
             self._wait(run)
+
+    def statistics(self) -> dict[str, int]:
+        """How many groups there are, and how many messages processes of this node were handed."""
+        return {"groups": len(self.table.groups), "handed_messages": self._handed}
 
     def take_outputs(self) -> list[LayerOutput]:
         outputs, self._out = self._out, []
@@ -470,6 +475,7 @@ class GroupLayer:
         if isinstance(recipients, Rejection):
             self._reject(recipients)
         elif recipients:
+            self._handed += len(run.payloads) * len(recipients)
             self._out.append(GroupDelivered(run, recipients))
 
     def _reject(self, rejection: Rejection) -> None:

@@ -83,6 +83,7 @@ class Transport(ABC):
         self._receivers = {port: BurstReceiver(opened[port], self._source, gro=offload.gro) for port in Port}
         self._unaddressed = 0
         self._read: dict[str, Endpoint | None] = {}
+        self._targets: dict[Endpoint, SocketAddress | None] = {}
         self._severed: frozenset[Endpoint] = frozenset()
         self.severed: tuple[str, ...] = ()
         """The addresses that `sever` named last."""
@@ -111,10 +112,19 @@ class Transport(ABC):
         for endpoint in self._endpoints(to, port):
             if endpoint in self._severed:
                 continue
-            if endpoint.port <= PORT_MAX and endpoint.host.version == self._own.host.version:
-                self._sender.send(datagrams, endpoint.for_socket(self._scope))
+            if endpoint not in self._targets:
+                self._look_up(endpoint)
+            target = self._targets[endpoint]
+            if target is not None:
+                self._sender.send(datagrams, target)
             else:
                 self._unaddressed += 1
+
+    def _look_up(self, endpoint: Endpoint) -> None:
+        if len(self._targets) >= ADDRESSES_MAX:
+            self._targets.clear()
+        reachable = endpoint.port <= PORT_MAX and endpoint.host.version == self._own.host.version
+        self._targets[endpoint] = endpoint.for_socket(self._scope) if reachable else None
 
     def receive(self, port: Port) -> Sequence[Arrival]:
         """What waits on a socket, without blocking, up to a bound that exceeds its buffer."""

@@ -93,6 +93,7 @@ class Node:
         self._running = False
         self._stopped = False
         self._now = 0
+        self._delivered = 0
         self._late: deque[Configure | Delivered | Stopped] = deque()
         self._busy_since = 0
         self._control: deque[ControlMessage] = deque()
@@ -264,6 +265,7 @@ class Node:
         delivered = self._assembler.feed(burst, sender, view, phase, early, place_seq)
         if self._groups is None:
             self._out.extend(delivered)
+            self._delivered += sum(len(run.payloads) for run in delivered)
             return
         for run in delivered:
             self._hand_up(self._groups, run)
@@ -313,6 +315,7 @@ class Node:
         if type(output) is Delivered:
             if output.process.number != CONTROL_PROCESS:
                 self._out.append(output)
+                self._delivered += len(output.payloads)
             groups.delivered(output)
         elif type(output) is Configure:
             groups.configure(output.view)
@@ -393,8 +396,8 @@ class Node:
     def statistics(self) -> dict[str, int]:
         """Figures for an operator: the engine's, what was thrown away by what was wrong with it, how many groups there are."""
         rejected = {f"rejected_{kind.replace(' ', '_')}": count for kind, count in sorted(self.rejections.items())}
-        figures = self._engine.statistics() | rejected
-        return figures if self._groups is None else figures | {"groups": len(self._groups.table.groups)}
+        figures = self._engine.statistics() | rejected | {"delivered_messages": self._delivered}
+        return figures if self._groups is None else figures | self._groups.statistics()
 
     def about(self) -> dict[str, str]:
         """What a client may have to know of a node to read its stream: who orders, how, and what the views promise."""
