@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.engine.store import DatagramStore
+from transis.engine.core import DatagramStore
 from transis.types.ids import DatagramClass, RingTag
 from transis.wire.burst import Burst, DataHeader, encode_data
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transis.totem.flow import Demand, permit
+from transis.totem.visit import Demand, permit
 from transis.types.config import Window
 
 DATAGRAM = 1400

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transis.engine.core import HEALTH_MAX
-from transis.totem.timeouts import ROTATIONS_IN_LOSS, STRETCH_MAX, Timeouts
+from transis.totem.ring import ROTATIONS_IN_LOSS, STRETCH_MAX, Timeouts
 from transis.types.config import LAN, PROFILES, Timing
 from transis.types.limits import MEMBERS_MAX
 

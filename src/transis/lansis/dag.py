@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from operator import le
 from typing import Final
 
-from transis.engine.store import DatagramStore
+from transis.engine.core import DatagramStore
 from transis.lansis.packets import Acks, Nack, decode_acks
 from transis.types.ids import DatagramClass
 from transis.types.limits import BURST_DATAGRAMS_MAX, MEMBERS_MAX, SEQ_JUMP_MAX

@@ -28,7 +28,7 @@ from transis.lansis.view import Flow, LansisCore
 from transis.types.ids import DatagramClass, NodeId, RingTag
 from transis.types.outputs import NEVER, Lane
 from transis.wire.burst import COUNTER_MAX, DataHeader, body_max
-from transis.wire.packer import Filled, FilledDatagram, VisitWriter
+from transis.wire.items import Filled, FilledDatagram, VisitWriter
 
 if TYPE_CHECKING:
     from transis.lansis.engine import LansisParts

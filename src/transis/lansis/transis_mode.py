@@ -34,7 +34,7 @@ from transis.types.limits import BURST_DATAGRAMS_MAX
 from transis.types.outputs import Audience, Lane, Port, Send
 from transis.wire.burst import LAST_OFFSET, Burst, DataHeader, body_max, encode_ramp
 from transis.wire.control import decode_control, encode_control
-from transis.wire.packer import Filled, VisitWriter
+from transis.wire.items import Filled, VisitWriter
 
 # --- flow through -----------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from transis.lansis.window import Pressure, SendRate, unit_us
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId, RingTag, ViewId, ViewKind
 from transis.types.outputs import RunIds
-from transis.wire.packer import Filled
+from transis.wire.items import Filled
 
 # --- view -------------------------------------------------------------------------------------------------------------
 

@@ -264,7 +264,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     ),
     "floor_before_minimum": Defect(
         "the floor of one datagram is applied to the share only, before the minimum with the window (W4)",
-        (Change("totem.flow", "return min(max(1, fair), hard_cap)", "return max(0, min(fair, hard_cap))"),),
+        (Change("totem.visit", "return min(max(1, fair), hard_cap)", "return max(0, min(fair, hard_cap))"),),
     ),
     "fragments_kept_across_views": Defect(
         "partial messages survive a regular view, at the sender and at the receivers (trap 1)",

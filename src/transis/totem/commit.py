@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from transis.totem.gather import MEMBER_GATHERS, Gather
 from transis.totem.packets import Commit, CommitEntry, Join
-from transis.totem.passing import TokenPassing
 from transis.totem.recovery import Recovery
 from transis.totem.ring import Ring, TotemCore
 from transis.totem.states import Event, State
+from transis.totem.visit import TokenPassing
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
 

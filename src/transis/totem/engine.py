@@ -17,11 +17,10 @@ from transis.totem.commit import CommitRotation
 from transis.totem.gather import Gather
 from transis.totem.operational import OperationalRing, RingPresence
 from transis.totem.packets import NOBODY, Commit, Join, Token, Wake
-from transis.totem.passing import TokenPassing
 from transis.totem.recovery import Recovery
 from transis.totem.ring import RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
-from transis.totem.visit import Visit
+from transis.totem.visit import TokenPassing, Visit
 from transis.types.config import Config
 from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause, Member, View

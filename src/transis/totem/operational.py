@@ -22,10 +22,9 @@ from transis.engine.presence import (
 )
 from transis.totem.gather import FAILED_TO_RECEIVE, FOREIGN_RING, MEMBER_GATHERS, Gather
 from transis.totem.packets import Join, Token, Wake
-from transis.totem.passing import TokenPassing
 from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
-from transis.totem.visit import Visit, is_idle
+from transis.totem.visit import TokenPassing, Visit, is_idle
 from transis.types.ids import NodeId
 from transis.types.views import Cause
 from transis.wire.burst import Burst

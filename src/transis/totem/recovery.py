@@ -14,10 +14,9 @@ from itertools import islice
 
 from transis.totem.gather import FAILED_TO_RECEIVE, Gather
 from transis.totem.packets import NOBODY, Commit, CommitEntry, Token
-from transis.totem.passing import TokenPassing
 from transis.totem.ring import Ring, RingDelivery, TotemCore
 from transis.totem.states import Event, State, Trap
-from transis.totem.visit import Visit
+from transis.totem.visit import TokenPassing, Visit
 from transis.types.ids import DatagramClass, NodeId, ViewId, ViewKind
 from transis.types.outputs import Configure, Lane, Phase
 from transis.types.views import Cause, Member, View

@@ -1,11 +1,21 @@
-"""A visit of the token: answer requests, send new datagrams, update aru, ask for what is missing, pass the token on.
+"""A visit of the token: answer requests, send what flow control permits, update aru, ask for what is missing, pass the token on.
 
-Follows TOCS95 section 4 and figure 4. The same visit serves Operational, where new datagrams come from the Outbox, and Recovery,
-where they come from the retransmission queue.
+Follows TOCS95 sections 4 and 8 and figure 4. The same visit serves Operational, where new datagrams come from the Outbox, and
+Recovery, where they come from the retransmission queue.
 
 Deviations: (D6) a datagram is asked for only if it was missing up to the seq of my *previous* visit: unicast tokens overtake
 multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to receive: others accuse
 aru_id, never itself, and only after both K rotations and T_frx (L4); (D28) requests for what is safe are taken off the token.
+
+Flow control is pure arithmetic, all in datagrams. Deviations: (D4) my own contribution of the last rotation is taken out of fcc,
+or a lone sender would alternate between full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the
+fairness terms, but below the hard caps, or a slow sender beside a saturated one would starve (L5b, W4). One datagram of the
+window is kept for each member, and a growing gap leaves it too.
+
+Handing the token on serves the regular and the commit token alike, until there is proof that it arrived. Deviations: (D7) only a
+datagram with a number above the one that I forwarded proves that the token moved on (F7); it also proves that the ring lives, so
+it re-arms the loss timer; (D8) after a few unicast retries the token goes by multicast, addressed to the successor, so that a
+broken unicast path does not break the ring (W8).
 """
 
 from __future__ import annotations
@@ -15,14 +25,145 @@ from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from transis.engine.core import Stamp, multicast, originate
-from transis.totem import flow
-from transis.totem.packets import NOBODY, Token
-from transis.totem.passing import TokenPassing
+from transis.totem.packets import NOBODY, Token, encode_token
 from transis.totem.ring import Ring, RingDelivery, TotemCore
-from transis.totem.states import Trap
+from transis.totem.states import Event, Trap
+from transis.types.config import Window
+from transis.types.ids import NodeId
 from transis.types.limits import RTR_RANGES_MAX, SEQ_JUMP_MAX
+from transis.types.outputs import Audience, Port, Send
 from transis.wire.burst import Burst
 from transis.wire.outbox import FilledDatagram
+
+# --- handing the token on ---------------------------------------------------------------------------------------------
+
+SELF_ROTATION_US = 100
+"""How long a singleton's token takes for its rotation: it must not spin."""
+
+
+class TokenPassing:
+    def __init__(self, core: TotemCore) -> None:
+        self._core = core
+        self.held: Token | None = None
+        self._to: NodeId | None = None
+        self._datagrams: Sequence[bytes] = ()
+        self._retries = 0
+        self._forwarded_seq = 0
+
+    def forward_token(self, ring: Ring, token: Token) -> None:
+        """Send the token to the successor; a singleton keeps it and comes back to it by a timer."""
+        core = self._core
+        if ring.i_represent:
+            token.round = (token.round + 1) & 0xFFFFFFFF
+        token.token_seq = ring.token_seq + 1
+        token.sender, token.target = ring.rank, ring.successor
+        token.timestamp = core.clock
+        self._forwarded_seq = token.seq
+        if ring.is_singleton:
+            idle = ring.forwarded_idle and ring is core.ring
+            self.hold(token, core.config.timing.token_hold_us if idle else SELF_ROTATION_US)
+            return
+        hold_us = core.config.timing.token_hold_us if ring.forwarded_idle else 0
+        self.forward(ring.members[ring.successor], [encode_token(token)], hold_us)
+
+    def forward(self, to: NodeId, datagrams: Sequence[bytes], hold_us: int = 0) -> None:
+        """Send a token on. One that will be held on its way is not late before the hold is over."""
+        self._to, self._datagrams, self._retries = to, datagrams, 0
+        self._core.emit(Send(to, Port.TOKEN, datagrams))
+        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us + hold_us)
+        self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
+
+    def hold(self, token: Token, for_us: int) -> None:
+        """Keep the token for a while: it cannot be lost meanwhile."""
+        self.held = token
+        self._core.timers.cancel(Event.TOKEN_LOSS, Event.TOKEN_RETRANSMIT)
+        self._core.arm(Event.TOKEN_HOLD, for_us)
+
+    def take_held(self) -> Token | None:
+        token, self.held = self.held, None
+        return token
+
+    def hurry(self) -> None:
+        """There is work: let a held token go in this very turn, after everything else of the turn."""
+        if self.held is not None:
+            self._core.arm(Event.TOKEN_HOLD, 0)
+
+    def retransmit_token(self) -> None:
+        assert self._to is not None, "the retransmit timer runs only after a token was forwarded"
+        self._retries += 1
+        if self._retries > self._core.config.window.unicast_retries:
+            self._core.emit(Send(Audience.WORLD, Port.CONTROL, self._datagrams))
+        else:
+            self._core.emit(Send(self._to, Port.TOKEN, self._datagrams))
+        self._core.note("token retransmitted", retry=self._retries)
+        self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us)
+
+    def evidence(self, seq: int) -> None:
+        """A datagram numbered above the token that I forwarded: somebody after me had it."""
+        if self._to is not None and self.held is None and seq > self._forwarded_seq:
+            self._core.timers.cancel(Event.TOKEN_RETRANSMIT)
+            self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
+
+    def arrived(self) -> None:
+        """A fresh token or commit token is here: what I sent before has arrived."""
+        self._core.timers.cancel(Event.TOKEN_RETRANSMIT, Event.TOKEN_LOSS, Event.WAKE_REPEAT)
+
+    def forget(self) -> None:
+        self.held, self._to, self._datagrams, self._forwarded_seq = None, None, (), 0
+        self._core.timers.cancel(Event.TOKEN_RETRANSMIT, Event.TOKEN_LOSS, Event.TOKEN_HOLD, Event.WAKE_REPEAT)
+
+
+# --- flow control -----------------------------------------------------------------------------------------------------
+
+
+class Demand(NamedTuple):
+    """What is known when a node asks how much it may send in this token visit."""
+
+    members: int
+    fcc: int
+    """Datagrams sent in the last rotation by everybody, as the token says."""
+    my_last: int
+    """My own share of fcc, from my previous visit."""
+    backlog: int
+    """Bytes queued at everybody, as the token says."""
+    my_last_backlog: int
+    """My own share of backlog, as I put it on the token at my previous visit."""
+    my_backlog: int
+    """Bytes queued here now."""
+    unsafe: int
+    """Datagrams on the ring that are not known to be everywhere: seq - safe_upto."""
+    gap_grows: bool
+    """I am missing more than at my previous visit: I must not add to the load."""
+
+
+def permit(window: Window, demand: Demand) -> int:
+    """How many new datagrams a node may send in this visit."""
+    if demand.my_backlog == 0:
+        return 0
+    hard_cap = max(0, window.gap_max - demand.unsafe)
+    if demand.gap_grows:
+        hard_cap = min(hard_cap, 1)
+    fair = min(window.visit_max, _left_in_window(window, demand), _share(window, demand))
+    return min(max(1, fair), hard_cap)
+
+
+def _shared_window(window: Window, members: int) -> int:
+    """The window less one datagram per member, which the floor of one may use at any time (W4)."""
+    return max(1, window.window - members)
+
+
+def _left_in_window(window: Window, demand: Demand) -> int:
+    others = max(0, demand.fcc - demand.my_last)
+    return _shared_window(window, demand.members) - others
+
+
+def _share(window: Window, demand: Demand) -> int:
+    """My part of the window in proportion to my part of all backlog, rounded up."""
+    total = max(demand.my_backlog, demand.backlog - demand.my_last_backlog + demand.my_backlog)
+    return -(-_shared_window(window, demand.members) * demand.my_backlog // total)
+
+
+# --- the visit --------------------------------------------------------------------------------------------------------
 
 GAP_SHARE: Final = 2
 """A growing gap matters once it spans half a window; smaller ones are the ordinary work of retransmission."""
@@ -117,7 +258,7 @@ class Visit:
 
     def _permit(self, ring: Ring, token: Token, my_backlog: int) -> int:
         missing = ring.store.highest - ring.store.aru
-        demand = flow.Demand(
+        demand = Demand(
             members=len(ring.members),
             fcc=token.fcc,
             my_last=ring.my_last,
@@ -128,7 +269,7 @@ class Visit:
             gap_grows=missing > max(ring.last_missing, self._core.config.window.window // GAP_SHARE),
         )
         ring.last_missing = missing
-        return flow.permit(self._core.config.window, demand)
+        return permit(self._core.config.window, demand)
 
     def _send_new(
         self, ring: Ring, token: Token, filled: Sequence[FilledDatagram], *, encapsulated: bool

@@ -21,8 +21,7 @@ from typing import Final
 from transis.types.ids import DatagramClass, Service, ViewId
 from transis.types.limits import RUN_MESSAGES_MAX
 from transis.types.outputs import OutboundRun, RunIds
-from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run
-from transis.wire.packer import VisitWriter
+from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run, VisitWriter
 
 PARTIALS_MAX: Final = 8
 """Messages of one lane in the middle of their fragments: half of what receivers keep for a sender."""

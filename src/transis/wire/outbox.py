@@ -23,8 +23,7 @@ from transis.types.ids import DatagramClass, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import Lane, OutboundRun, RunIds
 from transis.wire.fair_queue import FairQueue, QueuedRun
-from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE
-from transis.wire.packer import Filled, FilledDatagram, VisitWriter
+from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Filled, FilledDatagram, VisitWriter
 
 __all__ = ["Filled", "FilledDatagram", "Outbox"]
 
