@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from bench.audit import generated, workplace
-from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.audit.plans.spine import INDEX_BITS, matched, ordered, proven_ends, ranked_sends, spine
 from transis.audit.plans.store import Store
 from transis.spark.inputs import checkpointed
@@ -133,7 +133,7 @@ def by_duckdb(connection: duckdb.DuckDBPyConnection) -> Answer:
     return Answer(counted[0], dict(connection.execute(ENDS).fetchall()))
 
 
-def by_spark(laid: Laid) -> Answer:
+def by_spark(laid: HistoryTables) -> Answer:
     """As the audit does it: the matched spine is kept, then asked."""
     pairs = checkpointed(matched(spine(ordered(laid)), ranked_sends(laid)))
     ends = {row.ring: row.good for row in proven_ends(pairs).collect()}
@@ -153,7 +153,7 @@ def timed(plan: Callable[[], Answer], repeat: int) -> tuple[list[float], Answer]
 def compare(trace: Path, size: int, store_path: Path, repeat: int) -> dict[str, Any]:
     with spark_session(size=size) as spark, Store(spark, store_path) as store:
         store.add([trace])
-        laid = lay(Tables(store.events()), checkpointed)
+        laid = lay_out(Tables(store.events()), checkpointed)
         spark_s, of_spark = timed(lambda: by_spark(laid), repeat)
     connection = kept_tables(store_path)
     duckdb_s, of_duckdb = timed(lambda: by_duckdb(connection), repeat)

@@ -18,7 +18,7 @@ from tests.guarantees.oracle import good_history
 from transis.audit.guarantees.property import BROKEN, HELD, PENDING
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.evidence import CHAIN, CLOCKS, DENSITY, MEMBERS, MIXED, READABLE
-from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.lay import Tables, lay_out
 from transis.trace.events import Delivery, Gap, History
 from transis.trace.keys import Keys
 from transis.trace.reader import read_trace
@@ -190,7 +190,7 @@ def judged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jud
     for case in CASES:
         case(directory / case.__name__, case.__name__)
     tables = tmp_path_factory.mktemp("tables")
-    laid = lay(Tables(events_of_files(spark, [directory], tables).cache()))
+    laid = lay_out(Tables(events_of_files(spark, [directory], tables).cache()))
     laid = replace(laid, **{name: getattr(laid, name).cache() for name in ("node_names", "confs", "lives", "stays")})
     found = quality.check(laid)
     said = {key: verdict for key, (verdict, _, _) in said_by_audit(found).items()}

@@ -14,7 +14,7 @@ from transis.audit.guarantees import PROPERTIES, check
 from transis.audit.guarantees.property import Property, Reads, fields_of, statements
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result
-from transis.audit.plans.lay import Tables, as_it_is, lay
+from transis.audit.plans.lay import Tables, as_it_is, lay_out
 from transis.audit.plans.tail import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
 from transis.spark.schema import EVENTS
@@ -74,7 +74,7 @@ def witness_of(keys: Keys, witness: tuple[tuple[NodeId, int], ...]) -> list[tupl
 
 @pytest.fixture(scope="module")
 def empty(spark: SparkSession) -> dict[Reads, Views]:
-    laid = lay(Tables(spark.createDataFrame([], EVENTS)))
+    laid = lay_out(Tables(spark.createDataFrame([], EVENTS)))
     return {
         Reads.VIEWS: views_of(laid, as_it_is),
         Reads.ORDER: views_of_order(sequence(laid), as_it_is),

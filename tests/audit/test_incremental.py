@@ -27,7 +27,7 @@ from transis.audit.job import AuditRequest, audit, keep_all
 from transis.audit.plans.incremental import LARGE, PAST, RINGS, TABLE, ProvenPast, VerdictCache
 from transis.audit.plans.judge import judge
 from transis.audit.plans.lake import Lake
-from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.lay import Tables, lay_out
 from transis.audit.plans.store import Store, StoreFacts
 from transis.audit.report.content import Content
 from transis.sim.run import simulate
@@ -56,7 +56,7 @@ def looked_at(spark: SparkSession, place: Path) -> None:
     with Store(spark, place / "store") as store:
         store.add([place / "traces"])
         raw, past = Tables(store.events()), ProvenPast(store)
-        laid = lay(Tables(past.events()), checkpointed)
+        laid = lay_out(Tables(past.events()), checkpointed)
         judged = judge(laid, checkpointed, Steps(), only=["fifo"])
         results = {"verdicts": judged.verdicts, "violations": judged.violations}
         keep_all(store, {**results, TABLE: VerdictCache(store, raw, results).table(spark)}, past, laid, judged, [], Steps())

@@ -12,7 +12,7 @@ from tests.audit.frames import events_of_files
 from tests.audit.written import open_trace, record, write_traces
 from tests.guarantees.oracle import good_history
 from transis.audit.plans import evidence as quality
-from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.spark.inputs import checkpointed
 from transis.trace.events import Conf
 from transis.trace.keys import Keys
@@ -33,12 +33,12 @@ def _killed_in_the_middle(directory: Path, run: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def laid(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Laid:
+def laid(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> HistoryTables:
     root = tmp_path_factory.mktemp("killed")
     for run in (SILENT, TOLD):
         _killed_in_the_middle(root / run, run)
     assert record_end(root / TOLD, KILLED.node, "failed")
-    return lay(Tables(checkpointed(events_of_files(spark, [root], tmp_path_factory.mktemp("tables")))), checkpointed)
+    return lay_out(Tables(checkpointed(events_of_files(spark, [root], tmp_path_factory.mktemp("tables")))), checkpointed)
 
 
 def _of(rows: DataFrame, run: str) -> DataFrame:
@@ -47,12 +47,14 @@ def _of(rows: DataFrame, run: str) -> DataFrame:
 
 
 @pytest.mark.parametrize(("run", "duty", "ended"), [(SILENT, "pending", ""), (TOLD, "void", "failed")])
-def test_what_the_dead_owed_is_void_once_somebody_says_that_they_are_dead(laid: Laid, run: str, duty: str, ended: str) -> None:
+def test_what_the_dead_owed_is_void_once_somebody_says_that_they_are_dead(
+    laid: HistoryTables, run: str, duty: str, ended: str
+) -> None:
     assert [row.duty for row in _of(laid.stays, run).orderBy(F.desc("stay_no")).collect()][:1] == [duty]
     assert [row.ended for row in _of(laid.lives, run).collect()] == [ended]
 
 
-def test_nothing_is_wrong_with_evidence_that_ends_in_an_obituary(laid: Laid) -> None:
+def test_nothing_is_wrong_with_evidence_that_ends_in_an_obituary(laid: HistoryTables) -> None:
     found = quality.check(laid).broken.unionByName(quality.reasons(laid)).select("run", "explanation").collect()
     sentences = {run: [row.explanation for row in found if row.run == Keys("test", run).run] for run in (SILENT, TOLD)}
     assert sentences[TOLD] == []

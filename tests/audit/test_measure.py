@@ -19,7 +19,7 @@ from transis.audit.measure import schemas
 from transis.audit.measure.clocks import compare_clocks
 from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.measure.traffic import bins, cells, ring, throughput
-from transis.audit.plans.lay import Laid, Tables, lay
+from transis.audit.plans.lay import HistoryTables, Tables, lay_out
 from transis.sim.host import Clock
 from transis.sim.run import SimulatedRun
 from transis.sim.swarm import draw, draw_groups
@@ -84,13 +84,13 @@ def checkpointed(name: str, rows: DataFrame) -> DataFrame:
     return rows.localCheckpoint()
 
 
-def laid_out(tables: Tables) -> Laid:
+def laid_out(tables: Tables) -> HistoryTables:
     build = F.when(F.col("run") == Keys("simulated", "mixed").run, "1.1").otherwise("1.0")
-    laid = lay(Tables(tables.events.withColumn("build", build).localCheckpoint()))
+    laid = lay_out(Tables(tables.events.withColumn("build", build).localCheckpoint()))
     return replace(laid, **{name: getattr(laid, name).localCheckpoint() for name in SMALL})
 
 
-def recorded(laid: Laid) -> dict[str, DataFrame]:
+def recorded(laid: HistoryTables) -> dict[str, DataFrame]:
     """What would be measured if no clock could be compared."""
     known = compare_clocks(laid.tables, checkpointed)
     known = replace(known, clocks=known.clocks.where("false").localCheckpoint())

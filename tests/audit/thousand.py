@@ -25,7 +25,7 @@ from tests.guarantees.mutants import GROUP_MUTANTS, MUTANTS, Mutant
 from tests.guarantees.oracle import good_history
 from transis.audit.guarantees import PROPERTIES
 from transis.audit.plans.judge import audited
-from transis.audit.plans.lay import lay
+from transis.audit.plans.lay import lay_out
 from transis.sim.run import simulate
 from transis.spark.inputs import checkpointed
 from transis.spark.progress import Steps
@@ -75,7 +75,7 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as directory, spark_session(size=32 << 20) as spark:
         tables = tables_of_histories(spark, histories, Path(directory))
-        found = audited(lay(tables, checkpointed), checkpointed, Steps())
+        found = audited(lay_out(tables, checkpointed), checkpointed, Steps())
         print(f"audited: {time.monotonic() - started:.0f} s")
         lines = disagreements(histories, found, PROPERTIES)
     print(*lines, sep="\n")

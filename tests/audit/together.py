@@ -14,7 +14,7 @@ from tests.audit import histories_of_causal, histories_of_examples, histories_of
 from tests.audit.frames import tables_of_histories, write_histories
 from transis.audit.plans.finding import Result
 from transis.audit.plans.judge import audited
-from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.lay import Tables, lay_out
 from transis.spark.inputs import coalesced
 from transis.spark.progress import Steps
 from transis.trace.events import History
@@ -42,4 +42,4 @@ def audited_together(spark: SparkSession, directory: Path) -> Result:
     write_histories(histories_for("views in segments"), directory, SEGMENTS)
     whole = {name: one for part in DRAWN if part != "views in segments" for name, one in histories_for(part).items()}
     tables = Tables(tables_of_histories(spark, whole, directory).events, coalesced)
-    return audited(lay(tables, coalesced), coalesced, Steps())
+    return audited(lay_out(tables, coalesced), coalesced, Steps())

@@ -14,7 +14,7 @@ from bench.duckdb_plans import by_duckdb, by_spark, kept_tables
 from bench.trace_plan import Shape
 from bench.traces import write_trace
 from transis.audit.guarantees.property import BROKEN, HELD
-from transis.audit.plans.lay import Tables, lay
+from transis.audit.plans.lay import Tables, lay_out
 from transis.audit.plans.store import Store
 from transis.spark.inputs import checkpointed
 
@@ -41,7 +41,7 @@ def test_both_engines_find_the_same(spark: SparkSession, tmp_path: Path) -> None
         write_trace(tmp_path / "traces" / str(shape.seed), shape)
     with Store(spark, tmp_path / "store") as store:
         store.add([tmp_path / "traces"])
-        of_spark = by_spark(lay(Tables(store.events()), checkpointed))
+        of_spark = by_spark(lay_out(Tables(store.events()), checkpointed))
     of_duckdb = by_duckdb(kept_tables(tmp_path / "store"))
     assert of_spark == of_duckdb
     assert of_spark.positions > 1_000

@@ -18,7 +18,7 @@ from transis.audit.guarantees.property import BROKEN, PENDING
 from transis.audit.plans.evidence import DENSITY, MEMBERS
 from transis.audit.plans.incremental import CUTS, TABLE, ProvenPast, VerdictCache, over_raw_rows
 from transis.audit.plans.judge import Verdicts, judge, require_known
-from transis.audit.plans.lay import Laid, Settle, Tables, lay
+from transis.audit.plans.lay import HistoryTables, Settle, Tables, lay_out
 from transis.audit.plans.store import Store
 from transis.audit.report.collect import collect_content
 from transis.audit.report.content import Content, VerdictRow
@@ -76,20 +76,20 @@ def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, step
 
 def _judged(
     store: Store, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
-) -> tuple[Laid, dict[str, DataFrame]]:
+) -> tuple[HistoryTables, dict[str, DataFrame]]:
     """Verdicts and violations; what was judged before, and the past of runs that grow, is not looked at again. What is kept in a
     store is always the whole: some properties only are judged from it, and leave it as it is."""
     with steps("laying out lives and configurations"):
         past, before = ProvenPast(store), VerdictCache(store, raw, RESULTS, forgotten=bool(request.only))
         tables = Tables(past.events(), keep) if past.runs else raw
-        laid = lay(tables, checkpointed)
-        changed = lay(Tables(before.of(before.changed, tables.events), keep), checkpointed) if before.unchanged else laid
+        laid = lay_out(tables, checkpointed)
+        changed = lay_out(Tables(before.of(before.changed, tables.events), keep), checkpointed) if before.unchanged else laid
     if before.is_all:
         return laid, {name: store.table(name) for name in RESULTS}
     judged = judge(changed, checkpointed, steps, request.only)
     relapsed = past.relapsed(judged)
     whole = (
-        judge(lay(Tables(before.of(relapsed, raw.events), keep), checkpointed), checkpointed, steps, request.only)
+        judge(lay_out(Tables(before.of(relapsed, raw.events), keep), checkpointed), checkpointed, steps, request.only)
         if relapsed
         else None
     )
@@ -113,7 +113,13 @@ def _whole_where_broken(judged: Verdicts, whole: Verdicts | None, relapsed: list
 
 
 def keep_all(
-    store: Store, tables: dict[str, DataFrame], past: ProvenPast, laid: Laid, judged: Verdicts, unchanged: list[int], steps: Steps
+    store: Store,
+    tables: dict[str, DataFrame],
+    past: ProvenPast,
+    laid: HistoryTables,
+    judged: Verdicts,
+    unchanged: list[int],
+    steps: Steps,
 ) -> None:
     """Publish what was found, and the past of runs that grow, as one change."""
     with steps("putting the past in short"):

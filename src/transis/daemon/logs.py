@@ -168,7 +168,8 @@ class Often:
 
 
 class Strangers:
-    """Who was refused as a member, for rule 2 and for who asks. Of a crowd, who was silent longest is forgotten."""
+    """Nodes that were refused as members, for rule 2 and for operators who ask. When there are too many, the one that was silent
+    longest is forgotten."""
 
     def __init__(self) -> None:
         self._tries: Counter[str] = Counter()

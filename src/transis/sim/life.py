@@ -120,7 +120,7 @@ class Clients:
             self.wanted.get(output.process, set()).discard(output.name)
 
     def unrest(self) -> str:
-        """Who is not where it wants to be, in words."""
+        """The processes that are not in the groups they want, in words."""
         for process, wanted in self.wanted.items():
             inside = self.inside[process]
             if {group_id(name) for name in wanted} != set(inside):

@@ -75,7 +75,7 @@ class Pulse:
     nack_us: int = 2 * MS
     """What is missing is asked for after so long, since it may only be late; also the turn of each who could answer."""
     silence_us: int = 100 * MS
-    """Who was not heard for so long is asked whether it lives."""
+    """A member that was not heard for so long is asked whether it lives."""
     probe_us: int = 20 * MS
     """It is asked three times, so far apart."""
     ack_lag_us: int = 300 * MS
@@ -87,7 +87,7 @@ class Pulse:
     coalesce_us: int = 2 * MS
     """Changes of it within so long leave as one packet (W10)."""
     agree_us: int = 350 * MS
-    """Who does not agree within so long is left out."""
+    """A member that does not agree within so long is left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class Origin(NamedTuple):
 
 
 class GroupView(NamedTuple):
-    """Who is in a group now.
+    """The members of a group, from here on.
 
     1. `members`, `joined` and `left` are sorted; `joined` is a part of `members`.
     2. Equal ids have equal members, causes and origins, everywhere. `joined` and `left` compare with what *this* daemon had in

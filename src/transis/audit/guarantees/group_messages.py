@@ -309,7 +309,7 @@ DROPPED: Final = """
     where (until is null or until > seated.next_lseq) and (gap_lseq is null or seated.next_lseq < gap_lseq)
           and not next_shown <=> seated.next_lseq and seated.next_lseq < heard
 """
-"""Who was in a group until its next view, is not shown that, and is there or comes to word again."""
+"""Members of a group up to its next view that are not shown that view, and that are still there or are heard of later."""
 
 LAST_WORDS: Final = """
     with cuts as (

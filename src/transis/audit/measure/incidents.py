@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from transis.audit.measure.clocks import Clocks, Keep, in_reference_time, not_kept
 from transis.audit.measure.schemas import INCIDENTS
-from transis.audit.plans.lay import Laid, in_their_stays
+from transis.audit.plans.lay import HistoryTables, in_their_stays
 
 CHANGE: Final = ["run", "view"]
 
@@ -32,7 +32,7 @@ SEPARATES: Final = "split(what, ' ')[0] in ('crash', 'cut', 'leave', 'partition'
 """Faults that take nodes apart at once; others, as weather, only make it likely."""
 
 
-def incidents(laid: Laid, known: Clocks, keep: Keep = not_kept) -> DataFrame:
+def incidents(laid: HistoryTables, known: Clocks, keep: Keep = not_kept) -> DataFrame:
     """INCIDENTS of all runs."""
     moves = keep("moves", changes_of_nodes(laid, known))
     changes = keep("changes", _what_happened(laid, moves))
@@ -45,7 +45,7 @@ def incidents(laid: Laid, known: Clocks, keep: Keep = not_kept) -> DataFrame:
     return whole.select(*INCIDENTS.names)
 
 
-def changes_of_nodes(laid: Laid, known: Clocks) -> DataFrame:
+def changes_of_nodes(laid: HistoryTables, known: Clocks) -> DataFrame:
     """A row for each node that came from another regular configuration; all times are those of the run.
 
     run, view, view_name, members, cause, node, node_name, stay_no (of the new stay), conf_us, conf_us_uncertainty, old, old_name,
@@ -65,18 +65,18 @@ def _next_stay() -> Column:
     return (F.col("stay_no") + 1).alias("stay_no")
 
 
-def _leavings(laid: Laid, known: Clocks) -> DataFrame:
+def _leavings(laid: HistoryTables, known: Clocks) -> DataFrame:
     """When a node stopped passing the token of a stay."""
     left = laid.tables["notes"].where("what = 'state' and exists(detail, one -> one.key = 'from' and one.value = 'Operational')")
     converted = in_reference_time(_placed(left, laid), known, "time_us", "left_us")
     return converted.groupBy("node", _next_stay()).agg(F.min("left_us").alias("left_us"))
 
 
-def _placed(events: DataFrame, laid: Laid) -> DataFrame:
+def _placed(events: DataFrame, laid: HistoryTables) -> DataFrame:
     return in_their_stays(events, laid.stretches)
 
 
-def _what_happened(laid: Laid, moves: DataFrame) -> DataFrame:
+def _what_happened(laid: HistoryTables, moves: DataFrame) -> DataFrame:
     """The change as a whole: what was before, when, why, and who is lost and who has joined."""
     largest = F.max_by("old_members", F.struct(F.size("old_members"), "old_name"))
     changes = moves.groupBy(*CHANGE, "view_name", "members").agg(
@@ -108,7 +108,7 @@ def _in_words(nodes: Column) -> Column:
 # -- detection -------------------------------------------------------------------------------------------------------
 
 
-def _detections(laid: Laid, known: Clocks, changes: DataFrame) -> DataFrame:
+def _detections(laid: HistoryTables, known: Clocks, changes: DataFrame) -> DataFrame:
     """From what happened until it was acted upon."""
     olds = changes.where(F.size("lost_nodes") > 0).withColumn("old", F.explode("old_views"))
     lost = olds.withColumn("node", F.explode("lost_nodes")).join(_deaths(laid, known), ["node", "old"])
@@ -126,7 +126,7 @@ def _detections(laid: Laid, known: Clocks, changes: DataFrame) -> DataFrame:
     return rows.select(*CHANGE, detection, F.coalesce("how", "what").alias("detected_from"))
 
 
-def _deaths(laid: Laid, known: Clocks) -> DataFrame:
+def _deaths(laid: HistoryTables, known: Clocks) -> DataFrame:
     """node, old, died_us, how: lives that ended, or whose trace stops, in a configuration."""
     last = laid.stays.where("following is null").select("node", F.col("ring").alias("old"), "node_name")
     ends = laid.lives.select("run", "node", "ended", "end_us").join(known.spans.select("node", "last_us"), "node")
@@ -139,7 +139,7 @@ def _deaths(laid: Laid, known: Clocks) -> DataFrame:
 # -- blackouts -------------------------------------------------------------------------------------------------------
 
 
-def _silences(laid: Laid, known: Clocks, moves: DataFrame) -> DataFrame:
+def _silences(laid: HistoryTables, known: Clocks, moves: DataFrame) -> DataFrame:
     """The blackout of each node that moved: run, view, node, node_name, last_before_us, first_after_us, blackout_us."""
     ordered = laid.deliveries.where("phase = 0 and tpos >= 0")
     ends = ordered.groupBy("run", *STAY).agg(F.min("time_us").alias("first_us"), F.max("time_us").alias("last_us"))
@@ -156,7 +156,7 @@ def _blackouts(silent: DataFrame) -> DataFrame:
     return known.groupBy(*CHANGE).agg(longest, F.sort_array(F.collect_list(each)).alias("blackouts"))
 
 
-def _group_blackouts(laid: Laid, silent: DataFrame) -> DataFrame:
+def _group_blackouts(laid: HistoryTables, silent: DataFrame) -> DataFrame:
     """Of each group that has members in the new configuration: the longest blackout of their nodes."""
     members = laid.tables["group_views"].select("view", "group", "name", F.explode("members").alias("process"))
     homes = members.join(laid.process_names.select("process", "node"), "process").drop("process").distinct()
@@ -172,7 +172,7 @@ def _group_blackouts(laid: Laid, silent: DataFrame) -> DataFrame:
 # -- messages of one component only ----------------------------------------------------------------------------------
 
 
-def _tails(laid: Laid, moves: DataFrame) -> DataFrame:
+def _tails(laid: HistoryTables, moves: DataFrame) -> DataFrame:
     """Ordered messages of the transitional parts that some member of the old configuration did not deliver."""
     message = ["ring", "process", "first"]
     late = laid.deliveries.where("phase = 1 and tpos >= 0").select("node", _next_stay(), *message, "count")

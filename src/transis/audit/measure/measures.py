@@ -25,12 +25,12 @@ from transis.audit.measure.traffic import (
     ring,
     throughput,
 )
-from transis.audit.plans.lay import Laid
+from transis.audit.plans.lay import HistoryTables
 
 # --- measures ---------------------------------------------------------------------------------------------------------
 
 
-def measures(laid: Laid, keep: Keep = not_kept) -> dict[str, DataFrame]:
+def measures(laid: HistoryTables, keep: Keep = not_kept) -> dict[str, DataFrame]:
     """Every table of measures. `keep` is given what several of them need: small tables, but made of everything delivered."""
     tables, names = laid.tables, laid.node_names
     known = compare_clocks(tables, keep)

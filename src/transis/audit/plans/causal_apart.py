@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid, Settle
+from transis.audit.plans.lay import HistoryTables, Settle
 from transis.audit.plans.spine import reliable
 from transis.spark.schema import LONG, columns
 
@@ -41,7 +41,7 @@ class Apart:
         none = runs.select("run", "ring", F.lit(0).cast("long").alias("good"), F.lit(False).alias("forked"))
         return ends.unionByName(none).groupBy("run", "ring").agg(F.min("good").alias("good"), F.max("forked").alias("forked"))
 
-    def in_local_order(self, stretches: DataFrame, laid: Laid) -> DataFrame:
+    def in_local_order(self, stretches: DataFrame, laid: HistoryTables) -> DataFrame:
         """The stretches of each life and process (OrderedHistory): in mixed rings a run is one, and stands where it was told."""
         mixed = F.broadcast(self.rings)
         runs = reliable(laid).join(mixed, "ring").selectExpr(
@@ -50,7 +50,7 @@ class Apart:
         )  # fmt: skip
         return stretches.join(mixed, "ring", "left_anti").unionByName(runs)
 
-    def doubts(self, origins: DataFrame, laid: Laid) -> list[DataFrame]:
+    def doubts(self, origins: DataFrame, laid: HistoryTables) -> list[DataFrame]:
         """Runs in which these messages are not proven to fit between the ordered ones. If no count falls short, nobody's frontier
         is behind that of a sender; then timestamps number what happens between two ordered deliveries, if they grow."""
         key = ["ring", "process", "counter"]
@@ -58,7 +58,7 @@ class Apart:
         placed = self.rows.join(sent, key, "left").where("not (sent_timestamp <=> timestamp)")
         return [self.short.select("run"), placed.select("run"), self._clocks_fall(laid)]
 
-    def _clocks_fall(self, laid: Laid) -> DataFrame:
+    def _clocks_fall(self, laid: HistoryTables) -> DataFrame:
         """Who sends has a timestamp above all causal messages that it delivered; times are doubled, so that a delivery fits
         between a SEND and the next timestamp."""
         mixed = F.broadcast(self.rings)
@@ -70,7 +70,7 @@ class Apart:
         return events.where("is_send and (time < latest or phase = 1)").select("run")
 
 
-def set_apart(laid: Laid, settle: Settle) -> Apart | None:
+def set_apart(laid: HistoryTables, settle: Settle) -> Apart | None:
     """Looks whether there are any, since nearly always there are none."""
     if not laid.causal_apart:
         return None
@@ -89,7 +89,7 @@ def no_apart(tail: DataFrame) -> Apart:
     return Apart(spark.createDataFrame([], tail.schema), spark.createDataFrame([], columns(ring=LONG)), short)
 
 
-def _rows(laid: Laid) -> DataFrame:
+def _rows(laid: HistoryTables) -> DataFrame:
     single = reliable(laid).where("not is_ordered").withColumn("i", F.explode(F.expr("sequence(0, count - 1)")))
     names = laid.process_names.select("process", "process_name")
     found = single.selectExpr(
@@ -100,7 +100,7 @@ def _rows(laid: Laid) -> DataFrame:
     return found.join(F.broadcast(names), "process", "left").withColumn("message", message).drop("process_name")
 
 
-def _short(laid: Laid, rings: DataFrame) -> DataFrame:
+def _short(laid: HistoryTables, rings: DataFrame) -> DataFrame:
     firsts = _first_sends(laid, rings)
     arrivals = _arrivals(laid, rings, firsts)
     whole = F.broadcast(laid.stays.where("whole").select(*STAY))
@@ -109,7 +109,7 @@ def _short(laid: Laid, rings: DataFrame) -> DataFrame:
     return own.unionByName(_unseen(arrivals, _needs(firsts, arrivals), columns)).join(whole, STAY, "left_semi")
 
 
-def _first_sends(laid: Laid, rings: DataFrame) -> DataFrame:
+def _first_sends(laid: HistoryTables, rings: DataFrame) -> DataFrame:
     """Each message where it was first sent, if that was in a ring and not as a basic one, and its rank there among the others."""
     single = laid.sends.withColumn("counter", F.explode(F.expr("sequence(first, first + count - 1)")))
     once = Window.partitionBy("process", "counter").orderBy("lseq")
@@ -121,7 +121,7 @@ def _first_sends(laid: Laid, rings: DataFrame) -> DataFrame:
     )
 
 
-def _arrivals(laid: Laid, rings: DataFrame, firsts: DataFrame) -> DataFrame:
+def _arrivals(laid: HistoryTables, rings: DataFrame, firsts: DataFrame) -> DataFrame:
     """Each message at each node of a mixed ring, the first time: the how-manieth of its sender it is there."""
     runs = reliable(laid).join(F.broadcast(rings), "ring").drop("sender", "place")
     single = runs.withColumn("counter", F.explode(F.expr("sequence(first, first + count - 1)")))

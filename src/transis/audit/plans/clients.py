@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid, Settle, Tables, as_it_is, latest, next_lseq
+from transis.audit.plans.lay import HistoryTables, Settle, Tables, as_it_is, latest, next_lseq
 
 NEVER: Final = 2**62
 """An lseq behind all others."""
@@ -27,7 +27,7 @@ class ClientTables:
     """What the properties of groups read. Small, and used by all: lives, people, changes, seats. As large as the trace: handed,
     got."""
 
-    laid: Laid
+    laid: HistoryTables
     lives: DataFrame
     """run, node, node_name, ended, gapped, closed, told (says who connects and goes), gap_lseq (of the first gap): one row a
     trace that has client processes."""
@@ -50,7 +50,7 @@ class ClientTables:
     keep: Settle
 
 
-def lay_clients(laid: Laid, keep: Settle = as_it_is) -> ClientTables:
+def lay_clients(laid: HistoryTables, keep: Settle = as_it_is) -> ClientTables:
     """Everything that the properties of groups share; unless it is kept, nothing is computed before somebody asks for it."""
     tables = laid.tables
     gaps = laid.gaps.select("node", "lseq")
@@ -66,7 +66,7 @@ def lay_clients(laid: Laid, keep: Settle = as_it_is) -> ClientTables:
 # -- lives and names -------------------------------------------------------------------------------------------------
 
 
-def lives_with_clients(laid: Laid, gaps: DataFrame) -> DataFrame:
+def lives_with_clients(laid: HistoryTables, gaps: DataFrame) -> DataFrame:
     tables = laid.tables
     life = tables["clients"].select("node").distinct().withColumn("told", F.lit(True))
     kinds = ("group_views", "client_deliveries", "client_leaves", "checkpoints")
@@ -77,7 +77,7 @@ def lives_with_clients(laid: Laid, gaps: DataFrame) -> DataFrame:
     return found.fillna({"told": False})
 
 
-def ordered_processes(laid: Laid) -> DataFrame:
+def ordered_processes(laid: HistoryTables) -> DataFrame:
     """Keys have no order; sentences and "the first who said so" need that of ids."""
     nodes = laid.node_names.select("node", "name", "incarnation", "boot")
     order = F.struct("name", "incarnation", "boot", "number")
@@ -88,7 +88,7 @@ def ordered_processes(laid: Laid) -> DataFrame:
 # -- views -----------------------------------------------------------------------------------------------------------
 
 
-def placed_views(laid: Laid, people: DataFrame, gaps: DataFrame) -> DataFrame:
+def placed_views(laid: HistoryTables, people: DataFrame, gaps: DataFrame) -> DataFrame:
     """GVIEW events with names, the nodes of members, what comes next, and the configurations in force."""
     views = laid.tables["group_views"].drop("segment", "conf_no", "time_us")
     names = laid.view_names.select("view", "view_name", (F.col("view_kind") == 0).alias("is_regular"))

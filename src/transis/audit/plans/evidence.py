@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.finding import Pair, Result, counts, merge, name_nodes, violations, words
-from transis.audit.plans.lay import Laid
+from transis.audit.plans.lay import HistoryTables
 
 READABLE: Final = "quality_readable"
 CHAIN: Final = "quality_chain"
@@ -37,13 +37,13 @@ class EvidenceVerdict:
     pending: DataFrame
 
 
-def check(laid: Laid) -> Result:
+def check(laid: HistoryTables) -> Result:
     parts = {name: part(laid) for name, part in PARTS.items()}
     pending = [counts(part.pending, name, count="0", pending="1") for name, part in parts.items()]
     return merge([*(part.looked_at for part in parts.values()), *pending], [part.broken for part in parts.values()])
 
 
-def reasons(laid: Laid, names: Collection[str] | None = None) -> DataFrame:
+def reasons(laid: HistoryTables, names: Collection[str] | None = None) -> DataFrame:
     """Why something is pending, with the columns of VIOLATIONS; of some of the six only if they are named."""
     wanted = [part for name, part in PARTS.items() if names is None or name in names]
     return reduce(DataFrame.unionByName, [part(laid).pending for part in wanted])
@@ -52,7 +52,7 @@ def reasons(laid: Laid, names: Collection[str] | None = None) -> DataFrame:
 # -- the six ---------------------------------------------------------------------------------------------------------
 
 
-def readable(laid: Laid) -> EvidenceVerdict:
+def readable(laid: HistoryTables) -> EvidenceVerdict:
     """Can every file be read to its end?"""
     files = files_of_runs(laid.tables["segments"]).withColumn("name", _file_name())
     said = {
@@ -67,7 +67,7 @@ def readable(laid: Laid) -> EvidenceVerdict:
     return _judged(files, READABLE, said, nodes=["node"])
 
 
-def chain(laid: Laid) -> EvidenceVerdict:
+def chain(laid: HistoryTables) -> EvidenceVerdict:
     """Does each segment follow the one before it, and is it what its seal says?"""
     life = Window.partitionBy("node").orderBy("segment", "file")
     before = {
@@ -96,7 +96,7 @@ def chain(laid: Laid) -> EvidenceVerdict:
     return _judged(linked, CHAIN, said, nodes=["node"])
 
 
-def density(laid: Laid) -> EvidenceVerdict:
+def density(laid: HistoryTables) -> EvidenceVerdict:
     """Are all events there? What the recorder says it dropped, or a missing file had, is pending; the rest is lost unseen."""
     lost = name_nodes(_lost_events(laid), laid.node_names, "node")
     said = {
@@ -116,7 +116,7 @@ def density(laid: Laid) -> EvidenceVerdict:
     return EvidenceVerdict(looked_at, events.broken.unionByName(stays.broken), events.pending)
 
 
-def clocks(laid: Laid) -> EvidenceVerdict:
+def clocks(laid: HistoryTables) -> EvidenceVerdict:
     """Does time go on at every node, and is nothing delivered at its sender before it was sent?"""
     life = Window.partitionBy("node").orderBy("segment")
     within = laid.tables["clock_steps"].select("run", "node", "lseq", "time_us", "from_us")
@@ -133,7 +133,7 @@ def clocks(laid: Laid) -> EvidenceVerdict:
     return EvidenceVerdict(counts(_read(laid), CLOCKS, "events"), stepped.broken.unionByName(own.broken), stepped.pending)
 
 
-def members(laid: Laid) -> EvidenceVerdict:
+def members(laid: HistoryTables) -> EvidenceVerdict:
     """Is there a trace of everybody who was a member or sent something?"""
     lives = laid.lives.select("node", F.lit(True).alias("is_traced"))
     named = laid.confs.select("run", F.explode("members").alias("node"), F.col("view_name").alias("seen"))
@@ -149,7 +149,7 @@ def members(laid: Laid) -> EvidenceVerdict:
     return _judged(name_nodes(known, laid.node_names, "node"), MEMBERS, said, nodes=["node"])
 
 
-def mixed(laid: Laid) -> EvidenceVerdict:
+def mixed(laid: HistoryTables) -> EvidenceVerdict:
     """Is each run in directories of its own, and in one mode?"""
     segments = laid.tables["segments"].where("run is not null").withColumn("folder", folder())
     runs_of = segments.where("file <> ''").groupBy("folder").agg(F.countDistinct("run").alias("runs"))
@@ -163,7 +163,7 @@ def mixed(laid: Laid) -> EvidenceVerdict:
     return _judged(worst, MIXED, said)
 
 
-PARTS: Final[dict[str, Callable[[Laid], EvidenceVerdict]]] = {
+PARTS: Final[dict[str, Callable[[HistoryTables], EvidenceVerdict]]] = {
     READABLE: readable,
     CHAIN: chain,
     DENSITY: density,
@@ -198,7 +198,7 @@ def _judged(
     return EvidenceVerdict(counts(rows, name, count), told("is_broken"), told("not is_broken"))
 
 
-def _read(laid: Laid) -> DataFrame:
+def _read(laid: HistoryTables) -> DataFrame:
     """Segments of which something could be read, with the name of their node."""
     return name_nodes(laid.tables["segments"].where("trouble is null"), laid.node_names, "node")
 
@@ -219,7 +219,7 @@ def _of_its_neighbours(segments: DataFrame) -> DataFrame:
     return at_home.drop("folder", "home").unionByName(alone.drop("folder"))
 
 
-def _lost_events(laid: Laid) -> DataFrame:
+def _lost_events(laid: HistoryTables) -> DataFrame:
     """Where numbers of events are missing: run, node, lseq of the event behind, first_lseq, last_lseq, recorded, file_missing."""
     gaps = laid.tables["gaps"].withColumn("recorded", F.expr("lseq > last_lseq"))
     behind = F.when(F.col("recorded"), F.col("lseq")).otherwise(F.col("last_lseq") + 1)
@@ -240,7 +240,7 @@ def _lost_events(laid: Laid) -> DataFrame:
     return within.unionByName(between.join(told, ["node", "lseq", "first_lseq"], "left_anti"))
 
 
-def _too_early(laid: Laid) -> DataFrame:
+def _too_early(laid: HistoryTables) -> DataFrame:
     real = laid.tables["segments"].where(F.col("cluster") != SIMULATED).select("run").distinct()
     own = laid.tables["deliveries"].where("sender = node and origin_us > time_us")
     return own.join(F.broadcast(real), "run", "left_semi")

@@ -40,7 +40,7 @@ from transis import __version__
 from transis.audit.plans.clients import handed_runs
 from transis.audit.plans.evidence import files_of_runs, folder
 from transis.audit.plans.judge import Verdicts
-from transis.audit.plans.lay import STRETCH, Laid, Settle, Tables, in_their_stays, latest, placed_messages
+from transis.audit.plans.lay import STRETCH, HistoryTables, Settle, Tables, in_their_stays, latest, placed_messages
 from transis.audit.plans.recipients import CHANGES, in_spans
 from transis.audit.plans.spine import CHUNK, INDEX_BITS, place
 from transis.audit.plans.store import Store, above
@@ -77,7 +77,7 @@ class PastDeliveries:
     """node, in_pieces: nodes that did not hand over each run at once, or of which nobody can say so."""
 
 
-def past_deliveries(laid: Laid, events: DataFrame, cuts: DataFrame, settle: Settle) -> PastDeliveries:
+def past_deliveries(laid: HistoryTables, events: DataFrame, cuts: DataFrame, settle: Settle) -> PastDeliveries:
     """`events` are CDELIVERs that become past, `cuts` as in shortened.py."""
     tables, ends = laid.tables, F.broadcast(cuts.select("node", "upto"))
     places = [tables[kind].select("node", "segment", "lseq") for kind in (*CHANGES, "confs")]
@@ -152,7 +152,7 @@ class Compacted:
     """run, ring, below: rings of which something was coalesced, and below which position."""
 
 
-def compacted(laid: Laid, rings: DataFrame, cuts: DataFrame, settle: Settle) -> Compacted:
+def compacted(laid: HistoryTables, rings: DataFrame, cuts: DataFrame, settle: Settle) -> Compacted:
     """`rings` as the audit bounded them; `cuts` has run, node, upto: the last segment of a life that becomes past.
 
     Runs that are not in `cuts` are left out.
@@ -189,7 +189,7 @@ def _wide(kind: str, rows: DataFrame) -> DataFrame:
 # -- how far -----------------------------------------------------------------------------------------------------------
 
 
-def limits(laid: Laid, rings: DataFrame, cuts: DataFrame, deliveries: DataFrame, handings: PastDeliveries) -> DataFrame:
+def limits(laid: HistoryTables, rings: DataFrame, cuts: DataFrame, deliveries: DataFrame, handings: PastDeliveries) -> DataFrame:
     """run, ring, limit, canon_node, canon_stay_no: below the limit everybody has the same, in the regular configuration, in
     segments that become past, and whoever must get it has got it."""
     ends = F.broadcast(cuts.select("node", "upto"))
@@ -249,7 +249,7 @@ def coalesced(rows: DataFrame, by: Sequence[str], forgotten: Sequence[str] = ())
     return whole.withColumns({name: F.lit(None).cast(rows.schema[name].dataType) for name in forgotten}).select(*rows.columns)
 
 
-def cut_positions(laid: Laid, deliveries: DataFrame, region: DataFrame, handings: PastDeliveries) -> DataFrame:
+def cut_positions(laid: HistoryTables, deliveries: DataFrame, region: DataFrame, handings: PastDeliveries) -> DataFrame:
     """ring, position: where something stands at any node that runs must not be moved across. The last run that a node handed
     over is one, too: by it everybody sees how far handing has come."""
     tables = laid.tables
@@ -394,7 +394,7 @@ class ProvenPast:
         broken = judged.verdicts.where("violations > 0").select("run").distinct().collect()
         return sorted({row.run for row in broken} & set(self.runs))
 
-    def next(self, laid: Laid, judged: Verdicts, unchanged: Iterable[int]) -> dict[str, DataFrame]:
+    def next(self, laid: HistoryTables, judged: Verdicts, unchanged: Iterable[int]) -> dict[str, DataFrame]:
         """The tables of the past after an audit, by name, if there is any. Of `unchanged` runs they are as they were."""
         kept = F.col("run").isin(sorted(set(unchanged) & set(self.runs)))
         before = {name: self._store.table(name).where(kept) for name in TABLES} if self._is_kept else {}
@@ -407,7 +407,7 @@ class ProvenPast:
         return {name: rows.unionByName(before[name]) if before else rows for name, rows in fresh.items()}
 
 
-def healthy_cuts(inputs: DataFrame, laid: Laid, judged: Verdicts) -> DataFrame:
+def healthy_cuts(inputs: DataFrame, laid: HistoryTables, judged: Verdicts) -> DataFrame:
     """Lives of runs that are open and good, up to the last segment that is kept. A run that came to rest will not grow."""
     good = judged.verdicts.groupBy("run").agg(F.sum("violations").alias("violations")).where("violations = 0")
     runs = laid.runs.where("not closed").join(good, "run", "left_semi").select("run")
@@ -424,7 +424,7 @@ def cut_digests(segments: DataFrame, cuts: DataFrame) -> DataFrame:
     return past.groupBy("run", "node").agg(F.sha2(F.concat_ws(",", told), 256).alias("inputs"))
 
 
-def over_raw_rows(laid: Laid, tables: Tables) -> Laid:
+def over_raw_rows(laid: HistoryTables, tables: Tables) -> HistoryTables:
     """The same lives and stays over other rows of messages: measures want every single one."""
     deliveries, sends = placed_messages(tables, laid.stretches, laid.runs, laid.causal_apart)
     return replace(laid, tables=tables, deliveries=deliveries, sends=sends)

@@ -22,7 +22,7 @@ from transis.audit.guarantees.property import Property, Reads
 from transis.audit.plans import evidence as quality
 from transis.audit.plans.clients import lay_clients
 from transis.audit.plans.finding import Result, counts_of, kept, merge, verdicts, violations_of
-from transis.audit.plans.lay import Laid, Settle
+from transis.audit.plans.lay import HistoryTables, Settle
 from transis.audit.plans.tail import sequence
 from transis.audit.plans.views import Views, views_of, views_of_clients, views_of_order
 from transis.types.errors import UsageError
@@ -47,7 +47,7 @@ class Verdicts:
     """How far the order of each ring is proven (OrderedHistory.rings); nothing if no property of the order was wanted."""
 
 
-def judge(laid: Laid, settle: Settle, progress: Progress, only: Collection[str] = ()) -> Verdicts:
+def judge(laid: HistoryTables, settle: Settle, progress: Progress, only: Collection[str] = ()) -> Verdicts:
     """`progress` is asked for a context around each part of the work, for people who wait. If some properties are named only they
     are judged, and the evidence, without which no verdict is worth anything."""
     whole, rings = _audited(laid, settle, progress, only)
@@ -55,12 +55,12 @@ def judge(laid: Laid, settle: Settle, progress: Progress, only: Collection[str] 
     return Verdicts(settle(verdicts(wanted, whole.checked, whole.broken)), settle(kept(whole.broken)), rings)
 
 
-def audited(laid: Laid, settle: Settle, progress: Progress) -> Result:
+def audited(laid: HistoryTables, settle: Settle, progress: Progress) -> Result:
     """What all properties found, settled."""
     return _audited(laid, settle, progress, ())[0]
 
 
-def _audited(laid: Laid, settle: Settle, progress: Progress, only: Collection[str]) -> tuple[Result, DataFrame | None]:
+def _audited(laid: HistoryTables, settle: Settle, progress: Progress, only: Collection[str]) -> tuple[Result, DataFrame | None]:
     """With the rings, for whoever shortens what is proven."""
     parts: list[Result] = []
     with progress("looking at the evidence and the configurations"):
@@ -101,7 +101,7 @@ def together(jobs: Sequence[Job]) -> list[Result]:
         return list(pool.map(lambda job: job(), jobs))
 
 
-def of_evidence(laid: Laid, settle: Settle) -> Result:
+def of_evidence(laid: HistoryTables, settle: Settle) -> Result:
     found = quality.check(laid)
     return Result(settle(found.checked), settle(found.broken))
 
@@ -128,7 +128,7 @@ def union(tables: Sequence[DataFrame]) -> DataFrame:
 # -- all runs --------------------------------------------------------------------------------------------------------
 
 
-def expected(laid: Laid) -> DataFrame:
+def expected(laid: HistoryTables) -> DataFrame:
     """Every property that a run should have a verdict on, and whether its mode promises it."""
     of_all = _each([*EVIDENCE_MEANINGS, *NODE_PROPERTIES])
     runs = laid.runs.select("run", "mode", of_all)
@@ -145,7 +145,7 @@ def _each(names: Sequence[str]) -> Column:
     return F.explode(F.array(*map(F.lit, names))).alias("property")
 
 
-def _unread(laid: Laid) -> DataFrame:
+def _unread(laid: HistoryTables) -> DataFrame:
     """Runs of which not one file can be read: that is their verdict, and without it nobody would hear of them."""
     named = laid.tables["segments"].where("run is not null").groupBy("run").agg(F.max("mode").alias("mode"))
     return named.join(laid.runs, "run", "left_anti").select("run", "mode", F.lit(quality.READABLE).alias("property"))

@@ -66,7 +66,7 @@ def as_it_is(table: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Laid:
+class HistoryTables:
     """What every property reads. Small: runs, lives, confs, stays and the names; the rest is as large as the trace."""
 
     tables: Tables
@@ -100,7 +100,7 @@ class Laid:
     """Is there a run whose causal messages are not in the total order?"""
 
 
-def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
+def lay_out(tables: Tables, settle: Settle = as_it_is) -> HistoryTables:
     """Everything that the properties share. `settle` is done to every small table, before others are made of it."""
     node_names = settle(named_nodes(tables))
     view_names = settle(named_views(tables, node_names))
@@ -115,7 +115,7 @@ def lay(tables: Tables, settle: Settle = as_it_is) -> Laid:
     causal_apart = not runs.where(CAUSAL_APART).isEmpty()
     deliveries, sends = placed_messages(tables, stretches, runs, causal_apart)
     names = (node_names, process_names, view_names)
-    return Laid(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names, causal_apart)
+    return HistoryTables(tables, runs, lives, confs, stays, stretches, gaps, deliveries, sends, *names, causal_apart)
 
 
 # -- names -----------------------------------------------------------------------------------------------------------
@@ -283,7 +283,7 @@ def _gapped_stays(confs: DataFrame, gaps: DataFrame) -> DataFrame:
 
 
 def placed_messages(tables: Tables, stretches: DataFrame, runs: DataFrame, causal_apart: bool) -> tuple[DataFrame, DataFrame]:
-    """Deliveries and sends, as `Laid` has them."""
+    """Deliveries and sends, as `HistoryTables` has them."""
     deliveries = in_their_stays(tables["deliveries"], stretches)
     sends = with_before(in_their_stays(tables["sends"], stretches), tables, stretches).withColumn("sender", F.col("node"))
     return with_order(deliveries, runs, causal_apart), with_order(sends, runs, causal_apart)
@@ -321,7 +321,7 @@ def with_before(sends: DataFrame, tables: Tables, stretches: DataFrame) -> DataF
 # -- who is not there ------------------------------------------------------------------------------------------------
 
 
-def absent_members(laid: Laid, rings: DataFrame) -> DataFrame:
+def absent_members(laid: HistoryTables, rings: DataFrame) -> DataFrame:
     """run, ring, bound, node, duty: a member's trace must have gone past the ring, or be complete, before it is due."""
     members = rings.select("run", "ring", "bound", F.explode("members").alias("node"))
     missing = members.join(laid.stays.select("ring", "node"), ["ring", "node"], "left_anti")

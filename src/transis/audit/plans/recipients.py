@@ -25,7 +25,7 @@ KEY = ["node", "span", "address"]
 """A node, the last barrier, and an address."""
 
 
-class Handings:
+class Recipients:
     """Runs beside who got them and who must have; nothing is computed before somebody asks for it."""
 
     def __init__(self, clients: ClientTables) -> None:

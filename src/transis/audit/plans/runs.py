@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid
+from transis.audit.plans.lay import HistoryTables
 
 BLOCK: Final = 1 << 16
 """Counters in a block: so many that few runs are cut, so few that a block is sorted in memory."""
@@ -98,7 +98,7 @@ WRONG: Final = """
 """
 
 
-def accounts(laid: Laid) -> DataFrame:
+def accounts(laid: HistoryTables) -> DataFrame:
     """Stretches [start, stop) of a process's counters, and how often they were submitted, sent and refused by its node. `gapped`
     is of the node's life, and so is `fate`: whether what was neither sent nor refused is void, pending or due."""
     fate = F.expr("""case when ended in ('failed', 'stopped') then 'void'
@@ -107,13 +107,13 @@ def accounts(laid: Laid) -> DataFrame:
     return stretches(_own_runs(laid), OWN, KINDS).join(lives, "node")
 
 
-def unaccounted(laid: Laid, accounts: DataFrame) -> DataFrame:
+def unaccounted(laid: HistoryTables, accounts: DataFrame) -> DataFrame:
     """run, node, process, counter, kind, lseq: every event about a message that was not submitted once, and then either sent or
     refused once."""
     return spelled_out(accounts.where(WRONG), _own_runs(laid), OWN)
 
 
-def _own_runs(laid: Laid) -> DataFrame:
+def _own_runs(laid: HistoryTables) -> DataFrame:
     submits, sends, refusals = (runs_of(kind, laid.tables[kind]) for kind in KINDS)
     return submits.unionByName(sends).unionByName(refusals)
 
@@ -123,12 +123,12 @@ def _own_runs(laid: Laid) -> DataFrame:
 SENDER: Final = ["run", "process"]
 
 
-def basics_repeated(laid: Laid) -> DataFrame:
+def basics_repeated(laid: HistoryTables) -> DataFrame:
     """run, node, process, counter, first_lseq, lseq: basic messages that a node delivered again."""
     return repeated(_basics(laid), OWN)
 
 
-def basics_unsent(laid: Laid) -> DataFrame:
+def basics_unsent(laid: HistoryTables) -> DataFrame:
     """Stretches of basic messages that were delivered, and sent in no configuration. Of the sends only those of processes that
     basic messages came from are looked at."""
     runs = _basics(laid)
@@ -137,10 +137,10 @@ def basics_unsent(laid: Laid) -> DataFrame:
     return stretches(runs.unionByName(sent), SENDER, ["delivered", "sent"]).where("delivered > 0 and sent = 0")
 
 
-def basics_from_nowhere(laid: Laid, unsent: DataFrame) -> DataFrame:
+def basics_from_nowhere(laid: HistoryTables, unsent: DataFrame) -> DataFrame:
     """run, node, process, counter, lseq: their deliveries, one by one."""
     return spelled_out(unsent, _basics(laid), SENDER)
 
 
-def _basics(laid: Laid) -> DataFrame:
+def _basics(laid: HistoryTables) -> DataFrame:
     return runs_of("delivered", laid.tables["deliveries"].where("service = 0"))

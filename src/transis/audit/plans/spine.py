@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid
+from transis.audit.plans.lay import HistoryTables
 
 # --- spine ------------------------------------------------------------------------------------------------------------
 
@@ -31,17 +31,17 @@ def place() -> Column:
     return F.shiftleft("place_seq", INDEX_BITS) + F.col("place_index")
 
 
-def ordered(laid: Laid) -> DataFrame:
+def ordered(laid: HistoryTables) -> DataFrame:
     """Ordered deliveries that stand in a stay, with their place as one number."""
     return reliable(laid).where("is_ordered")
 
 
-def reliable(laid: Laid) -> DataFrame:
+def reliable(laid: HistoryTables) -> DataFrame:
     """The same with causal deliveries, whether they are in the order or not."""
     return laid.deliveries.where("service > 0 and stay_no > 0").withColumn("place", place())
 
 
-def ranked_sends(laid: Laid) -> DataFrame:
+def ranked_sends(laid: HistoryTables) -> DataFrame:
     """SENDs with their place, and how many messages, basic ones apart, this node had sent before in the stay."""
     stay = Window.partitionBy("node", "stay_no").orderBy("lseq").rowsBetween(Window.unboundedPreceding, -1)
     earlier = F.sum(F.when(F.col("service") > 0, F.col("count"))).over(stay)

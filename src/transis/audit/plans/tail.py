@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from transis.audit.plans.causal_apart import Apart, set_apart
-from transis.audit.plans.lay import Laid, Settle, absent_members, as_it_is
+from transis.audit.plans.lay import HistoryTables, Settle, absent_members, as_it_is
 from transis.audit.plans.spine import matched, ordered, proven_ends, ranked_sends, spine
 
 TAIL_BLOCK: Final = 256
@@ -25,7 +25,7 @@ TAIL_BLOCK: Final = 256
 class OrderedHistory:
     """The ordered messages of a history, laid out for the properties about them."""
 
-    laid: Laid
+    laid: HistoryTables
     pairs: DataFrame
     """The spine beside the sends of its ring (spine.matched)."""
     rings: DataFrame
@@ -55,7 +55,7 @@ class OrderedHistory:
         return self.tail if self.apart is None else self.tail.unionByName(self.apart.rows.select(*self.tail.columns))
 
 
-def sequence(laid: Laid, settle: Settle = as_it_is) -> OrderedHistory:
+def sequence(laid: HistoryTables, settle: Settle = as_it_is) -> OrderedHistory:
     """`settle` as in lay.py: the spine, and everything behind it, is used many times."""
     deliveries, sends = ordered(laid), ranked_sends(laid)
     apart = set_apart(laid, settle)
@@ -129,7 +129,7 @@ def sent_rows(sends: DataFrame, pairs: DataFrame, rings: DataFrame) -> DataFrame
     )
 
 
-def named(rows: DataFrame, laid: Laid) -> DataFrame:
+def named(rows: DataFrame, laid: HistoryTables) -> DataFrame:
     """With the message in words."""
     names = laid.process_names.select("process", "process_name")
     message = F.concat("process_name", F.lit(":"), F.col("counter"))

@@ -1,9 +1,9 @@
 """The tables that the SQL of properties reads, by the names that it has for them.
 
-Each is laid out once, when the first property asks for it. Their columns are told where they come from: Laid (lay.py),
-OrderedHistory (tail.py), ClientTables (clients.py), Handings (recipients.py), accounts (runs.py). Tables of events have the name
-of their kind (tables.KINDS), unless one of that name has more columns. What is made here, in SQL as well, are names for
-sentences, and who may still send.
+Each is laid out once, when the first property asks for it. Their columns are described where they come from: HistoryTables
+(lay.py), OrderedHistory (tail.py), ClientTables (clients.py), Recipients (recipients.py), accounts (runs.py). Tables of events
+have the name of their kind (tables.KINDS), unless one of that name has more columns. This file itself
+adds, in SQL, the names for sentences, and who may still send.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from transis.audit.guarantees.property import fields_of, statements
 from transis.audit.plans.causal_apart import no_apart
 from transis.audit.plans.clients import ClientTables
 from transis.audit.plans.cycles import cycles
-from transis.audit.plans.lay import Laid, Settle, absent_members
-from transis.audit.plans.recipients import Handings
+from transis.audit.plans.lay import HistoryTables, Settle, absent_members
+from transis.audit.plans.recipients import Recipients
 from transis.audit.plans.runs import accounts, basics_from_nowhere, basics_repeated, basics_unsent, unaccounted
 from transis.audit.plans.tail import OrderedHistory
 from transis.trace.tables import KINDS
@@ -123,7 +123,7 @@ BASICS: Final = """
 """
 
 
-def views_of(laid: Laid, settle: Settle) -> Views:
+def views_of(laid: HistoryTables, settle: Settle) -> Views:
     """For properties of views."""
     views = Views(laid.runs.sparkSession, {kind: partial(laid.tables.__getitem__, kind) for kind in KINDS})
     views.add(laid, "runs", "lives", "confs", "stays", "gaps", "deliveries", "sends")
@@ -140,7 +140,7 @@ def views_of(laid: Laid, settle: Settle) -> Views:
     return views
 
 
-def rings_of(laid: Laid) -> DataFrame:
+def rings_of(laid: HistoryTables) -> DataFrame:
     """Rings with the members that their first stay names; of the order of each nothing is known here."""
     rings = laid.stays.groupBy("run", "ring").agg(F.min_by("members", "stay_rank").alias("members"))
     return rings.withColumn("bound", F.lit(0).cast("long"))
@@ -161,7 +161,7 @@ def views_of_clients(clients: ClientTables, settle: Settle) -> Views:
     """For properties of groups."""
     views = views_of(clients.laid, settle)
     views.add(clients, "people", "changes", "seats", "handed", "got", client_lives="lives")
-    views.add(Handings(clients), "heard", "doubtful_runs", "waited_runs")
+    views.add(Recipients(clients), "heard", "doubtful_runs", "waited_runs")
     views.add_made(group_view_names=lambda: clients.laid.tables.names("group_view_names"))
     views.add_made(process_maps=lambda: settle(views.query(PROCESS_MAPS)))
     return views

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from transis.audit.plans.lay import Laid, Tables
+from transis.audit.plans.lay import HistoryTables, Tables
 from transis.types.ids import Service
 
 # --- naming -----------------------------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ RUNS_LISTED: Final = 200
 class Names:
     """Names of the nodes, processes and views of some runs."""
 
-    def __init__(self, laid: Laid, runs: Iterable[int]) -> None:
+    def __init__(self, laid: HistoryTables, runs: Iterable[int]) -> None:
         wanted = list(runs)
         self.nodes = _dictionary(laid.node_names, wanted, "node", "node_name")
         self.processes = _dictionary(laid.process_names, wanted, "process", "process_name")

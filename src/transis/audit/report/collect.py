@@ -22,7 +22,7 @@ from transis import __version__
 from transis.audit.guarantees.property import BROKEN, NOT_EXERCISED, NOT_PROMISED
 from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.plans import evidence as quality
-from transis.audit.plans.lay import Laid
+from transis.audit.plans.lay import HistoryTables
 from transis.audit.plans.store import Store
 from transis.audit.report.around import RUNS_LISTED, Names, around, violation_row
 from transis.audit.report.content import Computed, Content, ViolationRow, content_of
@@ -52,7 +52,12 @@ RUNS_DRAWN: Final = 100
 
 
 def collect_content(
-    laid: Laid, verdicts: list[Row], violations: list[Row], steps: Steps, kept: Store | None = None, measure: bool = False
+    laid: HistoryTables,
+    verdicts: list[Row],
+    violations: list[Row],
+    steps: Steps,
+    kept: Store | None = None,
+    measure: bool = False,
 ) -> Content:
     """The content of a report. `laid` is of all raw rows; with `measure` measures and timelines too, which `kept` keeps whole."""
     spark = laid.tables.events.sparkSession
@@ -79,7 +84,7 @@ def collect_content(
     return replace(content_of(rows), computed=_computed(spark, segments, steps))
 
 
-def _segments(laid: Laid) -> list[Row]:
+def _segments(laid: HistoryTables) -> list[Row]:
     """One row a run: its files."""
     segments = laid.tables["segments"].where("run is not null")
     return segments.groupBy("run", "cluster", "run_name").agg(
@@ -90,7 +95,7 @@ def _segments(laid: Laid) -> list[Row]:
     ).collect()  # fmt: skip
 
 
-def _run_rows(segments: Sequence[Row], laid: Laid) -> dict[int, dict[str, Any]]:
+def _run_rows(segments: Sequence[Row], laid: HistoryTables) -> dict[int, dict[str, Any]]:
     closed = {row.run: row.closed for row in laid.runs.collect()}
     several = len({row.cluster for row in segments}) > 1
     return {
@@ -116,7 +121,7 @@ def _verdict_rows(verdicts: Sequence[Row], runs: dict[int, dict[str, Any]], segm
     return [row.asDict() | {"run": runs[row.run]["name"], "inputs": inputs[row.run]} for row in verdicts]
 
 
-def _reasons(laid: Laid, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
+def _reasons(laid: HistoryTables, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
     """Why evidence is missing or still to come; a trace that is whole costs nothing."""
     names = {row.property for row in verdicts if row.property in quality.PARTS and row.pending}
     if not names:
@@ -133,7 +138,7 @@ def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
     return sorted(bad, key=lambda run: -bad[run])
 
 
-def _drawn(laid: Laid, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
+def _drawn(laid: HistoryTables, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
     """Measures and timelines of some runs; of all runs they are kept in the store."""
     made = measures(laid, lambda _, table: checkpointed(table))
     if kept is not None:
@@ -152,7 +157,7 @@ def _few(table: DataFrame, runs: list[int]) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in wanted.limit(ROWS_DRAWN).collect()]
 
 
-def _timeline(laid: Laid, runs: list[int], by_run: dict[int, str]) -> dict[str, Any]:
+def _timeline(laid: HistoryTables, runs: list[int], by_run: dict[int, str]) -> dict[str, Any]:
     """Stays in views, faults and ends."""
     names = Names(laid, runs)
     confs = laid.confs.where(F.col("run").isin(runs)).select(
@@ -188,7 +193,7 @@ def _timeline(laid: Laid, runs: list[int], by_run: dict[int, str]) -> dict[str, 
     }
 
 
-def _last_times(laid: Laid, runs: list[int]) -> list[Row]:
+def _last_times(laid: HistoryTables, runs: list[int]) -> list[Row]:
     events = laid.tables.events.where(F.col("run").isin(runs) & F.col("time_us").isNotNull())
     return events.groupBy("run").agg(F.max("time_us").alias("last_us")).collect()
 
