@@ -99,7 +99,7 @@ class Toy:
                 before = view_id(token)
         return before
 
-    def _view(self, token: str, regular: ViewId | None) -> View:
+    def view_of(self, token: str, regular: ViewId | None) -> View:
         own, claimed, cause = view_id(token), re.search(r"~(\d+)", token), re.search(r"\((\w+)\)", token)
         regular = own if own.is_regular else regular
         if claimed:
@@ -165,7 +165,7 @@ class _Line:
         return SentHere(process, counter, address, self.delivered.get(number, 0))
 
     def _install(self, token: str) -> None:
-        view = self.toy._view(token, self.regular)
+        view = self.toy.view_of(token, self.regular)
         self.conf = view.id
         if view.id.is_regular:
             self.regular, self.tpos = view.id, 0

@@ -94,14 +94,14 @@ def test_the_step_follows_the_traffic() -> None:
     prefixes, now, told = Prefixes(), 0, []
     for _ in range(200):
         now += 100_000
-        told += [(now, one) for one in prefixes.add(HEADS[0], 1 + prefixes._sums.count, 5000) + prefixes.pace(now)]
+        told += [(now, one) for one in prefixes.add(HEADS[0], 1 + prefixes.sums.count, 5000) + prefixes.pace(now)]
     late = [one for at, one in told if at > 10_000_000]
     assert 5 <= len(late) <= 25
     assert prefixes.step <= STEP_MAX
     prefixes.add(HEADS[0], 1, 1)
     rest = [one for second in range(60) for one in prefixes.pace(now + second * 1_000_000)]
     now += 60_000_000
-    assert rest == [prefixes._sums]
+    assert rest == [prefixes.sums]
     assert prefixes.step == 1
     for _ in range(5):
         now += 3_000_000

@@ -89,21 +89,21 @@ def after(before: Digest, head: int, first: int, count: int) -> Digest:
 class Prefixes:
     """The sums of the configuration in force."""
 
-    __slots__ = ("_last", "_sums", "_told", "_told_us", "step")
+    __slots__ = ("_last", "_told", "_told_us", "step", "sums")
 
     def __init__(self) -> None:
-        self._sums = self._last = EMPTY
+        self.sums = self._last = EMPTY
         self._told = 0
         self._told_us = 0
         self.step = 1
 
     def add(self, head: int, first: int, count: int) -> list[Digest]:
         """A stretch of messages; the positions in it that are to be told. They are two at most, however long it is."""
-        before = self._sums
-        self._sums = after(before, head, first, count)
+        before = self.sums
+        self.sums = after(before, head, first, count)
         every = max(self.step, 1 << (count.bit_length() - 1)) if count else self.step
         start = before.count // every * every + every
-        told = [after(before, head, first, place - before.count) for place in range(start, self._sums.count + 1, every)]
+        told = [after(before, head, first, place - before.count) for place in range(start, self.sums.count + 1, every)]
         if told:
             self._told += len(told)
             self._last = told[-1]
@@ -111,7 +111,7 @@ class Prefixes:
 
     def end(self) -> Digest:
         """The configuration is over: its last sums. What comes now belongs to the next one."""
-        sums, self._sums, self._last = self._sums, EMPTY, EMPTY
+        sums, self.sums, self._last = self.sums, EMPTY, EMPTY
         return sums
 
     def pace(self, now_us: int) -> list[Digest]:
@@ -127,9 +127,9 @@ class Prefixes:
         elif now_us - self._told_us > TOO_SELDOM_US:
             self.step = max(1, self.step >> 1)
             self._told_us = now_us
-            if self._sums != self._last:
-                self._last = self._sums
-                return [self._sums]
+            if self.sums != self._last:
+                self._last = self.sums
+                return [self.sums]
         return []
 
 
