@@ -235,7 +235,8 @@ SQL: Final = (
         where o.nth = 1 and o.sent_service > 0 and s.latest.at >= d.tpos
           and not (s.latest.process = d.process and s.latest.counter = d.counter)
     )
-    select concat(l.how, if(l.lseq is null, ', never', ', later')) as kind, l.run, l.ring, n.node_name as sender,
+    select if(l.how = 'sent', if(l.lseq is null, 'sent, never', 'sent, later'),
+              if(l.lseq is null, 'delivered, never', 'delivered, later')) as kind, l.run, l.ring, n.node_name as sender,
            l.message as cause, l.effect.message, f.node_name as node, f.conf_name as view, array(l.node, l.sender) as nodes,
            array(f.conf) as views, array(array(l.process, l.counter), array(l.effect.process, l.effect.counter)) as messages,
            array(array(l.sender, l.seen_lseq), array(l.sender, l.effect.sent_lseq), array(l.node, l.effect.lseq),
