@@ -269,7 +269,6 @@ class Driver:
             for observer in self.observers:
                 if not observer.kinds.isdisjoint(kinds):
                     observer.observe(now, outputs)
-            for observer in self.observers:
                 if observer.keeps_evidence:
                     observer.flush()
             news = self._take_effect(outputs)

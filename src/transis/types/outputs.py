@@ -307,7 +307,8 @@ class Observer:
     kinds: ClassVar[frozenset[type[NodeOutput]]]
     """It is called for steps in which there is one of these, and then with everything that was handed out."""
     keeps_evidence: ClassVar[bool] = False
-    """What it observed has to be written down before effects begin: then, once a step, `flush` is called."""
+    """What it observed has to be written down before effects begin: then, once a step, `flush` is called. Such observers come
+    first: one behind them may act on what it sees, as a daemon does that says it is ready."""
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         """What a node handed out in a step, in its order."""
