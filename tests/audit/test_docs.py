@@ -15,8 +15,8 @@ from tests.house.sources import ROOT
 from transis.audit.guarantees import EVIDENCE_MEANINGS, PROPERTIES
 from transis.audit.guarantees.property import Reads
 from transis.audit.measure import schemas
+from transis.audit.plans.finding import VIOLATIONS
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
-from transis.audit.plans.tables import VIOLATIONS
 from transis.audit.report.collect import as_dict
 from transis.audit.report.content import VerdictRow
 from transis.spark.schema import EVENTS

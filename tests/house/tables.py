@@ -28,8 +28,8 @@ from transis.audit.measure.schemas import (
     RING,
     THROUGHPUT,
 )
+from transis.audit.plans.finding import CHECKED, VIOLATIONS
 from transis.audit.plans.incremental import JUDGED, PAST_CUTS, PAST_RINGS
-from transis.audit.plans.tables import CHECKED, VIOLATIONS
 from transis.audit.report.content import Content
 from transis.sim.spark_sweep import OUTCOMES
 from transis.spark.archive import MESSAGES, VIEWS

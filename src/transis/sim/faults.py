@@ -44,11 +44,6 @@ def format_duration(time_us: int) -> str:
     return f"{time_us}us"
 
 
-def format_clock(time_us: int) -> str:
-    """A moment for a person: milliseconds with one digit."""
-    return f"{time_us // 1_000}.{time_us % 1_000 // 100}ms"
-
-
 def parse_rate(text: str) -> int:
     """Permille."""
     match = _RATE.fullmatch(text)

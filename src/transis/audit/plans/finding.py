@@ -13,8 +13,28 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, Property, fields_of
-from transis.audit.plans.tables import CHECKED, VIOLATIONS
-from transis.spark.schema import LONG
+from transis.spark.schema import LONG, LONGS, TEXT, columns
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+CHECKED: Final = columns(run=LONG, ring=LONG, property=TEXT, checked=LONG, pending=LONG)
+"""What a property had to look at, summed: several rows a run are added up. `ring` is null where it is not about one."""
+
+MESSAGE: Final = columns(process=LONG, counter=LONG)
+WITNESS: Final = columns(node=LONG, lseq=LONG)
+
+VIOLATIONS: Final = columns(
+    run=LONG,
+    ring=LONG,
+    property=TEXT,
+    explanation=TEXT,
+    nodes=LONGS,
+    views=LONGS,
+    messages=ArrayType(MESSAGE),
+    witness=ArrayType(WITNESS),
+    position=LONG,
+)
+"""One broken promise: in words, with the events that show it."""
 
 # --- finding ----------------------------------------------------------------------------------------------------------
 
