@@ -82,7 +82,7 @@ def test_a_node_that_is_still_writing_hears_nothing() -> None:
     identity = starting()
     assert identity.inspect(Probe(COPY_LOW, "there")) == (False, None)
     hello(identity, LATER)
-    identity.inspect(ProbeAnswer(ANN, BOB, "taken", 3))
+    identity.inspect(ProbeAnswer(ANN, BOB, "taken", LATER))
     assert identity.stage is Stage.PERSISTING
 
 
@@ -93,7 +93,7 @@ def test_a_node_that_is_still_writing_hears_nothing() -> None:
 def test_a_live_holder_answers_and_the_newcomer_stops(newcomer: NodeId) -> None:
     holder, late = running(ANN), probing(newcomer)
     passes, answer = holder.inspect(Probe(newcomer, "there"))
-    assert (passes, answer) == (False, ProbeAnswer(newcomer, ANN, "taken", 3))
+    assert (passes, answer) == (False, ProbeAnswer(newcomer, ANN, "taken", ANN))
     assert answer is not None
     late.inspect(answer)
     assert (holder.stage, late.stage) == (Stage.RUNNING, Stage.REFUSED)
@@ -104,7 +104,7 @@ def test_a_live_holder_answers_and_the_newcomer_stops(newcomer: NodeId) -> None:
 def test_a_copied_state_directory_stops_the_later_starter(copy: NodeId) -> None:
     holder, late = running(ANN), probing(copy)
     _, answer = holder.inspect(Probe(copy, "there"))
-    assert answer == ProbeAnswer(copy, ANN, "copied", 3)
+    assert answer == ProbeAnswer(copy, ANN, "copied", ANN)
     assert answer is not None
     late.inspect(answer)
     assert (holder.stage, late.stage) == (Stage.RUNNING, Stage.REFUSED)
@@ -122,7 +122,7 @@ def test_an_incarnation_below_a_known_one_is_a_lost_directory() -> None:
     witness, lost = running(BOB), probing(EARLIER)
     assert hello(witness, ANN) == (True, None)
     passes, answer = witness.inspect(Probe(EARLIER, "there"))
-    assert (passes, answer) == (False, ProbeAnswer(EARLIER, BOB, "stale", 3))
+    assert (passes, answer) == (False, ProbeAnswer(EARLIER, BOB, "stale", ANN))
     assert answer is not None
     lost.inspect(answer)
     assert lost.stage is Stage.REFUSED
@@ -239,22 +239,41 @@ def test_a_new_life_of_another_node_is_welcome() -> None:
 def test_an_answer_about_somebody_else_changes_nothing(verdict: str) -> None:
     for about in (BOB, EARLIER, COPY_LOW):
         identity = probing(ANN)
-        identity.inspect(ProbeAnswer(about, BOB, verdict, 9))
+        identity.inspect(ProbeAnswer(about, BOB, verdict, LATER))
         assert identity.stage is Stage.PROBING
 
 
 @pytest.mark.parametrize("verdict", ["taken", "copied"])
 def test_a_namesake_s_late_answer_to_a_question_of_the_past_changes_nothing(verdict: str) -> None:
     identity = running(ANN)
-    identity.inspect(ProbeAnswer(ANN, EARLIER, verdict, 3))
+    identity.inspect(ProbeAnswer(ANN, EARLIER, verdict, EARLIER))
     assert identity.stage is Stage.RUNNING
 
 
 def test_a_witness_who_knows_the_copy_that_goes_on_stops_the_other() -> None:
     identity = running(ANN)
-    identity.inspect(ProbeAnswer(ANN, BOB, "copied", ANN.incarnation))
+    identity.inspect(ProbeAnswer(ANN, BOB, "copied", COPY_LOW))
     assert identity.stage is Stage.REFUSED
     assert "state directory is a copy" in identity.refusal
+
+
+def test_a_witness_who_knows_only_the_copy_that_has_to_stop_stops_nobody_else() -> None:
+    """Seen in CI: its question was replayed to somebody who had never heard it but its copy, and both copies stopped."""
+    identity, witness = running(ANN), running(BOB)
+    hello(witness, COPY_HIGH)
+    _, answer = witness.inspect(Probe(ANN, "there"))
+    assert answer == ProbeAnswer(ANN, BOB, "copied", COPY_HIGH)
+    assert answer is not None
+    identity.inspect(answer)
+    assert identity.stage is Stage.RUNNING
+
+
+@pytest.mark.parametrize("known", [EARLIER, ANN, COPY_HIGH])
+@pytest.mark.parametrize("verdict", ["taken", "copied", "stale"])
+def test_no_answer_stops_a_running_node_for_a_life_that_does_not_outrank_it(verdict: str, known: NodeId) -> None:
+    identity = running(ANN)
+    identity.inspect(ProbeAnswer(ANN, BOB, verdict, known))
+    assert identity.stage is Stage.RUNNING
 
 
 def test_a_refused_node_stays_refused_and_answers_nobody() -> None:

@@ -54,7 +54,7 @@ COMMIT = Commit(
 BEACON = Beacon(ANN, "10.0.0.1:7000", RING, frozenset({ANN, BOB}), frozenset({ANN, BOB, CID}), 81, b"digest!!", (1, 1))
 WAKE = Wake(RING.tag, 99)
 PROBE = Probe(ANN, "10.0.0.1:7000")
-PROBE_ANSWER = ProbeAnswer(ANN, BOB, "stale", 4)
+PROBE_ANSWER = ProbeAnswer(ANN, BOB, "stale", ANN._replace(incarnation=ANN.incarnation + 1))
 CONTROL_PACKETS: tuple[ControlPacket, ...] = (JOIN, COMMIT, BEACON, WAKE, PROBE, PROBE_ANSWER)
 
 counters = st.integers(0, COUNTER_MAX)
@@ -162,8 +162,17 @@ def commits(draw: st.DrawFn) -> Commit:
 beacons = st.builds(Beacon, nodes, texts, rings, node_sets, node_sets, counters, digests, versions)
 wakes = st.builds(Wake, ring_tags, counters)
 probes = st.builds(Probe, nodes, texts)
-answers = st.builds(ProbeAnswer, nodes, nodes, st.sampled_from(("taken", "stale", "copied")), counters)
-control_packets: st.SearchStrategy[ControlPacket] = st.one_of(joins(), commits(), beacons, wakes, probes, answers)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> ProbeAnswer:
+    about = draw(nodes)
+    return ProbeAnswer(
+        about, draw(nodes), draw(st.sampled_from(("taken", "stale", "copied"))), draw(nodes)._replace(name=about.name)
+    )
+
+
+control_packets: st.SearchStrategy[ControlPacket] = st.one_of(joins(), commits(), beacons, wakes, probes, answers())
 
 
 @st.composite

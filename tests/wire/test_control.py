@@ -121,6 +121,7 @@ NODES = [list(ANN), list(BOB), list(CID)]
         pytest.param(encode_control(WAKE)[:-8] + b"\xff" * 8, "counter", id="a wake for a token too far"),
         pytest.param(broken(PROBE, 0, ["", 1, 1]), "node", id="a prober without a name"),
         pytest.param(broken(PROBE_ANSWER, 2, "maybe"), "verdict", id="a verdict that is none"),
+        pytest.param(broken(PROBE_ANSWER, 3, ["bob", 1, 1]), "known", id="a known life of another name"),
         pytest.param(b"\x07\x92\x93\xa2\xff\xff\x01\x01\xa0", "layout", id="text that is not UTF-8"),
         pytest.param(b"\x03" + b"\x9f" * 100_000, "layout", id="nested without end"),
     ],

@@ -6,7 +6,8 @@
    question: an answer names the boot id that asked, so it is of this moment, while a question may be an old one played again.
 3. Later the newer incarnation wins and an older one that hears it stops.
 4. Same incarnation with another boot id: a copied state directory. Before it ran, the newcomer stops; when both run
-   already (a partition hid them), the one with the higher boot id stops.
+   already (a partition hid them), the one with the higher boot id stops, and no answer stops the other: each names the life
+   that its witness knows.
 5. An incarnation below one that somebody knows: a lost or restored state directory; it is refused, with the remedy.
 """
 
@@ -101,7 +102,7 @@ class Identity:
         known = self._known.get(sender.name, sender) if probing else self._remember(sender)
         if _outranks(known, sender) or (probing and known.incarnation == sender.incarnation and known != sender):
             verdict = "copied" if known.incarnation == sender.incarnation else "stale"
-            return ProbeAnswer(sender, self.me, verdict, known.incarnation)
+            return ProbeAnswer(sender, self.me, verdict, known)
         return None
 
     def _judge_namesake(self, sender: NodeId, *, probing: bool) -> ProbeAnswer | None:
@@ -109,7 +110,7 @@ class Identity:
         if probing:
             if self.stage is Stage.PROBING and not _outranks(self.me, sender):
                 return None  # If it lives, it answers our own question; a recorded question, thrown at us later, does not.
-            return ProbeAnswer(sender, self.me, "copied" if copied else "taken", self.me.incarnation)
+            return ProbeAnswer(sender, self.me, "copied" if copied else "taken", self.me)
         if sender.incarnation > self.me.incarnation:
             self._refuse(f"superseded by {sender}, a later life of this name")
         elif copied and sender.boot < self.me.boot:
@@ -117,9 +118,11 @@ class Identity:
         return None
 
     def _answered(self, answer: ProbeAnswer) -> None:
+        """A running node believes a witness only: somebody may have asked again in its name, and the witness may know nothing but
+        the copy that has to stop."""
         if answer.about != self.me or self.stage not in (Stage.PROBING, Stage.RUNNING):
             return
-        from_witness = answer.by.name != self.me.name and answer.verdict != "taken"
+        from_witness = answer.by.name != self.me.name and answer.verdict != "taken" and _outranks(answer.known, self.me)
         if from_witness or self.stage is Stage.PROBING:
             self._refuse(_REMEDY[answer.verdict])
 

@@ -433,7 +433,8 @@ class PartAssembler:
 
 KIND_BEACON: Final = 5
 KIND_PROBE: Final = 7
-KIND_PROBE_ANSWER: Final = 8
+KIND_PROBE_ANSWER: Final = 16
+"""8 was an answer without the boot id of the life that its sender knows."""
 
 
 class BeaconLayout(PacketLayout, frozen=True):
@@ -529,19 +530,19 @@ class ProbeAnswerLayout(PacketLayout, frozen=True):
     about: NodeId
     by: NodeId
     verdict: str
-    known_incarnation: int
+    known: NodeId
 
 
 class _ProbeAnswer(NamedTuple):
     about: NodeId
     by: NodeId
     verdict: str
-    known_incarnation: int
+    known: NodeId
 
 
 class ProbeAnswer(_ProbeAnswer, ControlPacket, kind=KIND_PROBE_ANSWER, layout=ProbeAnswerLayout):
     """`about` is the prober. taken: the name is alive elsewhere; stale: a higher incarnation was seen; copied:
-    the same incarnation under another boot id."""
+    the same incarnation under another boot id. `known` is the life of that name which speaks against it."""
 
     __slots__ = ()
 
@@ -551,5 +552,5 @@ class ProbeAnswer(_ProbeAnswer, ControlPacket, kind=KIND_PROBE_ANSWER, layout=Pr
     @classmethod
     def from_layout(cls, layout: ProbeAnswerLayout) -> Self:
         require(layout.verdict in VERDICTS, "verdict", "a verdict that is none")
-        require_counters(layout.known_incarnation)
-        return cls(require_node(layout.about), require_node(layout.by), layout.verdict, layout.known_incarnation)
+        require(layout.known[0] == layout.about[0], "known", "a life of another name")
+        return cls(require_node(layout.about), require_node(layout.by), layout.verdict, require_node(layout.known))
