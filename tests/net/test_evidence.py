@@ -79,7 +79,7 @@ def test_a_new_life_writes_the_end_of_the_one_before(tmp_path: Path) -> None:
     killed = open_flight(plan, CONFIG, ANN)
     killed.tape.configured(VIEW)
     killed.look(boottime_us())
-    again = open_flight(plan, CONFIG, ANN._replace(incarnation=2, boot=8))
+    again = open_flight(plan, CONFIG, ANN._replace(incarnation=2, boot=8), previous=ANN)
     (first, second) = (read_segment(path) for path in sorted(tmp_path.glob(f"*{DIGESTS.suffix}")))
     assert (first.header.node, second.header.node) == (ANN, ANN)
     assert [type(event) for event in (*first.events, *second.events)] == [Conf, End]

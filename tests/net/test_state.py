@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from transis.net.state import KEYS, StateDirectory, new_boot_id
 from transis.trace.files import write_beside
 from transis.types.errors import ConfigError, IdentityError, InternalError
+from transis.types.ids import NodeId
 
 
 def reopened(path: Path) -> dict[str, int]:
@@ -72,6 +74,27 @@ def test_a_damaged_key_is_refused_and_the_lock_released(tmp_path: Path, content:
         StateDirectory(tmp_path, "ann")
     (tmp_path / "ring_seq").unlink()
     assert reopened(tmp_path) == {}
+
+
+def test_a_life_knows_the_one_before_it(tmp_path: Path) -> None:
+    first, second = NodeId("ann", 1, (1 << 64) - 1), NodeId("ann", 2, 5)
+    for before, life in ((None, first), (first, second), (second, second)):
+        state = StateDirectory(tmp_path, "ann")
+        assert state.previous == before
+        state.begin(life)
+        state.close()
+
+
+def test_in_a_copy_nobody_knows_whether_the_life_that_it_names_is_over(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "ann", "ann")
+    state.begin(NodeId("ann", 1, 5))
+    shutil.copytree(tmp_path / "ann", tmp_path / "copy")
+    copy = StateDirectory(tmp_path / "copy", "ann")
+    assert copy.previous is None
+    copy.close()
+    state.close()
+    (tmp_path / "ann" / "life").write_bytes(b"\xff{")
+    assert reopened(tmp_path / "ann") == {}
 
 
 def test_misuse_is_our_bug(tmp_path: Path) -> None:

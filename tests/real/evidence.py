@@ -1,7 +1,7 @@
 """What the daemons wrote about themselves: read, completed by what the site saw, and given to every checker.
 
-A daemon that was killed cannot write its end; who killed it does. A daemon that was given a copy of another's state directory
-cannot know that either.
+A daemon that was killed cannot write its end; its next life does, and if there is none, whoever killed it. A daemon that was
+given a copy of another's state directory cannot know that either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Evidence:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.killed: set[str] = set()
-        """Lives that the site killed, as `name/incarnation`."""
+        """Lives that the site killed and that have no successor, as `name/incarnation`."""
         self.copied: set[str] = set()
         """Lives of which there were two at a time, because the site wanted it so."""
 

@@ -215,6 +215,7 @@ class Site:
         if self.lan is not None and self.way.mesh:
             self._seed = f"198.18.0.1:{MESH_PORT}"
         daemon = DaemonProcess(label, self._home, merged(self.settings(label, name), settings or {}), inside, self.changes)
+        self.evidence.killed -= {before.node for before in self._ever if before.label == label}
         self.daemons[label] = daemon
         self._ever.append(daemon)
         await daemon.start()

@@ -26,8 +26,8 @@ from transis.net.runtime import boottime_us, run_apart
 from transis.trace.events import Event, Gap
 from transis.trace.export import ExportRequest, forget_half_exported
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
-from transis.trace.recovery import seal_open_lives
-from transis.trace.segment import SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
+from transis.trace.recovery import end_previous, seal_open_lives
+from transis.trace.segment import DIGESTS, SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
 from transis.types.config import Config
 from transis.types.ids import NodeId
 
@@ -51,9 +51,10 @@ class FlightPlan(NamedTuple):
     limits: FlightLimits = FlightLimits()
 
 
-def open_flight(plan: FlightPlan, config: Config, node: NodeId) -> Flight:
+def open_flight(plan: FlightPlan, config: Config, node: NodeId, previous: NodeId | None = None) -> Flight:
     """The flight recorder of a new life; what the life before it left open is sealed first, or thrown away."""
     seal_open_lives(plan.directory, node.name)
+    end_previous(plan.directory, previous, DIGESTS)
     forget_half_exported(plan.directory)
     return Flight(plan.directory, live_header(config, node), plan.limits, boottime_us())
 

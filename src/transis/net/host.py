@@ -24,6 +24,7 @@ from transis.net.state import StateDirectory
 from transis.net.transport import GROUP, Group, MeshTransport, MulticastTransport, StatisticsDict, Transport
 from transis.sessions.host import SessionHost, SessionPolicy
 from transis.trace.recorder import Recorder
+from transis.trace.recovery import end_previous
 from transis.trace.segment import SegmentWriter, live_header
 from transis.types.config import Config, Window
 from transis.types.errors import ConfigError, IdentityError
@@ -151,7 +152,8 @@ class NodeHost:
             raise
         try:
             self.driver = self._driver(state)
-            self._observe()
+            self._observe(state.previous)
+            state.begin(self.id)
         except BaseException:
             self.transport.close()
             state.close()
@@ -163,14 +165,16 @@ class NodeHost:
         config = replace(opening.config, window=window_for(opening.config, room))
         return Driver(config, self.transport, state, key=opening.key)
 
-    def _observe(self) -> None:
-        """Evidence first: whoever is added later may tell of what is on the disk already."""
+    def _observe(self, previous: NodeId | None) -> None:
+        """Evidence first: whoever is added later may tell of what is on the disk already. A life before this one that was killed
+        gets its end."""
         opening, observers = self.opening, self.driver.observers
         if opening.trace is not None:
+            end_previous(opening.trace.directory, previous)
             self._sink = self._open_sink(opening.trace)
             observers.append(Recorder(self.id, self._sink))
         if opening.flight is not None:
-            flight = open_flight(opening.flight, opening.config, self.id)
+            flight = open_flight(opening.flight, opening.config, self.id, previous)
             observers.append(flight)
             self._keeper = FlightKeeper(flight)
         observers.append(self._views)

@@ -4,7 +4,9 @@
 2. A value is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point it is the old
    one or the new one, and leftovers beside it are swept away at the next opening.
 3. The directory belongs to one name: its incarnations are that name's.
-4. A cluster's key is 32 random bytes as text. A file that others can read is refused, with the command that repairs it; errors
+4. It names the life that has it. The next life knows by the lock that this one is over; in a copy of the directory, whose lock is
+   another file, nobody knows.
+5. A cluster's key is 32 random bytes as text. A file that others can read is refused, with the command that repairs it; errors
    say what is wrong with a file, never what is in it; a new key never replaces an old file, whose key may be in use.
 """
 
@@ -20,14 +22,18 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from transis.trace.files import TEMPORARY, replace_durably
 from transis.types.errors import ConfigError, IdentityError, InternalError
+from transis.types.ids import NodeId
 from transis.wire.envelope import KEY_SIZE
 
 # --- the state directory ----------------------------------------------------------------------------------------------
 
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32
+LIFE: Final = "life"
 
 
 class StateDirectory:
@@ -45,6 +51,7 @@ class StateDirectory:
             self._sweep()
             self._belong_to(name)
             self.stored: Mapping[str, int] = {key: self._read(key) for key in KEYS if (path / key).exists()}
+            self.previous = self._read_life(name)
         except BaseException:
             self.close()
             raise
@@ -56,6 +63,10 @@ class StateDirectory:
         if self._closed:
             raise InternalError("a write into a state directory that was closed")
         replace_durably(self.path / key, f"{value}\n".encode())
+
+    def begin(self, node: NodeId) -> None:
+        """From now on this life has the directory; the one before is `previous`, if it is known."""
+        replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
 
     def close(self) -> None:
         self._closed = True
@@ -81,6 +92,24 @@ class StateDirectory:
                 f"{self.path / key} holds no number, so it was damaged: restore the directory or start with a new name"
             )
         return int(text)
+
+    def _read_life(self, name: str) -> NodeId | None:
+        try:
+            life = msgspec.json.decode((self.path / LIFE).read_bytes(), type=_Life)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return life.node if life.lock == self._lock_file and life.node.name == name else None
+
+    @property
+    def _lock_file(self) -> tuple[int, int]:
+        """Which file the lock is: a copy has another number or was made later."""
+        found = os.fstat(self._lock.fileno())
+        return found.st_ino, found.st_ctime_ns
+
+
+class _Life(msgspec.Struct, frozen=True):
+    node: NodeId
+    lock: tuple[int, int]
 
 
 def new_boot_id() -> int:

@@ -255,7 +255,7 @@ class DemoCluster:
 
     def _trace(self, trace: NodeTrace, killed_us: int | None) -> NodeTrace:
         events: list[Event] = [event._replace(time_us=event.time_us - self.began_us) for event in trace.events]
-        if killed_us is not None:
+        if killed_us is not None and not isinstance(events[-1], End):
             events.append(End(events[-1].lseq + 1, max(events[-1].time_us, killed_us - self.began_us), "failed"))
         return NodeTrace(trace.node, events)
 

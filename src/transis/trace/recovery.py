@@ -2,14 +2,14 @@
 
 A killed node cannot record its own end. Without it a crash looks like a node that still runs, and what the dead node owed would
 stay pending forever. So one more segment with the END is appended to the node's last, chained like any other: by the observer of
-the crash, or, in the flight recorder, by the next life of the same name, which also seals what was left open.
+the crash, or by the next life from the same state directory, whose lock says that the one before is over. In the flight recorder
+the next life also seals what was left open.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -18,19 +18,23 @@ import msgspec
 
 from transis.trace.events import End, Event
 from transis.trace.files import rename
-from transis.trace.reader import Segment, read_segment
-from transis.trace.segment import DIGESTS, KIND_FOOTER, TRACES, Footer, Naming, SegmentWriter, frame, life_name
+from transis.trace.reader import Frames, decode_at, read_frames, read_segment
+from transis.trace.segment import DIGESTS, KIND_FOOTER, TRACES, Footer, Naming, SegmentWriter, decode_rows, frame, life_name
 from transis.types.errors import TraceCutOff, TraceError
 from transis.types.ids import NodeId
+
+log: Final = logging.getLogger("transis")
 
 # --- the end of a life ------------------------------------------------------------------------------------------------
 
 
 def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES) -> bool:
-    """Record the end of a life at the time of its last event; False if the trace holds an end already."""
+    """Record the end of a life at the time of its last event; False if there is nothing to end: no trace, or one with an end."""
     files = _files(directory, node, naming)
     last = _last_segment(files)
-    last_event = last.events[-1] if last.events else _last_event(files[:-1])
+    if last is None:
+        return False
+    last_event = next((event for path in reversed(files) if (event := _last_event(path)) is not None), None)
     if isinstance(last_event, End):
         return False
     lseq, time_us = (0, 0) if last_event is None else (last_event.lseq, last_event.time_us)
@@ -42,28 +46,43 @@ def record_end(directory: Path, node: NodeId, how: str, naming: Naming = TRACES)
     return True
 
 
+def end_previous(directory: Path, node: NodeId | None, naming: Naming = TRACES) -> None:
+    """Record that the life before this one failed, if it did not say how it ended. A disk that does not take it stops nobody."""
+    if node is None:
+        return
+    try:
+        record_end(directory, node, "failed", naming)
+    except (OSError, TraceError) as error:
+        log.warning("the end of %s is not recorded in %s: %s", node, directory, error)
+
+
 def _files(directory: Path, node: NodeId, naming: Naming) -> list[Path]:
     begins = f"{naming.prefix}{life_name(node)}-"
-    files = sorted(path for path in directory.glob(f"*{naming.suffix}") if path.name.startswith(begins))
-    if not files:
-        raise TraceError(f"{directory}: holds no segment of {node}")
-    return files
+    return sorted(path for path in directory.glob(f"*{naming.suffix}") if path.name.startswith(begins))
 
 
-def _last_segment(files: list[Path]) -> Segment:
+def _last_segment(files: list[Path]) -> Frames | None:
     """The last segment; a file that the dead life had only just created is removed, because the end belongs there."""
+    if not files:
+        return None
     try:
-        return read_segment(files[-1])
+        return _frames(files[-1])
     except TraceCutOff:
         files.pop().unlink()
-        if not files:
-            raise
-        return read_segment(files[-1])
+        return _last_segment(files)
 
 
-def _last_event(files: list[Path]) -> Event | None:
-    """The last event before the last segment, which may have none if its only batch was cut off."""
-    return next((events[-1] for path in reversed(files) if (events := read_segment(path).events)), None)
+def _frames(path: Path) -> Frames:
+    return read_frames(path.name, path.read_bytes())
+
+
+def _last_event(path: Path) -> Event | None:
+    """None if the only batch of the segment was cut off. Nothing else of a large file is decoded."""
+    batches = _frames(path).batches
+    if not batches:
+        return None
+    place, rows = batches[-1]
+    return decode_at(path.name, place, decode_rows, rows)[-1]
 
 
 # --- sealing ----------------------------------------------------------------------------------------------------------
@@ -71,22 +90,16 @@ def _last_event(files: list[Path]) -> Event | None:
 DAMAGED: Final = ".damaged"
 """Suffix for a file that cannot be read, so that nobody tries again."""
 
-_NAME: Final = re.compile(
-    re.escape(DIGESTS.prefix) + r"(?P<node>.+)-(?P<incarnation>\d+)-(?P<boot>[0-9a-f]{16})-\d{6,}" + re.escape(DIGESTS.suffix)
-)
 
-
-def seal_open_lives(directory: Path, name: str) -> int:
-    """Seal the digests that earlier lives left open; returns how many ends were recorded. Never raises for a failing disk."""
+def seal_open_lives(directory: Path, name: str) -> None:
+    """Seal the digests that earlier lives of this name left open. Never raises for a failing disk."""
     begins = f"{DIGESTS.prefix}{quote(name, safe='')}-"
     try:
         for path in sorted(directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}{DIGESTS.unfinished}")):
             if path.name.startswith(begins):
                 _seal(path)
-        return _end_last(directory, name)
     except OSError as error:
-        logging.getLogger("transis").warning("the flight recorder's directory %s cannot be recovered: %s", directory, error)
-        return 0
+        log.warning("the flight recorder's directory %s cannot be recovered: %s", directory, error)
 
 
 def _seal(path: Path) -> None:
@@ -107,15 +120,3 @@ def _seal(path: Path) -> None:
             file.seek(0, os.SEEK_END)
             file.write(frame(KIND_FOOTER, msgspec.msgpack.encode(footer)))
     rename(path, path.with_name(path.name.removesuffix(DIGESTS.unfinished)))
-
-
-def _end_last(directory: Path, name: str) -> int:
-    """Record the end of the previous life; earlier ones have theirs. Lives are read off file names: there may be thousands."""
-    found = [_NAME.fullmatch(path.name) for path in directory.glob(f"{DIGESTS.prefix}*{DIGESTS.suffix}")]
-    lives = {(int(one["incarnation"]), int(one["boot"], 16)) for one in found if one and one["node"] == quote(name, safe="")}
-    if not lives:
-        return 0
-    try:
-        return int(record_end(directory, NodeId(name, *max(lives)), "failed", DIGESTS))
-    except TraceError:
-        return 0
