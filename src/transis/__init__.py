@@ -11,6 +11,8 @@
 Names are imported on first use, so that importing one part of the package never loads the others.
 """
 
+import importlib
+import sys
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
     from transis import blocking
     from transis.client import (
         Batch,
+        Codec,
         Configuration,
+        Connection,
         Group,
         Json,
         Message,
@@ -32,13 +36,15 @@ if TYPE_CHECKING:
         View,
         connect,
     )
-    from transis.embed.node import EmbeddedNode as Node
+    from transis.embed.node import Node
     from transis.types import errors
     from transis.types.ids import MessageId, ProcessId, Service
 
 __all__ = [
     "Batch",
+    "Codec",
     "Configuration",
+    "Connection",
     "Group",
     "Json",
     "Message",
@@ -64,39 +70,26 @@ if not __debug__:
     raise RuntimeError("transis refuses to run with assertions off: start Python without -O and without PYTHONOPTIMIZE")
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name on first use."""
-    if name not in __all__:
-        raise AttributeError(f"module 'transis' has no attribute {name!r}")
-    value = _import(name)
-    globals()[name] = value
-    return value
+_HOMES = {
+    "MessageId": "transis.types.ids",
+    "ProcessId": "transis.types.ids",
+    "Service": "transis.types.ids",
+    "Node": "transis.embed.node",
+    "blocking": "transis.blocking",
+    "errors": "transis.types.errors",
+}
+"""Where a public name lives; all others are the client's."""
 
 
-def _import(name: str) -> object:
-    if name in ("MessageId", "ProcessId"):
-        from transis.types import ids
+if not TYPE_CHECKING:  # A type checker that saw this would take misspelt names for ours.
 
-        return getattr(ids, name)
-    if name == "Service":
-        from transis.types.ids import Service
-
-        return Service
-    if name == "errors":
-        from transis.types import errors
-
-        return errors
-    if name == "Node":
-        from transis.embed.node import EmbeddedNode
-
-        return EmbeddedNode
-    if name == "blocking":
-        import transis.blocking
-
-        return transis.blocking
-    from transis import client
-
-    return getattr(client, name)
+    def __getattr__(name: str) -> object:
+        """Import a public name on first use."""
+        if name not in __all__:
+            raise AttributeError(f"module 'transis' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+        home = importlib.import_module(_HOMES.get(name, "transis.client"))
+        value = globals()[name] = home if name in ("blocking", "errors") else getattr(home, name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -25,11 +25,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock, Thread, current_thread
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 from transis import client
 from transis.client.connection import WINDOW
-from transis.client.events import Batch, Codec, Message, Passed, Position, View
+from transis.client.events import Batch, Codec, Configuration, Message, Passed, Position, View
 from transis.client.group import Destination, require_passed
 from transis.client.group import Joining as _Joining
 from transis.client.sending import Outcome
@@ -37,8 +37,9 @@ from transis.client.snapshot import ChunkReader
 from transis.client.stream import MessageStream
 from transis.types.errors import UsageError
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
-from transis.types.views import GroupView
-from transis.types.views import View as Configuration
+
+if TYPE_CHECKING:
+    from transis.settings.schema import NodeArguments
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class Stream(Generic[T]):
             event, self._passed = self._came.popleft()
         finally:
             self._reading.release()
-        if isinstance(event, GroupView):
+        if isinstance(event, View):
             self._entered(event)
         return event
 
@@ -409,8 +410,8 @@ class Node:
     A node runs in a thread or a process, and each session in a thread of its own, as everywhere in this API.
     """
 
-    def __init__(self, name: str, **arguments: Any) -> None:
-        from transis.embed.node import EmbeddedNode  # Sessions alone load no node.
+    def __init__(self, name: str, **arguments: Unpack[NodeArguments]) -> None:
+        from transis.embed.node import Node as EmbeddedNode  # Sessions alone load no node.
 
         self.name = name
         self._node = EmbeddedNode(name, **arguments)

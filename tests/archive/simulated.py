@@ -72,7 +72,7 @@ class Running:
             lambda: c.connect(self._node),
             self._disk,
             self._publishing,
-            c.loop.time,
+            lambda: asyncio.get_running_loop().time(),
             lambda: round(c.now * 1e6),
             self.said.append,
         )

@@ -19,9 +19,10 @@ from typing import Any, Final, get_args, get_origin
 
 import transis
 from transis import blocking, errors, testing
+from transis.settings.schema import NodeArguments
 
 CONSTRUCTED: Final = (
-    *("Node", "Transfer", "Json", "MsgPack", "Raw", "Position", "MessageId", "ProcessId", "View", "Message"),
+    *("Node", "Transfer", "Json", "MsgPack", "Raw", "Position", "MessageId", "ProcessId", "View"),
     *("Timing", "Pulse", "Window", "SessionPolicy"),
 )
 """Classes that users make; the others are handed to them."""
@@ -30,6 +31,8 @@ PROTOCOLS: Final = (
     *("__enter__", "__exit__", "__aenter__", "__aexit__", "__call__", "__await__"),
     *("__iter__", "__next__", "__aiter__", "__anext__", "__len__", "__getitem__", "__contains__"),
 )
+IMPORTED_FOR_TYPES: Final = {"NodeArguments": NodeArguments}
+"""What modules import for type checkers only."""
 ROOM_IN_FRONT: Final = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
 
 
@@ -125,7 +128,7 @@ class _Surface:
         yield from (f"{kind}{word} {name}{self._signature(one)}" for one in several)
 
     def _signature(self, function: Callable[..., Any]) -> str:
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function, localns=IMPORTED_FOR_TYPES)
         signature = inspect.signature(function)
         parameters = [
             one.replace(annotation=_Verbatim(self._annotation(hints[one.name]))) if one.name in hints else one

@@ -14,13 +14,11 @@ from rich.text import Text
 
 from transis.cli.admin import INTERRUPTED, JsonOption, unable
 from transis.cli.options import complete_engine, one_of, picture_file, plain_table, stdout, wrong
-from transis.types.config import ENGINES
+from transis.types.config import ENGINES, PROFILE_NAMES, TRANSPORTS
 from transis.types.errors import TransisError
 
 SERVICES: Final = ("basic", "causal", "agreed", "safe")
 PATHS: Final = ("embedded", "session")
-TRANSPORTS: Final = ("multicast", "mesh")
-PROFILES: Final = ("auto", "local", "lan", "wan")
 NODES_MAX: Final = 64
 LOST: Final = 1
 
@@ -70,14 +68,10 @@ def throughput(
     as_json: JsonOption = False,
 ) -> None:
     """Messages a second that each program takes while all of them send; what is lost must be 0."""
-    for option, given, choices in (
-        ("--service", service, SERVICES),
-        ("--path", path, PATHS),
-        ("--transport", transport, TRANSPORTS),
-        ("--engine", engine, ENGINES),
-    ):
-        if given not in choices:
-            raise wrong(option, repr(given), f"must be one of {', '.join(choices)}")
+    one_of("--service", service, SERVICES)
+    one_of("--path", path, PATHS)
+    how = one_of("--transport", transport, TRANSPORTS)
+    orders = one_of("--engine", engine, ENGINES)
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--size", size, 0, 1 << 20)
     _check("--seconds", seconds, 0.1, 3600)
@@ -86,7 +80,7 @@ def throughput(
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.bench.throughput import ThroughputRequest, measure_throughput
 
-        request = ThroughputRequest(nodes, size, service, path, seconds, lan, sealed, transport, engine, rate)
+        request = ThroughputRequest(nodes, size, service, path, seconds, lan, sealed, how, orders, rate)
         return measure_throughput(request, say)
 
     figures = _carry_out("throughput", measure)
@@ -112,16 +106,15 @@ def failover(
     as_json: JsonOption = False,
 ) -> None:
     """How long until the others go on after a member was killed, and what the time went into."""
-    if profile not in PROFILES:
-        raise wrong("--profile", repr(profile), f"must be one of {', '.join(PROFILES)}")
+    timeouts = one_of("--profile", profile, PROFILE_NAMES)
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--kills", kills, 1, 10_000)
-    one_of("--engine", engine, ENGINES)
+    orders = one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.bench.failover import FailoverRequest, measure_failover
 
-        return measure_failover(FailoverRequest(nodes, kills, profile, engine), say)
+        return measure_failover(FailoverRequest(nodes, kills, timeouts, orders), say)
 
     _show(_carry_out("failover", measure), as_json)
 
@@ -144,12 +137,12 @@ def idle(
     """Processor and memory of daemons that do nothing, and the time from their start to one common view."""
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--seconds", seconds, 0.1, 3600)
-    one_of("--engine", engine, ENGINES)
+    orders = one_of("--engine", engine, ENGINES)
 
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.bench.throughput import IdleRequest, measure_idle
 
-        return measure_idle(IdleRequest(nodes, seconds, engine), say)
+        return measure_idle(IdleRequest(nodes, seconds, orders), say)
 
     _show(_carry_out("idle", measure), as_json)
 
@@ -174,7 +167,7 @@ def flight(
 ) -> None:
     """What the flight recorder costs: throughput and processor time with it and without, in pairs; what is lost must be 0."""
     sizes = _whole_numbers("--size", size, 0, 1 << 20)
-    one_of("--engine", engine, ENGINES)
+    orders = one_of("--engine", engine, ENGINES)
     one_of("--path", path, PATHS)
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--rounds", rounds, 1, 1000)
@@ -183,7 +176,7 @@ def flight(
     def measure(say: Callable[[str], None]) -> dict[str, Any]:
         from transis.bench.throughput import FlightRequest, measure_flight
 
-        return measure_flight(FlightRequest(nodes, sizes, rounds, seconds, engine, path), say)
+        return measure_flight(FlightRequest(nodes, sizes, rounds, seconds, orders, path), say)
 
     figures = _carry_out("flight", measure)
     _show(figures, as_json)

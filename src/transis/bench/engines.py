@@ -25,6 +25,7 @@ from transis.audit.draw.svg import element, group, line, rect, sender_class, sty
 from transis.bench.failover import FailoverRequest, measure_kills
 from transis.bench.machines import PATIENCE_S, BenchError, Site, Worker, Workers, machine
 from transis.bench.workers import NodeSpec, Round
+from transis.types.config import EngineName, Order
 
 # --- measuring --------------------------------------------------------------------------------------------------------
 
@@ -49,8 +50,8 @@ Say = Callable[[str], None]
 
 
 class Contestant(NamedTuple):
-    engine: str
-    order: str
+    engine: EngineName
+    order: Order
 
 
 CONTESTANTS: Final = {

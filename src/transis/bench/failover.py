@@ -26,7 +26,7 @@ from transis.bench.workers import NodeSpec
 from transis.net.runtime import boottime_us
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
-from transis.types.config import MS
+from transis.types.config import MS, EngineName, ProfileName
 
 LOADED_RATE: Final = 1000.0
 PHASES: Final = ("detection", "consensus", "commit", "recovery", "total", "merge")
@@ -60,8 +60,8 @@ Say = Callable[[str], None]
 class FailoverRequest(NamedTuple):
     nodes: int
     kills: int
-    profile: str
-    engine: str
+    profile: ProfileName
+    engine: EngineName
 
 
 class Phases(NamedTuple):
@@ -106,7 +106,7 @@ class RingMember:
 class WatchedRing:
     """All members, and the false exclusions among their views."""
 
-    def __init__(self, site: Site, workers: Workers, profile: str, rate: float) -> None:
+    def __init__(self, site: Site, workers: Workers, profile: ProfileName, rate: float) -> None:
         self._site = site
         self._workers = workers
         self._profile = profile

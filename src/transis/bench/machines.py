@@ -30,6 +30,7 @@ from transis.net.interfaces import choose_interface
 from transis.net.sockets import BUFFER_BYTES, BurstReceiver, BurstSender, open_unicast, size_buffers
 from transis.net.state import key_text
 from transis.settings.schema import REAL_WINDOW
+from transis.types.config import EngineName, TransportName
 from transis.types.errors import TransisError, UsageError
 from transis.wire.envelope import KEY_SIZE
 
@@ -271,10 +272,10 @@ class Site(AbstractContextManager["Site"]):
         nodes: int,
         directory: Path,
         *,
-        engine: str,
+        engine: EngineName,
         lan: bool = False,
         sealed: bool = False,
-        transport: str = "multicast",
+        transport: TransportName = "multicast",
         flight: bool = True,
     ) -> None:
         self.names = [f"n{number:02d}" for number in range(1, nodes + 1)]

@@ -39,6 +39,7 @@ from transis.bench.machines import (
 )
 from transis.bench.workers import ProgramSpec
 from transis.cli.admin import AdminConnection
+from transis.types.config import EngineName, TransportName
 
 # --- throughput -------------------------------------------------------------------------------------------------------
 
@@ -59,8 +60,8 @@ class ThroughputRequest(NamedTuple):
     seconds: float
     lan: bool
     sealed: bool
-    transport: str
-    engine: str
+    transport: TransportName
+    engine: EngineName
     rate: float = 0.0
     """Messages a second that each program sends; 0 for as many as it may."""
     flight: bool = True
@@ -223,7 +224,7 @@ class FlightRequest(NamedTuple):
     sizes: tuple[int, ...]
     rounds: int
     seconds: float
-    engine: str
+    engine: EngineName
     path: str
 
 
@@ -243,8 +244,9 @@ def measure_flight(request: FlightRequest, say: Say) -> dict[str, Any]:
 
 def _flight_of_size(request: FlightRequest, size: int, bare: float, say: Say) -> dict[str, Any]:
     def run(path: str, *, flight: bool, timed: bool = False) -> dict[str, Any]:
-        how = ("agreed", path, request.seconds, False, False, "multicast", request.engine)
-        return measure_throughput(ThroughputRequest(request.nodes, size, *how, flight=flight, timed=timed), lambda _: None, bare)
+        load = (request.nodes, size, "agreed", path, request.seconds)
+        asked = ThroughputRequest(*load, False, False, "multicast", request.engine, flight=flight, timed=timed)
+        return measure_throughput(asked, lambda _: None, bare)
 
     pairs: list[Pair] = []
     for number in range(request.rounds):
@@ -296,7 +298,7 @@ LOOK_S: Final = 0.01
 class IdleRequest(NamedTuple):
     nodes: int
     seconds: float
-    engine: str
+    engine: EngineName
 
 
 def measure_idle(request: IdleRequest, say: Say) -> dict[str, Any]:

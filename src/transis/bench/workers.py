@@ -39,7 +39,7 @@ from transis.bench.machines import PATIENCE_S, next_order, open_orders, report
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch
 from transis.client.group import Group
-from transis.embed.node import EmbeddedNode
+from transis.embed.node import Node
 from transis.net.host import NodeHost, Opening
 from transis.net.runtime import boottime_us, calm_the_collector, end_with_parent, fast_loop
 from transis.net.transport import Group as MulticastGroup
@@ -47,6 +47,7 @@ from transis.net.transport import MulticastTransport, StatisticsDict
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
 from transis.trace.flight import Flight, Tidier
+from transis.types.config import EngineName, Order, ProfileName, TransportName
 from transis.types.ids import ProcessId, Service
 from transis.types.outputs import Configure, Delivered, NodeOutput, Note, Observer, Port
 from transis.wire.envelope import Arrival, apart
@@ -72,13 +73,13 @@ class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
     cluster: str = ""
     key: str = ""
     interface: str = "127.0.0.1"
-    transport: str = "multicast"
+    transport: TransportName = "multicast"
     group: str = ""
     group_port: int = 0
     port: int = 0
     seeds: list[str] = []
     state: str = ""
-    engine: str = "totem"
+    engine: EngineName = "totem"
     flight: bool = True
     timed: bool = False
     """Tell how much of the processor time the flight recorder takes; for a program that embeds its node."""
@@ -93,9 +94,9 @@ class NodeSpec(msgspec.Struct, kw_only=True, tag=True):
     group: str
     group_port: int
     state: str
-    engine: str
-    order: str = "all-ack"
-    profile: str = "auto"
+    engine: EngineName
+    order: Order = "all-ack"
+    profile: ProfileName = "auto"
     rate: float = 0.0
     loss_permille: int = 0
     seed: int = 0
@@ -280,12 +281,12 @@ class Speaker:
         return figures
 
 
-def _connection(job: ProgramSpec, node: EmbeddedNode | None) -> Connection[bytes]:
+def _connection(job: ProgramSpec, node: Node | None) -> Connection[bytes]:
     return connect(job.socket, label=job.name) if node is None else node.connect(label=job.name)
 
 
-def _node(job: ProgramSpec) -> EmbeddedNode:
-    return EmbeddedNode(
+def _node(job: ProgramSpec) -> Node:
+    return Node(
         job.name,
         cluster=job.cluster,
         key=bytes.fromhex(job.key) or None,

@@ -9,7 +9,7 @@ import os
 from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import typer
 from rich.console import Console
@@ -18,6 +18,8 @@ from rich.text import Text
 
 from transis.types.config import ENGINES
 from transis.types.limits import MEMBERS_MAX
+
+Choice = TypeVar("Choice", bound=str)
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
@@ -29,10 +31,12 @@ def wrong(option: str, given: object, allowed: str) -> typer.BadParameter:
     return typer.BadParameter(f"{given} is not possible: {allowed}", param_hint=option)
 
 
-def one_of(option: str, name: str, known: tuple[str, ...]) -> str:
-    if name not in known:
+def one_of(option: str, name: str, known: tuple[Choice, ...]) -> Choice:
+    """The choice that has this name."""
+    chosen = next((one for one in known if one == name), None)
+    if chosen is None:
         raise wrong(option, repr(name), f"must be one of {', '.join(known)}")
-    return name
+    return chosen
 
 
 def local_directory(option: str, text: str) -> Path:

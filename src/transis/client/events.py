@@ -1,4 +1,4 @@
-"""What comes out of streams: Message, Batch, View, Position; and codecs for the data inside messages.
+"""What comes out of streams: Message, Batch, View, Configuration, Position; and codecs for the data inside messages.
 
 1. A Batch is one frame of the node. It creates no object per message until somebody iterates over it.
 2. A Position says where an application stands in the stream of a group: the group view in force, and how many agreed and safe
@@ -11,56 +11,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
 from transis.sessions.frames import Stream
 from transis.types.errors import CodecError, UsageError
 from transis.types.ids import MessageId, Place, ProcessId, Service, Stretch, ViewId
-from transis.types.views import GroupView, GroupViewId
-from transis.types.views import View as NodeView
+from transis.types.views import GroupView as View
+from transis.types.views import GroupViewId
+from transis.types.views import View as Configuration
+
+__all__ = ["Batch", "Codec", "Configuration", "Json", "Message", "MsgPack", "Passed", "Position", "Raw", "View", "beginning"]
 
 T = TypeVar("T")
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
-View = GroupView
-"""A group view, regular or transitional, as it appears in the stream of its group."""
 
-Configuration = NodeView
-"""A configuration of the node, regular or transitional: which nodes are together. Only `everything()` yields them."""
-
-
-class Message(NamedTuple, Generic[T]):
-    """`groups` are the names of this stream it was sent to, none if it is private; `view` is the configuration in force."""
+class RunHeader(NamedTuple):
+    """What the messages of a frame share, without their data: a message that somebody keeps does not keep the others."""
 
     sender: ProcessId
-    data: T
     service: Service
     groups: tuple[str, ...]
-    counter: int
     view: ViewId
-    place: Place
+    first: int
+    stretches: Sequence[Stretch]
+
+
+def place_in(stretches: Iterable[Stretch], rank: int) -> Place:
+    """Of the message with this rank among those that have these places."""
+    for seq, index, count in stretches:
+        if rank < count:
+            return Place(seq, index + rank)
+        rank -= count
+    raise AssertionError("every message of a frame has a place")
+
+
+class Message(Generic[T]):
+    """One message, as all its receivers see it."""
+
+    __slots__ = ("_header", "counter", "data")
+    __match_args__ = ("sender", "data", "service", "groups", "counter", "view", "place")
+
+    def __init__(self, header: RunHeader, counter: int, data: T) -> None:
+        self._header = header
+        self.counter: int = counter
+        self.data: T = data
+
+    @property
+    def sender(self) -> ProcessId:
+        """The process that sent it."""
+        return self._header.sender
+
+    @property
+    def service(self) -> Service:
+        """The guarantee it was sent with."""
+        return self._header.service
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of this stream that it was sent to; none if it is private."""
+        return self._header.groups
+
+    @property
+    def view(self) -> ViewId:
+        """The configuration in force when it was delivered."""
+        return self._header.view
+
+    @property
+    def place(self) -> Place:
+        """Where it stands in the total order of its ring."""
+        return place_in(self._header.stretches, self.counter - self._header.first)
 
     @property
     def id(self) -> MessageId:
+        """Its sender and its number there: what no other message has."""
         return MessageId(self.sender, self.counter)
+
+    def _key(self) -> tuple[object, ...]:
+        return self.counter, self.data, self.place, *self._header[:4]
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Message) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
 
 class Batch(Generic[T]):
     """Consecutive messages of one sender with one address and one service, as they arrived in one frame."""
 
-    __slots__ = ("_codec", "_frame", "_places", "_skip", "groups")
+    __slots__ = ("_codec", "_frame", "_header", "_skip", "groups")
 
     def __init__(self, frame: Stream, groups: tuple[str, ...], codec: Codec[T], skip: int = 0) -> None:
-        self.groups = groups
+        self.groups: tuple[str, ...] = groups
         self._frame = frame
         self._codec = codec
         self._skip = skip
-        self._places: list[Place] | None = None
+        self._header: RunHeader | None = None
 
     @property
     def sender(self) -> ProcessId:
@@ -98,15 +150,15 @@ class Batch(Generic[T]):
         return len(self._frame.payloads) - self._skip
 
     def __getitem__(self, rank: int) -> Message[T]:
-        if not 0 <= rank < len(self):
-            raise IndexError(rank)
+        frame, header = self._frame, self._header
         rank += self._skip
-        frame = self._frame
-        if self._places is None:
-            self._places = [Place(seq, index + step) for seq, index, count in frame.stretches for step in range(count)]
+        if not self._skip <= rank < len(frame.payloads):
+            raise IndexError(rank - self._skip)
+        if header is None:
+            shared = (frame.sender, frame.service, self.groups, frame.view, frame.first, frame.stretches)
+            header = self._header = RunHeader(*shared)
         counter = frame.first + rank
-        data = self._decode(frame.payloads[rank], counter)
-        return Message(frame.sender, data, frame.service, self.groups, counter, frame.view, self._places[rank])
+        return Message(header, counter, self._decode(frame.payloads[rank], counter))
 
     def __iter__(self) -> Iterator[Message[T]]:
         return map(self.__getitem__, range(len(self)))
@@ -191,16 +243,10 @@ def _is_counted(frame: Stream) -> bool:
 
 
 def _place(frame: Stream, rank: int) -> Place:
-    """The place of the message with this rank in the frame."""
+    """The place of the message with this rank in the frame; asked for the last of them most of the time."""
     seq, index, count = frame.stretches[-1]
     rank_in_last = rank - (len(frame.payloads) - count)
-    if rank_in_last >= 0:
-        return Place(seq, index + rank_in_last)
-    for seq, index, count in frame.stretches:
-        if rank < count:
-            return Place(seq, index + rank)
-        rank -= count
-    raise AssertionError("every message of a frame has a place")
+    return Place(seq, index + rank_in_last) if rank_in_last >= 0 else place_in(frame.stretches, rank)
 
 
 # --- codecs -----------------------------------------------------------------------------------------------------------
@@ -227,7 +273,11 @@ class Raw:
 class Json(Generic[T]):
     """JSON of values of one type (anything msgspec knows: dataclasses, Structs, unions, dicts); without a type, of any value."""
 
-    def __init__(self, kind: type[T] | Any = Any) -> None:
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: Json[Any], kind: Any = Any) -> None: ...
+    def __init__(self, kind: Any = Any) -> None:
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
         self._encoder = msgspec.json.Encoder()
 
@@ -241,7 +291,11 @@ class Json(Generic[T]):
 class MsgPack(Generic[T]):
     """The same in msgpack: smaller, faster, and values may contain bytes."""
 
-    def __init__(self, kind: type[T] | Any = Any) -> None:
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    @overload
+    def __init__(self: MsgPack[Any], kind: Any = Any) -> None: ...
+    def __init__(self, kind: Any = Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
         self._encoder = msgspec.msgpack.Encoder()
 

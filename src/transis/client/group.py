@@ -22,7 +22,7 @@ from transis.client.transfer import COMPANION_SUFFIX, TRANSFER_MARK, companion_o
 from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, ClientFrame, Configured, Join, Leave, Left, Stream
 from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
-from transis.types.views import Address, GroupId, GroupView, PrivateName, group_id, private_name, require_group_name
+from transis.types.views import Address, GroupId, PrivateName, group_id, private_name, require_group_name
 from transis.wire.items import decode_address, encode_address
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Group(MessageStream[T]):
 
     def __init__(self, session: Session[T], names: tuple[str, ...], state: Transfer | None, configurations: bool = False) -> None:
         super().__init__(_buffer_for(state, session.window), session.codec)
-        self.names = names
+        self.names: tuple[str, ...] = names
         self._session = session
         self._address = encode_address(Address(tuple(map(group_id, names))))
         self._memberships: list[Membership] = []
@@ -183,7 +183,7 @@ class Group(MessageStream[T]):
         if isinstance(entry.frame, Stream):
             if self.passed is not None:
                 self.passed = self.passed.then(entry.frame)
-        elif isinstance(event, GroupView):
+        elif isinstance(event, View):
             self._enter_view(event)
         return event
 
@@ -270,7 +270,7 @@ class Membership:
     def __init__(self, name: str, buffer: StreamBuffer) -> None:
         loop = asyncio.get_running_loop()
         self.name = name
-        self.group = group_id(name)
+        self.group: GroupId = group_id(name)
         self.buffer = buffer
         self.inside = False
         self.is_leaving = False
@@ -355,7 +355,7 @@ class JoinedGroups:
             membership.answer(lambda: JoinRefused(f"{name!r} was not joined: {why}"))
             self._forget(membership)
 
-    def changed(self, view: GroupView) -> Membership | None:
+    def changed(self, view: View) -> Membership | None:
         """The membership that this view belongs to."""
         membership = self._by_group.get(view.group)
         if membership is not None and not membership.inside:

@@ -102,8 +102,8 @@ class Receipt:
     __slots__ = ("_open", "_outcome", "_process", "_refused", "_waiting", "_why", "count", "first")
 
     def __init__(self, process: ProcessId, first: int, count: int) -> None:
-        self.first = first
-        self.count = count
+        self.first: int = first
+        self.count: int = count
         self._process = process
         self._open = count
         self._refused = 0
@@ -258,8 +258,8 @@ class SendBuffer:
     """What waits for the next flush. `credit` is what the node still lets us send, `accepted` the counter of the last message."""
 
     def __init__(self, transmit: Transmit) -> None:
-        self.credit = 0
-        self.accepted = 0
+        self.credit: int = 0
+        self.accepted: int = 0
         self._transmit = transmit
         self._failure: Callable[[], TransisError] | None = None
         self._frames: list[ClientFrame] = []

@@ -73,10 +73,10 @@ ATTEMPTS: Final = 1 << 32
 class Session(Generic[T]):
     def __init__(self, link: Link, label: str, window: int, codec: Codec[T]) -> None:
         self.codec = codec
-        self.cluster = ""
+        self.cluster: str = ""
         self._link = link
         self._label = label
-        self.window = window
+        self.window: int = window
         self._process: ProcessId | None = None
         self._out = SendBuffer(link.send)
         self._sending: Sender

@@ -54,7 +54,7 @@ class SnapshotProvider:
     def __init__(self, joiner: ProcessId, attempt: int, patience: float) -> None:
         self.joiner = joiner
         self.attempt = attempt
-        self.window = ChunkWindow(patience)
+        self.window: ChunkWindow = ChunkWindow(patience)
         self.task: asyncio.Task[None] | None = None
         self.is_read = False
 
@@ -213,8 +213,8 @@ class ChunkReader:
 
     def __init__(self, on_taken: Callable[[], None]) -> None:
         self._interrupted = ""
-        self.finished = False
-        self.bytes = 0
+        self.finished: bool = False
+        self.bytes: int = 0
         self._on_taken = on_taken
         self._packs: deque[list[bytes]] = deque()
         self._current: deque[bytes] = deque()

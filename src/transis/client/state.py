@@ -50,7 +50,7 @@ from transis.client.transfer import (
 from transis.sessions.frames import Changed, Stream, StreamFrame
 from transis.types.errors import SessionLost, TransferError, TransferInterrupted, TransisError, UsageError
 from transis.types.ids import ProcessId, ViewKind
-from transis.types.views import Address, GroupView, GroupViewId, group_id
+from transis.types.views import Address, GroupId, GroupView, GroupViewId, group_id
 from transis.wire.items import encode_address
 
 # --- state transfer --------------------------------------------------------------------------------------------------
@@ -70,9 +70,9 @@ class StateTransfer:
 
     def __init__(self, name: str, transfer: Transfer, session: TransferSession, buffer: StreamBuffer) -> None:
         self.name = name
-        self.group = group_id(name)
-        self.companion = companion_of(name)
-        self.buffered_max = 0
+        self.group: GroupId = group_id(name)
+        self.companion: str = companion_of(name)
+        self.buffered_max: int = 0
         self.passed: GroupViewId | None = None
         self.begun: Passed | None = None
         self._transfer = transfer

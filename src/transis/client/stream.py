@@ -19,10 +19,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Final, Generic, NamedTuple, TypeVar
 
-from transis.client.events import Batch, Codec, Message, Passed, View
+from transis.client.events import Batch, Codec, Configuration, Message, Passed, View
 from transis.sessions.frames import NODE_FRAMES, FrameReader, Left, Stream, StreamFrame, encode_frame
 from transis.types.errors import InternalError, JoinRefused, Rejection, TransisError, UsageError
-from transis.types.views import View as Configuration
 
 # --- stream -----------------------------------------------------------------------------------------------------------
 
@@ -147,7 +146,7 @@ class CreditClaim:
     def __init__(self, cost: int, give_back: Callable[[int], None]) -> None:
         self._cost = cost
         self._give_back = give_back
-        self.holders = 0
+        self.holders: int = 0
 
     def let_go(self) -> None:
         assert self.holders > 0
@@ -173,8 +172,9 @@ class StreamBuffer:
 
     def __init__(self, filter: FrameFilter | None = None, memory_max: int = 1 << 20, spool: Spool | None = None) -> None:
         self.filter = filter
-        self.put_count = self.taken_count = 0
-        self.bytes = 0
+        self.put_count: int = 0
+        self.taken_count: int = 0
+        self.bytes: int = 0
         self._held = False
         self._memory_max = memory_max
         self._spool = spool

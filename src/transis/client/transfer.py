@@ -241,8 +241,8 @@ class Acquisition:
     """One member acquiring the state, driven by what *arrives*: its application does not iterate meanwhile."""
 
     def __init__(self, me: ProcessId, has_state: bool, attempt: int) -> None:
-        self.phase = TransferPhase.WAITING
-        self.attempt = attempt
+        self.phase: TransferPhase = TransferPhase.WAITING
+        self.attempt: int = attempt
         self.provider: ProcessId | None = None
         self._me = me
         self._has_state = has_state

@@ -32,7 +32,7 @@ from transis.types.views import View
 T = TypeVar("T")
 
 
-class EmbeddedNode:
+class Node:
     """`transis.Node`. The arguments beside the name are those of NodeArguments; docs/embedding.md says what each is for."""
 
     def __init__(self, name: str, **arguments: Unpack[NodeArguments]) -> None:
@@ -45,7 +45,7 @@ class EmbeddedNode:
 
     # --- life -------------------------------------------------------------------------------------------------------
 
-    async def open(self) -> EmbeddedNode:
+    async def open(self) -> Node:
         if self._was_entered:
             raise UsageError("a Node is one life of a node: make a new one to start again")
         self._was_entered = True
@@ -67,7 +67,7 @@ class EmbeddedNode:
         """What made the node fail, if it did."""
         return self._running.failure
 
-    async def __aenter__(self) -> EmbeddedNode:
+    async def __aenter__(self) -> Node:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -71,7 +71,7 @@ class ThreadConnection:
 
     def __init__(self, server: SessionServer, out: ThreadChannel[NodeFrame | None]) -> None:
         self.process: int | None = None
-        self.is_ending = False
+        self.is_ending: bool = False
         self._server = server
         self._out = out
         self._label = ""

@@ -22,7 +22,19 @@ from msgspec import Meta
 from transis.net.interfaces import PORT_MAX
 from transis.net.transport import GROUP, Group
 from transis.sessions.host import SessionPolicy
-from transis.types.config import LAN, LAN_PULSE, MS, Pulse, Timing, Window
+from transis.types.config import (
+    LAN,
+    LAN_PULSE,
+    MS,
+    EngineName,
+    Mode,
+    Order,
+    ProfileName,
+    Pulse,
+    Timing,
+    TransportName,
+    Window,
+)
 
 REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
 """What a node on real sockets uses by default: twice as fast as the cautious default that the simulator explores."""
@@ -31,6 +43,8 @@ TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for fi
 """The keys of [timing], and the field of the configuration that each sets."""
 PULSE_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Pulse)}
 WINDOW_NAMES: Final = tuple(field.name for field in fields(Window))
+
+RunPlace = Literal["thread", "process"]
 
 # --- sections ---------------------------------------------------------------------------------------------------------
 
@@ -57,19 +71,19 @@ class NodeSection(Section, frozen=True):
         Text, Meta(description="Directory of the node's identity: never copy or share it. Empty: the default place.")
     ] = ""
     profile: Annotated[
-        Literal["auto", "local", "lan", "wan"],
+        ProfileName,
         Meta(description="Timeouts for one machine, one LAN, or tens of milliseconds between members. auto: by the interface."),
     ] = "auto"
     engine: Annotated[
-        Literal["totem", "lansis"],
+        EngineName,
         Meta(description="Who orders, equal on all nodes: the token ring, or acknowledgements without a token."),
     ] = "totem"
     order: Annotated[
-        Literal["all-ack", "toto"],
+        Order,
         Meta(description="lansis only, equal on all nodes: order by everybody's word, or by a majority's (toto, experimental)."),
     ] = "all-ack"
     mode: Annotated[
-        Literal["evs", "transis"],
+        Mode,
         Meta(description="lansis only, equal on all nodes: extended virtual synchrony, or sends that never stop (experimental)."),
     ] = "evs"
     datagram: Annotated[
@@ -81,7 +95,7 @@ class NetworkSection(Section, frozen=True):
     """How datagrams travel."""
 
     transport: Annotated[
-        Literal["multicast", "mesh"],
+        TransportName,
         Meta(description="multicast on a LAN; mesh (unicast) where there is none: clouds, containers."),
     ] = "multicast"
     interface: Annotated[
@@ -220,7 +234,7 @@ class ProgramSection(Section, frozen=True):
     key: bytes | None = None
     info: bytes | None = None
     policy: SessionPolicy | None = None
-    run: Literal["thread", "process"] = "thread"
+    run: RunPlace = "thread"
 
     def __repr__(self) -> str:
         return f"ProgramSection({'with' if self.key is not None else 'without'} a key, {self.policy}, run={self.run!r})"
@@ -274,23 +288,23 @@ class NodeArguments(TypedDict, total=False):
     key: bytes | str | Path | None
     plaintext: bool
     interface: str
-    transport: str
+    transport: TransportName
     group: Group
     port: int
     seeds: Sequence[str]
     state: str | Path | None
-    profile: str | Timing
+    profile: ProfileName | Timing
     window: Window
     quorum: Sequence[str]
     info: bytes
     trace: str | Path | None
     flight: bool
     policy: SessionPolicy
-    engine: str
-    order: str
-    mode: str
+    engine: EngineName
+    order: Order
+    mode: Mode
     pulse: Pulse | None
-    run: str
+    run: RunPlace
 
 
 KEYWORDS: Final = {

@@ -22,7 +22,7 @@ from transis.sim.streams import Streams
 from transis.sim.strike import strike
 from transis.types.config import Config
 from transis.types.ids import NodeId
-from transis.types.outputs import Audience, Delivered, Observer, Transmit
+from transis.types.outputs import NEVER, Audience, Delivered, Observer, Transmit
 
 FAULT: Final = 0
 ARRIVAL: Final = 1
@@ -126,6 +126,11 @@ class World:
     def at_turn(self, time_us: int, host: Host) -> None:
         self._serial += 1
         heappush(self.events, (time_us, TURN, self._serial, host.turn, time_us))
+
+    @property
+    def next_us(self) -> int:
+        """When the next event happens."""
+        return self.events[0][0] if self.events else NEVER
 
     def run(self, until_us: int, turns_max: int = 1 << 62) -> None:
         """Let events happen up to a time, or until the nodes have taken so many turns in all."""

@@ -22,7 +22,7 @@ from transis.sessions.host import SessionPolicy
 from transis.testing.loop import Timeline, VirtualLoop
 from transis.testing.node import SimulatedLink, SimulatedSessions
 from transis.testing.simulation import GuaranteeBroken, Simulation, chosen_names
-from transis.types.config import ENGINES, MS, SECOND
+from transis.types.config import ENGINES, MS, SECOND, EngineName
 from transis.types.errors import ConnectError, SessionLost, UsageError
 
 # --- cluster ----------------------------------------------------------------------------------------------------------
@@ -59,13 +59,13 @@ class Cluster(Simulation):
         *,
         quorum: Sequence[str] = (),
         policy: SessionPolicy = POLICY,
-        engine: str = ENGINES[0],
+        engine: EngineName = ENGINES[0],
         is_checked: bool = True,
         replay: str = "",
     ) -> None:
         super().__init__(chosen_names(nodes), seed, quorum, policy, replay or _call(nodes, seed, engine), engine)
         self.is_checked = is_checked
-        self.loop = loop
+        self._loop = loop
         self._is_closed = False
         loop.timeline.attach(self._world, self._look)
 
@@ -85,7 +85,7 @@ class Cluster(Simulation):
         return Connection(make_link, label, window, codec if codec is not None else Raw())
 
     def _link(self, name: str) -> Link:
-        if asyncio.get_running_loop() is not self.loop:
+        if asyncio.get_running_loop() is not self._loop:
             raise UsageError(
                 "this coroutine runs in another event loop than the simulated cluster: run it by `cluster.run(...)`, or make the "
                 "test itself `async def` without the mark of another plugin"
@@ -94,14 +94,14 @@ class Cluster(Simulation):
         if life is None or self._is_closed:
             raise ConnectError(f"the simulated node {name} does not run: `restart({name!r})` starts a node that crashed or left")
         assert isinstance(life.sessions, SimulatedSessions)
-        return SimulatedLink(self._world, self.loop, life.sessions)
+        return SimulatedLink(self._world, self._loop, life.sessions)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in virtual time; what it returns."""
-        if self.loop.is_running():
+        if self._loop.is_running():
             coroutine.close()
             raise UsageError("a coroutine runs already: await this one there, or make a task of it")
-        return self.loop.run_until_complete(coroutine)
+        return self._loop.run_until_complete(coroutine)
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Cluster(Simulation):
             raise Unsettled(f"the cluster did not settle: {why}\n{self.story()}")
 
     def _do(self, coroutine: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        if self.loop.is_running():
+        if self._loop.is_running():
             return coroutine
         self.run(coroutine)
         return _Done()
@@ -140,11 +140,11 @@ class Cluster(Simulation):
     def start(self) -> None:
         """Let the nodes find each other before anybody connects, in a time of their own: nobody else's passes."""
         world, latest_us = self._world, self._budget_us()
-        self.loop.timeline.detach(world)
+        self._loop.timeline.detach(world)
         while why := self.unrest():
             self._require_in_time(why, latest_us)
             world.run(world.now + SLICE_US)
-        self.loop.timeline.attach(world, self._look)
+        self._loop.timeline.attach(world, self._look)
         self._look()
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Cluster(Simulation):
         if self._is_closed:
             return
         self._is_closed = True
-        self.loop.timeline.detach(self._world)
+        self._loop.timeline.detach(self._world)
         if self.is_checked:
             self.check()
 
@@ -181,9 +181,9 @@ def _call(nodes: int | Sequence[str], seed: int, engine: str) -> str:
 class Clusters:
     """`replay` is the line that runs the test again with its seed."""
 
-    def __init__(self, seed: int | None = None, replay: str = "", engine: str | None = None) -> None:
-        self.loop = VirtualLoop(Timeline())
-        self.loop.set_exception_handler(self._note_failure)
+    def __init__(self, seed: int | None = None, replay: str = "", engine: EngineName | None = None) -> None:
+        self._loop = VirtualLoop(Timeline())
+        self._loop.set_exception_handler(self._note_failure)
         self._seed = seed
         self._replay = replay
         self._engine = engine
@@ -197,7 +197,7 @@ class Clusters:
         seed: int = 0,
         quorum: Sequence[str] = (),
         policy: SessionPolicy = POLICY,
-        engine: str = ENGINES[0],
+        engine: EngineName = ENGINES[0],
         settled: bool = True,
         check: bool = True,
     ) -> Cluster:
@@ -208,7 +208,9 @@ class Clusters:
         """
         seed = seed if self._seed is None else self._seed
         engine = self._engine or engine
-        made = Cluster(self.loop, nodes, seed, quorum=quorum, policy=policy, engine=engine, is_checked=check, replay=self._replay)
+        made = Cluster(
+            self._loop, nodes, seed, quorum=quorum, policy=policy, engine=engine, is_checked=check, replay=self._replay
+        )
         self._made.append(made)
         if settled:
             made.start()
@@ -216,7 +218,7 @@ class Clusters:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the virtual time of all clusters; what it returns."""
-        return self.loop.run_until_complete(coroutine)
+        return self._loop.run_until_complete(coroutine)
 
     def story(self) -> str:
         """What each cluster is and what was done to it."""
@@ -232,10 +234,10 @@ class Clusters:
 
     def close(self) -> None:
         try:
-            self.loop.finish()
+            self._loop.finish()
             for made in self._made:
                 made.close()
         finally:
-            self.loop.close()
+            self._loop.close()
         if self._failures:
             raise AssertionError(f"a task or callback failed and nobody looked\n{self.story()}") from self._failures[0]

@@ -20,9 +20,8 @@ from asyncio import Handle, Task, TimerHandle
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeVarTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVarTuple
 
-from transis.sim.world import World
 from transis.types.config import SECOND
 from transis.types.errors import UsageError
 from transis.types.outputs import NEVER
@@ -30,28 +29,40 @@ from transis.types.outputs import NEVER
 # --- timeline ---------------------------------------------------------------------------------------------------------
 
 
+class TimedWorld(Protocol):
+    """What a timeline knows of a world (sim/world.py)."""
+
+    @property
+    def now(self) -> int: ...
+    @property
+    def next_us(self) -> int: ...
+    def run(self, until_us: int) -> None: ...
+
+
 class Attached(NamedTuple):
     """`began_us` is the timeline's time at which the world's was 0; `look` is called after every instant."""
 
-    world: World
+    world: TimedWorld
     began_us: int
     look: Callable[[], None]
 
 
 class Timeline:
+    """The time of a loop and of the worlds that go with it."""
+
     def __init__(self) -> None:
-        self.now_us = 0
+        self.now_us: int = 0
         self._attached: list[Attached] = []
 
-    def attach(self, world: World, look: Callable[[], None]) -> None:
+    def attach(self, world: TimedWorld, look: Callable[[], None]) -> None:
         self._attached.append(Attached(world, self.now_us - world.now, look))
 
-    def detach(self, world: World) -> None:
+    def detach(self, world: TimedWorld) -> None:
         self._attached = [one for one in self._attached if one.world is not world]
 
     def next_us(self) -> int:
         """When something happens next in one of the worlds."""
-        return min((one.began_us + one.world.events[0][0] for one in self._attached if one.world.events), default=NEVER)
+        return min((min(NEVER, one.began_us + one.world.next_us) for one in self._attached), default=NEVER)
 
     def advance(self, to_us: int) -> None:
         """Let the worlds come to this time. Whoever wants to be asked at every instant goes no further than `next_us`."""
@@ -132,8 +143,10 @@ class VirtualSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is that of a timeline."""
+
     def __init__(self, timeline: Timeline) -> None:
-        self.timeline = timeline
+        self.timeline: Timeline = timeline
         self._stirred = False
         self._spun = 0
         self._thread = threading.get_ident()

@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from transis.testing.cluster import Clusters
+    from transis.types.config import EngineName
 
 SEEDS_MAX: Final = 1_000_000
 """Repetitions of each test: pytest makes an item of every one before it starts."""
@@ -36,8 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _engine(config)
 
 
-def _engine(config: pytest.Config) -> str | None:
-    name: str | None = config.getoption("transis_engine")
+def _engine(config: pytest.Config) -> EngineName | None:
+    name: EngineName | None = config.getoption("transis_engine")
     if name not in (None, "totem", "lansis"):
         raise pytest.UsageError(f"--transis-engine {name!r}: possible are totem and lansis")
     return name

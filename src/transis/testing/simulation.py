@@ -129,7 +129,7 @@ class Simulation:
     def __init__(
         self, names: Sequence[str], seed: int, quorum: Sequence[str], policy: SessionPolicy, replay: str, engine: str
     ) -> None:
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
         self.seed = seed
         self.replay = replay
         self._policy = policy.validated()

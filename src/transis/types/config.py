@@ -25,9 +25,13 @@ SECOND: Final = 1_000_000
 EngineName = Literal["totem", "lansis"]
 Order = Literal["all-ack", "toto"]
 Mode = Literal["evs", "transis"]
-ENGINES: Final[tuple[str, ...]] = ("totem", "lansis")
-ORDERS: Final[tuple[str, ...]] = ("all-ack", "toto")
-MODES: Final[tuple[str, ...]] = ("evs", "transis")
+ProfileName = Literal["auto", "local", "lan", "wan"]
+TransportName = Literal["multicast", "mesh"]
+ENGINES: Final[tuple[EngineName, ...]] = ("totem", "lansis")
+ORDERS: Final[tuple[Order, ...]] = ("all-ack", "toto")
+MODES: Final[tuple[Mode, ...]] = ("evs", "transis")
+PROFILE_NAMES: Final[tuple[ProfileName, ...]] = ("auto", "local", "lan", "wan")
+TRANSPORTS: Final[tuple[TransportName, ...]] = ("multicast", "mesh")
 
 
 @dataclass(frozen=True, slots=True)
