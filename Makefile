@@ -42,7 +42,7 @@ types: setup ## mypy --strict over src
 
 test-tools: setup # a browser and `ip`, if they are missing and may be installed; and what makes Java start in half the time
 	@scripts/test-tools
-	@$(BIN)/python -m transis.spark.quickstart
+	@$(BIN)/python -m transis.spark.session
 
 unit: test-tools ## pytest in JOBS processes (5 unless told: some compute with Spark, others mostly wait; tests/packing.py)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --durations 10

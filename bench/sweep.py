@@ -15,13 +15,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
-from transis.sim.options import seeds_of
 from transis.sim.plan import Scenario
-from transis.sim.runs import SimulateRequest
+from transis.sim.runs import SimulateRequest, seeds_of
 from transis.sim.spark_sweep import SweepTable
-from transis.sim.sweep import RanRow, SeedJob, SeedRow, ran_row, run_job
+from transis.sim.sweep import RanRow, SeedJob, SeedRow, build_id, ran_row, run_job
 
 
 def differs(row: SeedRow, job: SeedJob) -> bool:

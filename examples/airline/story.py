@@ -102,7 +102,7 @@ class _Story:
 
     def _archiver(self, name: str) -> subprocess.Popen[bytes]:
         where = ["--socket", str(self._cluster[name].clients), "--to", str(self._directory / "archive"), "--name", name]
-        command = [sys.executable, "-m", "transis.cli.child", str(os.getpid()), "archive", GROUP, *where, "--free-mb", "0"]
+        command = [sys.executable, "-m", "transis.cli.main", str(os.getpid()), "archive", GROUP, *where, "--free-mb", "0"]
         with (self._directory / f"archiver-{name}.log").open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 

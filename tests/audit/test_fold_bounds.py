@@ -6,8 +6,7 @@ import pytest
 
 from tests.audit.digests import CLUSTER, prefix, told
 from tests.audit.test_fold import RING, A, B, C, at, prefixes, sums, verdict, view
-from transis.audit.follow.configurations import POSITIONS_MAX, SETTLED_MAX
-from transis.audit.follow.divergence import ONE_SEQUENCE, DigestFile
+from transis.audit.follow.divergence import ONE_SEQUENCE, POSITIONS_MAX, SETTLED_MAX, DigestFile
 from transis.audit.follow.fold import CONFIGURATIONS_MAX, GONE_US, LIVES_MAX, SILENT_US, Fold
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, PENDING
 from transis.trace.events import Conf, End

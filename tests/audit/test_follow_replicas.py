@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.audit.digests import CLUSTER, told
 from tests.audit.test_fold import A, B, C, verdict
-from transis.audit.follow.configurations import ALL_COUNTS_MAX, COUNTS_MAX
-from transis.audit.follow.divergence import REPLICAS, DigestFile
+from transis.audit.follow.divergence import ALL_COUNTS_MAX, COUNTS_MAX, REPLICAS, DigestFile
 from transis.audit.follow.fold import Fold
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED
 from transis.trace.events import CheckpointEvent

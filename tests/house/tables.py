@@ -14,20 +14,10 @@ from transis.archive.rows import STREAM as ARCHIVED
 from transis.audit.follow.ledger import UNREADABLE
 from transis.audit.follow.ledger import VERDICTS as FOLLOWED_VERDICTS
 from transis.audit.follow.ledger import VIOLATIONS as FOLLOWED_VIOLATIONS
-from transis.audit.measure.schemas import (
-    CELLS,
-    COMPARED,
-    DENSITIES,
-    FIGURES,
-    GROUP_LATENCY,
-    INCIDENTS,
-    LATENCY,
-    LATENCY_SUMMARY,
-    LINES,
-    OFFSETS,
-    RING,
-    THROUGHPUT,
-)
+from transis.audit.measure.clocks import LINES, OFFSETS
+from transis.audit.measure.incidents import INCIDENTS
+from transis.audit.measure.measures import COMPARED
+from transis.audit.measure.traffic import CELLS, DENSITIES, FIGURES, GROUP_LATENCY, LATENCY, LATENCY_SUMMARY, RING, THROUGHPUT
 from transis.audit.plans.finding import CHECKED, VIOLATIONS
 from transis.audit.plans.incremental import JUDGED, PAST_CUTS, PAST_RINGS
 from transis.audit.report.content import Content

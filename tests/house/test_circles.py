@@ -16,7 +16,6 @@ LAZY_ROOTS = {"__init__", "testing/__init__"}
 
 OPENED_BY_HAND = {
     ("blocking", "embed/blocking"),  # `transis.blocking.Node` is imported when somebody asks for it.
-    ("spark/quickstart", "spark/session"),  # As a command it starts a session, to see which classes Java loads.
 }
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.spark.programs import PATIENCE_S, program_environment
-from transis.sim.build import build_id
 from transis.sim.cli import configuration_of
 from transis.sim.plan import Scenario
 from transis.sim.runs import SimulateRequest
 from transis.sim.spark_sweep import SweepTable
-from transis.sim.sweep import RanRow, SeedJob, ran_row, run_job
+from transis.sim.sweep import RanRow, SeedJob, build_id, ran_row, run_job
 
 NODES = 2
 

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from tests.sim.sweeping import ORDER, run
 from transis.cli.main import app
-from transis.sim.build import build_id
 from transis.sim.spark_sweep import Order, SweepTable
-from transis.sim.sweep import TIMED_OUT, SeedJob
+from transis.sim.sweep import TIMED_OUT, SeedJob, build_id
 
 RUNNER = CliRunner()
 TIMES = ("wall_s", "runs_per_minute")

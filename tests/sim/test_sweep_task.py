@@ -14,9 +14,8 @@ import pytest
 
 from tests.archive.written import files_of_at_most
 from tests.sim.sweeping import ORDER, run
-from transis.sim.build import build_id
 from transis.sim.spark_sweep import decoded, run_apart, run_seeds
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedRow, ran_row, run_job
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, SeedJob, SeedRow, build_id, ran_row, run_job
 from transis.trace.reader import read_history
 from transis.trace.segment import digest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.cli.running import environment
 from transis.spark.java import ensure_java
-from transis.spark.quickstart import archive_of
+from transis.spark.session import archive_of
 
 PATIENCE_S = 240
 

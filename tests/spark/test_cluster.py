@@ -19,7 +19,7 @@ from tests.spark.cluster import spark_environment, spark_submit
 from tests.spark.programs import left_behind, program_environment, run_program
 from transis.audit.guarantees import check
 from transis.audit.job import BAD
-from transis.spark.packaging import write_job
+from transis.spark.cluster import write_job
 from transis.trace.events import History
 
 pytestmark = pytest.mark.slow

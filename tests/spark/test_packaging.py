@@ -14,7 +14,7 @@ from tests.house.sources import PACKAGE, python_files
 from tests.spark.cluster import spark_environment, spark_submit
 from tests.spark.programs import PATIENCE_S
 from transis.cli.main import app
-from transis.spark.packaging import ENTRY, write_archive, write_job
+from transis.spark.cluster import ENTRY, write_archive, write_job
 
 SUBMITTED = """
 from transis.spark.session import spark_session

@@ -50,7 +50,7 @@ def test_sessions_one_after_the_other_are_sized_anew_and_leave_the_process_as_it
 
 
 WITH_AN_ARCHIVE = """
-from transis.spark.quickstart import make_archive
+from transis.spark.session import make_archive
 from transis.spark.session import spark_session
 archive = make_archive()
 with spark_session("local[1]") as session:

@@ -347,7 +347,7 @@ def package_job(
 
     The Python of every machine of the cluster needs msgspec, numpy and pyarrow (docs/pipeline.md).
     """
-    from transis.spark.packaging import write_job
+    from transis.spark.cluster import write_job
 
     try:
         archive, entry = write_job(out)

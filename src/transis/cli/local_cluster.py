@@ -94,7 +94,7 @@ class LocalDaemon:
 
     def start(self) -> None:
         assert not self.runs, "it runs already"
-        command = [sys.executable, "-m", "transis.cli.child", str(os.getpid()), "daemon", "--config", str(self.config)]
+        command = [sys.executable, "-m", "transis.cli.main", str(os.getpid()), "daemon", "--config", str(self.config)]
         self._was_signalled = False
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)

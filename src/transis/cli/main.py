@@ -5,6 +5,8 @@
 2. A command is a function with its own name and `<NAME>_EXAMPLES` beside it, or a typer application. Its module is imported only
    when the command is used: `transis send` and tab completion must not wait for the simulator. This table is also the only place
    in the product that names the observers.
+3. `python -m transis.cli.main PARENT ARGUMENTS...` is a command that ends when the process that started it is gone. A cluster on
+   one machine is many daemons and one command that owns them; if that command is killed, the daemons leave by themselves.
 """
 
 from __future__ import annotations
@@ -133,3 +135,11 @@ def root(
     130 interrupted before there was a result.
     """
     _write_what_there_is()
+
+
+if __name__ == "__main__":
+    from transis.net.runtime import end_with_parent
+
+    if not end_with_parent(int(sys.argv[1])):
+        sys.exit(1)
+    app(sys.argv[2:], prog_name="transis")

@@ -27,7 +27,7 @@ from transis.trace.events import Event, Gap
 from transis.trace.export import ExportRequest, forget_half_exported
 from transis.trace.flight import KEPT, MB, Flight, FlightLimits, Keep, Tidied, Tidier
 from transis.trace.recovery import end_previous, seal_open_lives
-from transis.trace.segment import DIGESTS, SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
+from transis.trace.segment import CONVERTED, DIGESTS, SEGMENT_BYTES, SUFFIX, SegmentWriter, live_header
 from transis.types.config import Config
 from transis.types.ids import NodeId
 
@@ -140,8 +140,6 @@ RETENTION_LOOK_S: Final = 5.0
 """Seconds between two looks at the directory."""
 PARQUET: Final = "parquet"
 """The folder beside the segments that their tables go to."""
-CONVERTED: Final = "segments"
-"""The table that every conversion writes last: with it, the segment is converted."""
 DAY_S: Final = 86_400
 
 _NAME: Final = re.compile(r"(?P<node>.+)-(?P<incarnation>\d+)-[0-9a-f]{16}-(?P<number>\d{6,})" + re.escape(SUFFIX))
@@ -335,7 +333,7 @@ class Retention:
 
     async def _convert(self, path: Path) -> None:
         """One at a time, in a process of low priority: conversion is heavy and in no hurry."""
-        code, complaint = await run_apart("transis.daemon.convert", str(path), str(self._directory / PARQUET))
+        code, complaint = await run_apart("transis.trace.columns", str(path), str(self._directory / PARQUET))
         if code == 0:
             self.converted += 1
         elif path.exists():

@@ -30,27 +30,30 @@ from transis.cli.options import (
     trace_directory,
     wrong,
 )
-from transis.sim.build import build_id
 from transis.sim.defects import GROUP_DEFECTS
-from transis.sim.options import (
+from transis.sim.picture import picture_of
+from transis.sim.plan import TOTEM, plan_text
+from transis.sim.run import RunOutcome, beyond_promise
+from transis.sim.run import simulate as simulate_plan
+from transis.sim.runs import (
+    SimulateRequest,
+    Tally,
     broken_of,
     complete_broken,
     complete_judge,
     complete_mode,
     complete_order,
     jobs_of,
+    note_failure,
+    run,
     scenario_of,
     seeds_of,
+    trace_of,
 )
-from transis.sim.picture import picture_of
-from transis.sim.plan import TOTEM, plan_text
-from transis.sim.run import RunOutcome, beyond_promise
-from transis.sim.run import simulate as simulate_plan
-from transis.sim.runs import SimulateRequest, Tally, note_failure, run, trace_of
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
-from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, result_from
+from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, result_from
 from transis.sim.words import coverage_tables, fault_line, json_text, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
@@ -428,7 +431,7 @@ def _run(
     require_spark()
     from transis.sim.spark_sweep import Order as TaskOrder
     from transis.sim.spark_sweep import run_pending
-    from transis.spark.packaging import Executors
+    from transis.spark.cluster import Executors
     from transis.spark.session import spark_session, ui_address
 
     job = SeedJob(0, request.nodes, request.broken, digests=True, groups=request.groups, scenario=request.scenario)

@@ -1,6 +1,6 @@
 """Faults as data: what can be done to nodes and links, each with one line of text that reads back to it.
 
-1. A fault is a value; strike.py carries it out. A schedule is a list of (virtual time, fault).
+1. A fault is a value; world.py carries it out. A schedule is a list of (virtual time, fault).
 2. `parse(str(fault)) == fault` for every fault: a failing schedule becomes a script, a script a schedule.
 3. An `Ambush` waits for a moment in a node's life (it enters a protocol state, it waits for its disk) and strikes then:
    the windows in which protocols break are too short for the clock alone to find them.

@@ -39,11 +39,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from transis.audit.plans.lake import Lake, LakeChange
-from transis.sim.build import build_id
 from transis.sim.run import RunOutcome
 from transis.sim.runs import order_of, write_trace
-from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, RanRow, SeedJob, SeedRow, ran_row, run_whole
-from transis.spark.packaging import Executors
+from transis.sim.sweep import CRASHED, RAN, TIMED_OUT, RanRow, SeedJob, SeedRow, build_id, ran_row, run_whole
+from transis.spark.cluster import Executors
 from transis.trace.files import publish
 from transis.types.errors import PipelineError
 

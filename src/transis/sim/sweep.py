@@ -4,6 +4,8 @@
 2. What travels between processes is small: verdicts and counters, never a history. It is one row, from which the `SeedResult`
    comes back without loss. A seed that did not end in time, or whose process crashed, has a row too, without a run.
 3. The wall clock only measures how long a run took; nothing depends on it.
+4. A build is the version and a digest of the rooms that a simulated run consists of. Workers compute it where a seed runs, so
+   that one with another version of this package is noticed rather than believed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from multiprocessing import get_context, resource_tracker
 from signal import SIG_BLOCK, SIG_SETMASK, SIGINT, pthread_sigmask
 from time import perf_counter
@@ -18,6 +24,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from transis import __version__
 from transis.audit.guarantees.property import WEIGHT
 from transis.sim.coverage import Coverage
 from transis.sim.plan import TOTEM, Scenario
@@ -269,3 +276,29 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _parts(counts: Mapping[str, int]) -> list[tuple[list[str], int]]:
     return [(name.split(_BETWEEN), count) for name, count in counts.items()]
+
+
+# --- build ------------------------------------------------------------------------------------------------------------
+
+ROOMS: Final = ("types", "wire", "engine", "totem", "lansis", "groups", "node", "sessions", "trace", "sim", "audit/guarantees")
+DIGITS: Final = 12
+
+
+@cache
+def build_id() -> str:
+    """The same whether the package lies in a directory or, as on a cluster, in a zip."""
+    digest = sha256()
+    for room in ROOMS:
+        for name, source in _sources(files("transis") / room, room):
+            digest.update(f"{name} {len(source)}\n".encode())
+            digest.update(source)
+    return f"{__version__}-{digest.hexdigest()[:DIGITS]}"
+
+
+def _sources(directory: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for entry in sorted(directory.iterdir(), key=lambda one: one.name):
+        inside = f"{path}/{entry.name}"
+        if entry.is_dir():
+            yield from _sources(entry, inside)
+        elif entry.name.endswith(".py"):
+            yield inside, entry.read_bytes()

@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -23,9 +24,11 @@ from transis.trace.tables import COLUMNS
 LONG: Final = LongType()
 INT: Final = IntegerType()
 BYTE: Final = ByteType()
+REAL: Final = DoubleType()
 TEXT: Final = StringType()
 FLAG: Final = BooleanType()
 LONGS: Final = ArrayType(LONG)
+TEXTS: Final = ArrayType(TEXT)
 
 
 def columns(**types: DataType) -> StructType:

@@ -4,10 +4,16 @@
    much its node had delivered in that configuration.
 2. The pass also finds where events are missing or the clock went back, but only inside the segment. What reaches beyond it is
    left to audit/plans/lay.py, which knows all segments.
+
+`python -m transis.trace.columns SEGMENT DIRECTORY` turns one segment into Parquet, in a process beside the daemon. The tables
+are written aside and moved in place when all are there, `segments` last, so that a reader never meets half a table and the daemon
+knows by that one whether a segment was converted.
 """
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -35,11 +41,12 @@ from transis.trace.events import (
     Sent,
     Submit,
 )
+from transis.trace.files import rename
 from transis.trace.keys import Array, DeliveryColumns, Keys, Lookup, key_of
 from transis.trace.reader import ACCEPTED, Frames, decode_at, read_address, read_frames, unknown_version
-from transis.trace.segment import NUMBERS, Header, decode_row, split_rows
+from transis.trace.segment import CONVERTED, NUMBERS, Header, decode_row, split_rows
 from transis.trace.tables import COLUMNS, KIND_OF, KINDS, SCHEMAS
-from transis.types.errors import TraceCutOff, TraceError
+from transis.types.errors import TraceCutOff, TraceError, TransisError
 from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
 
@@ -404,3 +411,30 @@ def convert(path: Path, directory: Path) -> dict[str, Path]:
     for kind, target in written.items():
         pq.write_table(pa.Table.from_batches(found[kind]), target)
     return written
+
+
+# --- in a process of its own ------------------------------------------------------------------------------------------
+
+
+def convert_aside(segment: Path, directory: Path) -> None:
+    aside = directory / f".converting-{segment.stem}"
+    shutil.rmtree(aside, ignore_errors=True)  # What a conversion left behind that was killed.
+    try:
+        written = convert(segment, aside)
+        for table in sorted(written, key=lambda name: (name == CONVERTED, name)):
+            rename(written[table], directory / written[table].name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        convert_aside(Path(arguments[0]), Path(arguments[1]))
+    except (TransisError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -100,6 +100,8 @@ SCHEMA: Final = 3
 3 added digests of deliveries and of application states."""
 
 SUFFIX: Final = ".trace"
+CONVERTED: Final = "segments"
+"""The table that every conversion to Parquet writes last: with it, the segment is converted."""
 
 LIVE_RUN: Final = "live"
 """The run of every real node: all daemons and embedded nodes of a cluster are in one run."""

@@ -1,4 +1,6 @@
-"""Positions of one stream at which several parties reported digests, and where these first differ; the rows of what was found.
+"""What nodes and applications report about one stream, and where their reports first differ: configurations and replicas.
+
+**Positions**, at which several parties reported digests:
 
 1. A digest is of everything up to its position. Parties that are equal at one were equal at all before it, or they differed and
    came back, which digests of prefixes never do.
@@ -8,18 +10,38 @@
    places.
 3. The highest position of every party stays, and the lowest at which they differ: they say how far anything is known.
 4. What all agreed on is forgotten but for a few places, at which a party that reports much later is still compared.
-5. Rows are plain values: the fold needs neither Spark nor files.
+
+**Configurations**: digests at positions, how each member left, and whom each counted as a member.
+
+1. Rows may come in any order and any number of times: what is known already changes nothing.
+2. Digests are of whole prefixes. Where all living members have reported the same, everything before is the same, too, and is
+   forgotten, but for a few places: files of a life that ended may come after the word that it did. A member that reports only
+   what is forgotten was not compared, and is pending. As long as its members are not known, a configuration is not settled:
+   whoever reports later is compared.
+3. A number here stands for a life of a node; `ClusterFold` knows which.
+
+**Replicas**: digests of states behind the same messages of a group must be the same.
+
+1. Counts of ordered messages within one view of a group are compared, because all its members count alike. The last count at
+   which two sides were equal and the first at which they were not enclose the messages of which one is to blame.
+2. Who is a member of a group is not reported here, so nothing is settled: whoever reports later is compared with what is left
+   of the earlier reports.
+3. If a process reports several times behind one count, its last word counts, as in the audit of traces: at the beginning of a
+   view it may report before and after it was given its state. A difference that a first word made stays reported.
+
+Rows are plain values: comparing needs neither Spark nor files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from transis.trace.events import Event
+from transis.trace.events import CheckpointEvent, Event
 from transis.types.ids import NodeId, ViewId
+from transis.types.views import GroupId, GroupViewId
 
 # --- telling ----------------------------------------------------------------------------------------------------------
 
@@ -160,3 +182,230 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
 
     def _differing(self) -> list[int]:
         return sorted(position for position, seen in self.at.items() if len(seen) > 1)
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+POSITIONS_MAX: Final = 4096
+"""Positions that are remembered of one configuration; then they are thinned out."""
+SETTLED_MAX: Final = 64
+"""Positions that stay of what is settled."""
+
+Sums = tuple[int, int, int]
+"""Messages, and the two sums of trace/tape.py over them."""
+Amount = tuple[int, int]
+"""Messages, and the sum that does not mind their order: which they were."""
+
+
+class MemberList(msgspec.Struct):
+    """Whom these lives counted as members."""
+
+    members: tuple[NodeId, ...]
+    lives: list[int]
+
+
+class ComparedConfiguration(msgspec.Struct):
+    id: ViewId
+    regular: ViewId
+    mode: str
+    began_us: int
+    """When it was first told of,"""
+    touched_us: int = 0
+    """and last."""
+    lists: list[MemberList] = []
+    positions: Positions[tuple[int, int], int] = msgspec.field(default_factory=Positions)
+    ends: dict[int, Sums] = {}
+    """Lives that left it, with all that they delivered in it."""
+    onward: dict[int, ViewId] = {}
+    """Which configuration came next for whom."""
+    after: dict[int, ViewId] = {}
+    """Which regular one came next for whom, where this one is regular."""
+    settled: int = 0
+    """Up to here all that live agree."""
+    compared: list[int] = []
+    """Lives whose digests were held against those of another."""
+    late: list[int] = []
+    """Lives that told something where everything was forgotten already."""
+    checked: int = 0
+    """Digests that were."""
+    broken: list[str] = []
+    """Properties of which it was said already that they are broken here."""
+
+    def members_by(self, life: int, members: tuple[NodeId, ...]) -> bool:
+        """A life installed it with these members; True if that is another list than somebody else's."""
+        known = next((one for one in self.lists if one.members == members), None)
+        if known is None:
+            self.lists.append(known := MemberList(members, []))
+        if life not in known.lives:
+            known.lives.append(life)
+        return len(self.lists) > 1
+
+    def told(self, life: int, sums: Sums, last: bool) -> None:
+        """A life told its digest, for the last time where it left the configuration."""
+        if last:
+            self.ends[life] = sums
+        position, a, b = sums
+        if position <= self.settled and position not in self.positions.at:
+            if life not in (*self.compared, *self.late):
+                self.late.append(life)
+            return
+        others = self.positions.tell(position, (a, b), life)
+        if others:
+            self.checked += 1
+            self.compared = sorted({*self.compared, *others, life})
+
+    def settle(self, members: Iterable[int], ended: set[int]) -> None:
+        """Forget what all members that live agree on. Who left earlier, or ended, has nothing to say about what came later."""
+        living = [life for life in members if life not in ended]
+        for position in sorted((at for at in self.positions.at if at > self.settled), reverse=True) if living else ():
+            seen = self.positions.at[position]
+            needed = {life for life in living if life not in self.ends or self.ends[life][0] >= position}
+            if len(seen) == 1 and len(seen[0].parties) > 1 and needed <= set(seen[0].parties):
+                self.positions.forget(position, but=SETTLED_MAX)
+                self.settled = position
+                return
+
+    def bound(self) -> None:
+        self.positions.thin_out(POSITIONS_MAX)
+
+    def parting(self) -> tuple[int, int, list[list[int]]] | None:
+        """The highest position that is equal, the lowest that is not, and who is on which side there. Of a
+        transitional one only ends are compared, for the property is about regular ones."""
+        parting = self.positions.parting() if self.id.is_regular else None
+        if parting is None:
+            return None
+        return parting.equal_at or 0, parting.differs_at, [side.parties for side in parting.sides]
+
+    def went_apart(self) -> tuple[ViewId, list[tuple[Amount, list[int]]]] | None:
+        """The next configuration that lives entered together with different ends of this one, and who ended how."""
+        for target, lives in self._together().items():
+            ends: dict[Amount, list[int]] = {}
+            for life in lives:
+                ends.setdefault(self.ends[life][:2], []).append(life)
+            if len(ends) > 1:
+                return target, sorted(ends.items(), key=lambda one: (-len(one[1]), one[0]))
+        return None
+
+    def never_compared(self) -> int:
+        """Lives that came too late to be held against anybody."""
+        return sum(life not in self.compared for life in self.late)
+
+    def lives(self) -> set[int]:
+        """All that are named here."""
+        told = (life for seen in self.positions.at.values() for one in seen for life in one.parties)
+        installed = (life for one in self.lists for life in one.lives)
+        return {*told, *installed, *self.ends, *self.onward, *self.after, *self.compared, *self.late}
+
+    def moves_compared(self) -> int:
+        """Lives whose end was held against that of another who went on with them."""
+        return sum(len(lives) - 1 for lives in self._together().values())
+
+    def _together(self) -> dict[ViewId, list[int]]:
+        found: dict[ViewId, list[int]] = {}
+        for life, target in sorted(self.onward.items()):
+            if life in self.ends:
+                found.setdefault(target, []).append(life)
+        return found
+
+
+# --- replicas ---------------------------------------------------------------------------------------------------------
+
+COUNTS_MAX: Final = 256
+"""Counts that are remembered of one view; then they are thinned out."""
+ALL_COUNTS_MAX: Final = 65_536
+"""Of all views together; then the views go of which nothing was told for longest."""
+TOLD_MAX: Final = 4096
+"""Views that differed and are forgotten: that they did is not told again."""
+
+
+class ReplicaCheckpoints(msgspec.Struct):
+    """Of one view of one group."""
+
+    group: GroupId
+    name: str
+    view: GroupViewId
+    touched_us: int = 0
+    counts: Positions[bytes, str] = msgspec.field(default_factory=Positions)
+    behind: dict[int, str] = {}
+    """The message behind which each count is."""
+    spoke: dict[int, dict[str, int]] = {}
+    """Where in the record of its node the last word of each process stands, by count."""
+    told: bool = False
+    """That they differ was."""
+
+    def take(self, process: str, event: CheckpointEvent) -> bool:
+        """True if it was held against what another process said."""
+        spoke = self.spoke.setdefault(event.count, {})
+        if event.lseq < spoke.get(process, 0):
+            return False
+        spoke[process] = event.lseq
+        self.counts.take_back(event.count, process, but=event.digest)
+        self.behind.setdefault(event.count, "the view" if event.sender is None else f"{event.sender}:{event.counter}")
+        return bool(self.counts.tell(event.count, event.digest, process))
+
+    def bound(self) -> None:
+        self.counts.thin_out(COUNTS_MAX)
+        self.behind = {count: self.behind[count] for count in self.counts.at}
+        self.spoke = {count: spoke for count, spoke in self.spoke.items() if count in self.counts.at}
+
+
+class Replicas(msgspec.Struct):
+    """All views of a cluster's groups, by group and view."""
+
+    views: dict[bytes, ReplicaCheckpoints] = {}
+    forgotten: list[bytes] = []
+    """Views of which it was told that they differ."""
+    checked: int = 0
+
+
+class ReplicaFold:
+    def __init__(self, state: Replicas) -> None:
+        self._state = state
+        self._touched: dict[bytes, ReplicaCheckpoints] = {}
+
+    def take(self, process: str, event: CheckpointEvent, now_us: int) -> None:
+        key = msgspec.msgpack.encode((event.group, event.view))
+        found = self._state.views.get(key)
+        if found is None:
+            found = ReplicaCheckpoints(event.group, event.name, event.view, told=key in self._state.forgotten)
+            self._state.views[key] = found
+        found.touched_us = max(found.touched_us, now_us)
+        self._state.checked += found.take(process, event)
+        self._touched[key] = found
+
+    def judge(self) -> list[Divergence]:
+        """Views in which two sides differ, and of which that was not told before; the cluster is for the caller to add."""
+        found: list[Divergence] = []
+        for one in self._touched.values():
+            parting = one.counts.parting()
+            if parting is not None and not one.told:
+                found.append(_divergence(one, parting))
+                one.told = True
+            one.bound()
+        self._touched = {}
+        self._bound()
+        return found
+
+    def _bound(self) -> None:
+        state = self._state
+        excess = sum(len(one.counts.at) for one in state.views.values()) - ALL_COUNTS_MAX
+        for key, one in sorted(state.views.items(), key=lambda item: (item[1].touched_us, item[0])) if excess > 0 else ():
+            if excess <= 0:
+                return
+            excess -= len(one.counts.at)
+            state.forgotten = [*state.forgotten, key][-TOLD_MAX:] if one.told else state.forgotten
+            del state.views[key]
+
+
+def _divergence(one: ReplicaCheckpoints, parting: FirstDifference[bytes, str]) -> Divergence:
+    said = sorted(parting.sides, key=lambda each: (-len(each.parties), each.parties))
+    sides = tuple(tuple(sorted(each.parties)) for each in said)
+    equal_at, differs_at = parting.equal_at, parting.differs_at
+    equal = "never seen equal" if equal_at is None else f"equal up to {one.behind[equal_at]}"
+    told = " against ".join(named(side) for side in sides)
+    between = differs_at - (equal_at or 0)
+    guilty = f"one of the {between} messages between made them so" if between else "no message came between"
+    words = f"{equal}, different at {one.behind[differs_at]}: {told}; {guilty}"
+    where = f"replicas of {one.name!r} in {one.view} are not the same: {words}"
+    conf = one.view.configuration
+    return Divergence("", REPLICAS, conf, conf, equal_at or 0, differs_at, sides, where)

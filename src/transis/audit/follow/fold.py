@@ -17,16 +17,19 @@ from typing import Final
 
 import msgspec
 
-from transis.audit.follow.configurations import Amount, ComparedConfiguration, ReplicaFold, Replicas
 from transis.audit.follow.divergence import (
     AGREEMENT,
     ATOMICITY,
     JUDGED,
     ONE_SEQUENCE,
     REPLICAS,
+    Amount,
+    ComparedConfiguration,
     DigestFile,
     Divergence,
     FollowVerdict,
+    ReplicaFold,
+    Replicas,
     named,
 )
 from transis.audit.guarantees import UNPROMISED

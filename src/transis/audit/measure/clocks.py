@@ -18,8 +18,32 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from transis.audit.measure.curves import Least, PairWindow, Span, curve_of, lines, skew_of, ways
-from transis.audit.measure.schemas import LINES, OFFSETS
 from transis.audit.plans.lay import Tables
+from transis.spark.schema import INT, LONG, REAL, TEXT, columns
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+LINES: Final = columns(
+    run=LONG, node=LONG, reference=LONG, hops=INT, window=LONG, at_us=LONG, shift_us=REAL, slope=REAL, uncertainty_us=REAL
+)
+"""In a window of a node's clock, add `shift_us + slope * (t - at_us)` to a time t of it: then it is one of the reference node's
+recording clock, which was compared over `hops` pairs of nodes."""
+
+OFFSETS: Final = columns(
+    run=LONG,
+    node=LONG,
+    node_name=TEXT,
+    reference=LONG,
+    reference_name=TEXT,
+    hops=INT,
+    at_us=LONG,
+    offset_us=REAL,
+    drift_ppm=REAL,
+    uncertainty_us=REAL,
+)
+"""How far a node's clock is ahead of the reference's when it shows `at_us`."""
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
 
 WINDOWS_MAX: Final = 64
 WINDOWS_MIN: Final = 4

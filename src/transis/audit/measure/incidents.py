@@ -19,10 +19,43 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType
 
 from transis.audit.measure.clocks import Clocks, Keep, in_reference_time, not_kept
-from transis.audit.measure.schemas import INCIDENTS
 from transis.audit.plans.lay import HistoryTables, in_their_stays
+from transis.spark.schema import LONG, LONGS, REAL, TEXT, TEXTS, columns
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+BLACKOUT: Final = columns(node=LONG, node_name=TEXT, last_before_us=LONG, first_after_us=LONG, blackout_us=LONG)
+
+GROUP_BLACKOUT: Final = columns(group=LONG, group_name=TEXT, blackout_us=LONG)
+
+INCIDENTS: Final = columns(
+    run=LONG,
+    view=LONG,
+    view_name=TEXT,
+    old_views=LONGS,
+    old_names=TEXTS,
+    transitional_names=TEXTS,
+    cause=TEXT,
+    members=TEXTS,
+    lost=TEXTS,
+    joined=TEXTS,
+    began_us=LONG,
+    installed_us=LONG,
+    duration_us=LONG,
+    detection_us=LONG,
+    detected_from=TEXT,
+    blackout_us=LONG,
+    blackouts=ArrayType(BLACKOUT),
+    group_blackouts=ArrayType(GROUP_BLACKOUT),
+    tail_messages=LONG,
+    uncertainty_us=REAL,
+)
+"""A change of the configuration: a new regular one, and what it took to get there."""
+
+# --- incidents --------------------------------------------------------------------------------------------------------
 
 CHANGE: Final = ["run", "view"]
 

@@ -1,16 +1,21 @@
-"""All measures of a trace, by the names under which they are kept and drawn; and two builds compared, figure by figure."""
+"""All measures of a trace, by the names under which they are kept and drawn; and two builds compared, figure by figure.
+
+Every table has the names beside the keys, so that it can be read without the others. Times are microseconds. `bin_us` is the
+begin of a bin in the time of the run's reference node (clocks.py), `uncertainty_us` how far a corrected time may be off; null
+where the clocks could not be compared, and times are then taken as they were recorded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from transis.audit.measure.clocks import Keep, compare_clocks, not_kept, offsets
 from transis.audit.measure.incidents import incidents
-from transis.audit.measure.schemas import COMPARED
 from transis.audit.measure.traffic import (
     PERCENTILES,
     bins,
@@ -26,6 +31,13 @@ from transis.audit.measure.traffic import (
     throughput,
 )
 from transis.audit.plans.lay import HistoryTables
+from transis.spark.schema import BYTE, REAL, TEXT, columns
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+COMPARED: Final = columns(measure=TEXT, service=BYTE, build_a=TEXT, build_b=TEXT, a=REAL, b=REAL, ratio=REAL)
+"""One figure of two builds; `ratio` is b / a."""
+
 
 # --- measures ---------------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,92 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from transis.audit.measure.clocks import Clocks, in_reference_time, in_time_of, with_origins
-from transis.audit.measure.schemas import CELLS, DENSITIES, FIGURES, GROUP_LATENCY, LATENCY, LATENCY_SUMMARY, RING, THROUGHPUT
 from transis.audit.plans.lay import Tables
+from transis.spark.schema import BYTE, INT, LONG, REAL, TEXT, columns
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+CELLS: Final = columns(
+    run=LONG,
+    node=LONG,
+    sender=LONG,
+    address=LONG,
+    service=BYTE,
+    size_up_to=LONG,
+    bin_us=LONG,
+    bucket=INT,
+    messages=LONG,
+    bytes=LONG,
+    latency_sum_us=REAL,
+    uncertainty_us=REAL,
+)
+"""Deliveries, counted at the finest grain that any table shows; all of latency and throughput is made of them."""
+
+THROUGHPUT: Final = columns(
+    run=LONG,
+    node=LONG,
+    node_name=TEXT,
+    sender=LONG,
+    sender_name=TEXT,
+    group=LONG,
+    group_name=TEXT,
+    service=BYTE,
+    size_up_to=LONG,
+    bin_us=LONG,
+    width_us=LONG,
+    messages=LONG,
+    bytes=LONG,
+    messages_per_s=REAL,
+    bytes_per_s=REAL,
+)
+"""What each node delivered in a bin. A message for several groups counts in each of them: sum over one group at a time."""
+
+_BUCKET: Final = columns(bucket=INT, from_us=REAL, to_us=REAL, messages=LONG, share=REAL)
+
+_PATH: Final = columns(run=LONG, sender=LONG, sender_name=TEXT, node=LONG, node_name=TEXT, service=BYTE)
+
+_PERCENTILES: Final = columns(messages=LONG, mean_us=REAL, p50_us=REAL, p90_us=REAL, p99_us=REAL, uncertainty_us=REAL)
+
+LATENCY: Final = StructType([*_PATH.fields, *_BUCKET.fields, *columns(uncertainty_us=REAL).fields])
+"""The latency density of each path, as a histogram with eight buckets an octave."""
+
+LATENCY_SUMMARY: Final = StructType([*_PATH.fields, *_PERCENTILES.fields])
+
+GROUP_LATENCY: Final = StructType([*columns(run=LONG, group=LONG, group_name=TEXT, bin_us=LONG).fields, *_PERCENTILES.fields])
+
+DENSITIES: Final = StructType(
+    [*columns(run=LONG, build=TEXT, service=BYTE).fields, *_BUCKET.fields, *columns(per_ms=REAL).fields],
+)
+"""Totem's Figure 7: `per_ms` is the probability density of the latency, by millisecond."""
+
+FIGURES: Final = StructType(
+    [
+        *columns(run=LONG, build=TEXT, service=BYTE, nodes=INT, span_us=LONG, size=REAL, offered_per_s=REAL).fields,
+        *columns(delivered_per_s=REAL, bytes_per_s=REAL).fields,
+        *_PERCENTILES.fields,
+    ]
+)
+"""Totem's Figure 6, a point a run and service: what one node delivers in a second, over the size of a message; and the latency
+at the load that was offered."""
+
+RING: Final = columns(
+    run=LONG,
+    node=LONG,
+    node_name=TEXT,
+    bin_us=LONG,
+    visits=LONG,
+    rotation_us=REAL,
+    backlog=LONG,
+    retransmitted=LONG,
+    tokens_retransmitted=LONG,
+    tokens_lost=LONG,
+    state_changes=LONG,
+)
+"""What a node saw of its ring in a bin; `visits` are those of the token at which it sent something."""
+
 
 # --- cells ------------------------------------------------------------------------------------------------------------
 

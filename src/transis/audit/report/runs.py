@@ -1,6 +1,6 @@
 """What happened in a run: its views and faults, how fast it was, its ring, its incidents.
 
-Tables of measure/schemas.py become rows of a report: plain mappings in, plain rows out, so that kept tables can be drawn again.
+The tables of measures become rows of a report: plain mappings in, plain rows out, so that kept tables can be drawn again.
 All rows given are read here, so reduce them first (`throughput` summed by run, node and bin). Percentiles come from histograms
 and are as exact as their buckets are narrow.
 """
