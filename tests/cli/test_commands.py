@@ -37,7 +37,7 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest() -> None:
     assert "Did you mean 'daemon'" in outcome.stderr
 
 
-@pytest.mark.parametrize("module", ["messages", "admin", "monitor"])
+@pytest.mark.parametrize("module", ["messages", "admin", "monitor", "faults"])
 def test_commands_that_people_wait_for_load_no_engine(module: str) -> None:
     program = f"import sys, transis.cli.{module}; print(*(name for name in sys.modules if 'totem' in name or 'pyarrow' in name))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment())

@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 import typer
@@ -44,31 +44,29 @@ SocketOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
-class AdminConnection:
-    """A connection to the admin socket of a daemon: one line out, one line in."""
+class LineConnection:
+    """One JSON object a line out, one a line in, over a Unix socket."""
 
-    def __init__(self, path: Path | None, clients: Path | None, environment: Mapping[str, str] = os.environ) -> None:
-        named = path is not None or clients is not None
-        self.path, self._socket = _connect(places(path, clients, environment), named=named)
+    def __init__(self, connected: socket.socket, whom: str) -> None:
+        self._socket = connected
+        self._whom = whom
         self._pending = b""
 
     def ask(self, what: str, **more: object) -> dict[str, Any]:
-        """The daemon's answer. Raises ConnectError with the reason if it declines."""
+        """The answer. Raises ConnectError with the reason if the other side declines."""
         try:
             self._socket.sendall(msgspec.json.encode({"do": what, **more}) + b"\n")
             answer: dict[str, Any] = msgspec.json.decode(self._line())
         except TimeoutError:
-            raise ConnectError(
-                f"the daemon at {self.path} did not answer within {ANSWER_PATIENCE_S:.0f} s: is it stopped?"
-            ) from None
+            raise ConnectError(f"{self._whom} did not answer within {ANSWER_PATIENCE_S:.0f} s: is it stopped?") from None
         except (OSError, msgspec.DecodeError) as error:
-            raise ConnectError(f"the daemon at {self.path} ended before it answered ({error})") from error
+            raise ConnectError(f"{self._whom} ended before it answered ({error})") from error
         if not answer.get("ok"):
-            raise ConnectError(f"the daemon at {self.path} declines: {answer.get('why', 'no reason given')}")
+            raise ConnectError(f"{self._whom} declines: {answer.get('why', 'no reason given')}")
         return answer
 
     def wait_until_gone(self, patience_s: float) -> bool:
-        """Wait for the daemon to close the connection, as it does when it ends; False if it did not in time."""
+        """Wait for the other side to close the connection, as it does when it ends; False if it did not in time."""
         self._socket.settimeout(patience_s)
         try:
             return self._socket.recv(1) == b""
@@ -77,7 +75,7 @@ class AdminConnection:
         except OSError:
             return True
 
-    def __enter__(self) -> AdminConnection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,6 +92,15 @@ class AdminConnection:
             pieces.append(piece)
         line, _, self._pending = b"".join(pieces).partition(b"\n")
         return line
+
+
+class AdminConnection(LineConnection):
+    """A connection to the admin socket of a daemon."""
+
+    def __init__(self, path: Path | None, clients: Path | None, environment: Mapping[str, str] = os.environ) -> None:
+        named = path is not None or clients is not None
+        self.path, connected = _connect(places(path, clients, environment), named=named)
+        super().__init__(connected, f"the daemon at {self.path}")
 
 
 def places(path: Path | None, clients: Path | None, environment: Mapping[str, str]) -> list[Path]:

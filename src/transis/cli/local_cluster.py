@@ -70,8 +70,9 @@ class LocalDaemon:
         self.log = directory / f"{name}.log"
         self.clients = clients or directory / f"{name}.sock"
         self.admin = admin_beside(self.clients)
+        self.is_paused = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._was_signalled = False
+        self._was_ended = False
 
     @property
     def pid(self) -> int:
@@ -89,20 +90,39 @@ class LocalDaemon:
 
     @property
     def crashed(self) -> bool:
-        """It ended without having been signalled by its owner."""
-        return self._process is not None and not self.runs and not self._was_signalled
+        """It ended, and not because its owner told it to."""
+        return self._process is not None and not self.runs and not self._was_ended
+
+    @property
+    def state(self) -> str:
+        """In a word, for those who break it by hand."""
+        if self.runs:
+            return "paused" if self.is_paused else "running"
+        return "killed" if self._was_ended else "not running"
 
     def start(self) -> None:
         assert not self.runs, "it runs already"
         command = [sys.executable, "-m", "transis.cli.main", str(os.getpid()), "daemon", "--config", str(self.config)]
-        self._was_signalled = False
+        self._was_ended = self.is_paused = False
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
 
-    def signal(self, number: signal.Signals) -> None:
+    def end(self, number: signal.Signals) -> None:
+        """Tell it to leave, or kill it. One that is paused would not hear it, so it goes on first."""
         if self._process is not None:
-            self._was_signalled = True
+            self._was_ended = True
             self._process.send_signal(number)
+            self.resume()
+
+    def pause(self) -> None:
+        assert self._process is not None, "it was never started"
+        self._process.send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        assert self._process is not None, "it was never started"
+        self._process.send_signal(signal.SIGCONT)
+        self.is_paused = False
 
     def wait(self, patience_s: float) -> bool:
         """Wait for its end; False if it still runs after `patience_s`."""
@@ -154,7 +174,7 @@ class LocalCluster:
     def stop(self, patience_s: float = STOP_S) -> list[str]:
         """Tell all daemons to leave, wait, and kill those that do not; returns the names of the killed ones."""
         for daemon in self._running():
-            daemon.signal(signal.SIGTERM)
+            daemon.end(signal.SIGTERM)
         latest = monotonic() + patience_s
         try:
             for daemon in self._running():
@@ -166,7 +186,7 @@ class LocalCluster:
     def kill(self) -> list[str]:
         stubborn = list(self._running())
         for daemon in stubborn:
-            daemon.signal(signal.SIGKILL)
+            daemon.end(signal.SIGKILL)
         for daemon in stubborn:
             daemon.wait(STOP_S)
         return [daemon.name for daemon in stubborn]

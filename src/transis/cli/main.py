@@ -35,6 +35,14 @@ PANELS: Final = {
         "keygen": "transis.cli.daemon",
         "leave": "transis.cli.admin",
     },
+    "Break it": {
+        "kill": "transis.cli.faults",
+        "pause": "transis.cli.faults",
+        "resume": "transis.cli.faults",
+        "restart": "transis.cli.faults",
+        "cut": "transis.cli.faults",
+        "heal": "transis.cli.faults",
+    },
     "Use it": {"send": "transis.cli.messages", "recv": "transis.cli.messages"},
     "Keep it": {"archive": "transis.cli.archive", "reconcile": "transis.spark.cli"},
     "Look at it": {

@@ -23,6 +23,7 @@ from rich.live import Live
 from rich.text import Text
 
 from transis.cli.admin import unable
+from transis.cli.faults import states_in
 from transis.cli.options import complain, stdout
 from transis.cli.panels import (
     DaemonReport,
@@ -153,9 +154,9 @@ def monitor(
     With --once, exit code 1 if one of the named daemons does not answer.
     """
     try:
-        paths = _paths(admin or [])
+        paths, clusters = _paths(admin or []), [path for path in admin or [] if path.is_dir()]
         if once:
-            raise typer.Exit(_once(paths, as_json, probe))
+            raise typer.Exit(_once(paths, clusters, as_json, probe))
         _require_an_answer(paths)
     except TransisError as error:
         raise unable("monitor", error) from None
@@ -165,7 +166,7 @@ def monitor(
             if as_json:
                 _write_forever(watch, latencies, every)
             else:
-                _show_forever(stdout(), watch, latencies, every)
+                _show_forever(stdout(), watch, clusters, latencies, every)
     except (KeyboardInterrupt, BrokenPipeError):
         raise typer.Exit from None
 
@@ -200,16 +201,17 @@ def _require_an_answer(paths: Sequence[Path | None]) -> None:
 # --- once -----------------------------------------------------------------------------------------------------------
 
 
-def _once(paths: Sequence[Path | None], as_json: bool, probe: bool) -> int:
-    watched = []
-    for path in paths:
-        one = WatchedDaemon(_label(path), path, 0.0)
+def _once(paths: Sequence[Path | None], clusters: Sequence[Path], as_json: bool, probe: bool) -> int:
+    watched = [WatchedDaemon(_label(path), path, 0.0) for path in paths]
+    _note(watched, clusters)
+    for path, one in zip(paths, watched, strict=True):
+        if one.by_hand:
+            continue
         try:
             one.take(ask_once(path))
         except ConnectError as error:
             one.silence = str(error)
             complain("monitor", error)
-        watched.append(one)
     reports = [one.latest for one in watched if one.latest is not None]
     if not reports:
         return UNABLE
@@ -243,8 +245,18 @@ class LatencyProbes:
         return found
 
 
-def _show_forever(console: Console, watch: DaemonWatch, latencies: LatencyProbes | None, every: float) -> None:
+def _note(watched: Sequence[WatchedDaemon], clusters: Sequence[Path]) -> None:
+    """What was done by hand to the daemons of clusters of `transis up`."""
+    states = {name: state for directory in clusters for name, state in states_in(directory).items()}
+    for one in watched:
+        one.note(states)
+
+
+def _show_forever(
+    console: Console, watch: DaemonWatch, clusters: Sequence[Path], latencies: LatencyProbes | None, every: float
+) -> None:
     def page() -> Group:
+        _note(watch.all, clusters)
         reports = watch.reports()
         measured = latencies.of(reports) if latencies is not None else None
         return _page(console, watch.all, reports, measured, with_past=True)
@@ -270,7 +282,7 @@ def _page(
 ) -> Group:
     latencies = {node: latency_text(found) for node, found in measured.items()} if measured is not None else None
     parts: list[Any] = [daemon_table(watched, console.width, latencies), Text(), *view_lines(reports), *warning_lines(reports)]
-    silent = [Text(f"{one.label}: {one.silence}", style="yellow") for one in watched if one.silence]
+    silent = [Text(f"{one.label}: {one.silence}", style="yellow") for one in watched if one.silence and not one.by_hand]
     if with_past:
         parts += [Text(), Text("Views that came, the newest first", style="bold"), past_views(watched, VIEWS_SHOWN)]
     notes = "latency: median milliseconds of an agreed / a safe message" if measured is not None else ""

@@ -29,6 +29,7 @@ from transis.types.errors import ConnectError
 Values = Mapping[str, Any]
 
 VIEWS_KEPT: Final = 32
+BY_HAND: Final = ("paused", "killed")
 STALE_S: Final = 3.0
 """A report that is older than this, plus the time between two reports, means that the daemon hangs."""
 
@@ -69,11 +70,17 @@ class WatchedDaemon:
         self.latest: DaemonReport | None = None
         self.silence = "not asked yet"
         """Why there is no answer now; empty while the daemon answers."""
+        self.by_hand = ""
+        """`paused` or `killed`, if somebody did that to it by hand (faults.py)."""
         self.views: deque[SeenView] = deque(maxlen=VIEWS_KEPT)
         self._path = path
         self._every_s = every_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {label}", daemon=True)
+
+    @property
+    def answers(self) -> bool:
+        return not (self.silence or self.by_hand or self.hung_s)
 
     @property
     def hung_s(self) -> int:
@@ -82,6 +89,11 @@ class WatchedDaemon:
             return 0
         age_s = monotonic() - self.latest.taken_s
         return int(age_s) if age_s > STALE_S + self._every_s else 0
+
+    def note(self, states: Mapping[str, str]) -> None:
+        """What the owner of the daemons says of them, by name."""
+        state = states.get(self.label, "")
+        self.by_hand = state if state in BY_HAND else ""
 
     def start(self) -> None:
         self._thread.start()
@@ -126,7 +138,7 @@ class DaemonWatch:
 
     def reports(self) -> list[DaemonReport]:
         """The latest reports of the daemons that answer."""
-        return [one.latest for one in self.all if one.latest is not None and not one.silence and not one.hung_s]
+        return [one.latest for one in self.all if one.latest is not None and one.answers]
 
     def is_whole(self) -> bool:
         """Whether all daemons answer, and all are in one view that contains exactly them."""
@@ -242,6 +254,8 @@ def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 def _row(watched: WatchedDaemon, columns: Sequence[Column], never_seen: str) -> list[Text]:
     report = watched.latest
+    if watched.by_hand:
+        return [Text(watched.label), Text(watched.by_hand, style="bold yellow")]
     if report is None or watched.silence:
         return [Text(watched.label), Text(never_seen if report is None else NO_ANSWER, style="bold yellow")]
     if watched.hung_s:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from time import monotonic
 from types import TracebackType
 from typing import Annotated, Final, NoReturn, Protocol
@@ -19,6 +18,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from transis.cli.cluster_control import ClusterControl
 from transis.cli.local_cluster import ClusterDirectory, ClusterError, LocalCluster, LocalDaemon, default_socket
 from transis.cli.options import complain, complete_engine, nodes_of, one_of, say, stdout, wrong
 from transis.cli.panels import DaemonWatch, SeenView, daemon_table, view_lines, warning_lines
@@ -35,6 +35,8 @@ transis up [dim]# three daemons on loopback; Ctrl-C stops them[/dim]
 transis up --nodes 5 --dir ~/cluster [dim]# state, logs and settings stay there[/dim]
 
 transis up --nodes 3 --dir ~/cluster --trace [dim]# for transis audit[/dim]
+
+transis up --faults [dim]# to be broken by hand: transis kill n2, transis cut n1 from n2,n3, transis heal[/dim]
 
 transis up --engine lansis [dim]# ordered by acknowledgements, without a token[/dim]
 
@@ -65,7 +67,7 @@ def up(
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Record traces in DIR/trace; needs --dir.")] = False,
     faults: Annotated[
-        bool, typer.Option("--faults", help="Allow links between daemons to be cut over their admin sockets, for tests.")
+        bool, typer.Option("--faults", help="Allow `transis kill`, `pause`, `restart`, `cut` and their kin to break it.")
     ] = False,
     engine: Annotated[
         str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {', '.join(ENGINES)}.")
@@ -87,7 +89,8 @@ def up(
         home = ClusterDirectory(directory)
         cluster = _cluster(home.path, count, engine, trace, faults)
         watch = DaemonWatch([(daemon.name, daemon.admin) for daemon in cluster.daemons], LOOK_S)
-        runner = ClusterRunner(cluster, watch, display_for(cluster, watch, as_json), exit_after)
+        control = ClusterControl(cluster, allowed=faults, takes_default=_is_found_by_default(cluster))
+        runner = ClusterRunner(cluster, watch, control, display_for(cluster, watch, as_json), exit_after)
         code = runner.run()
         home.leave(keep=code != 0)
         if code:
@@ -106,12 +109,24 @@ def _cluster(place: Path, count: int, engine: str, trace: bool, faults: bool) ->
     return LocalCluster(place, names, settings, default_socket(os.environ))
 
 
-class ClusterRunner:
-    """Starts the daemons, watches them, reports what happens to them, and stops them."""
+def _is_found_by_default(cluster: LocalCluster) -> bool:
+    return str(cluster.daemons[0].clients) in socket_candidates(os.environ)
 
-    def __init__(self, cluster: LocalCluster, watch: DaemonWatch, display: Display, exit_after: float | None) -> None:
+
+class ClusterRunner:
+    """Starts the daemons, watches them, breaks them when it is asked to, reports what happens to them, and stops them."""
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        watch: DaemonWatch,
+        control: ClusterControl,
+        display: Display,
+        exit_after: float | None,
+    ) -> None:
         self._cluster = cluster
         self._watch = watch
+        self._control = control
         self._display = display
         self._exit_after = exit_after
         self._reported: set[str] = set()
@@ -132,18 +147,25 @@ class ClusterRunner:
         return PROBLEM if self._was_whole else UNABLE
 
     def _keep(self) -> None:
-        """Run until the time is over or no daemon is left. A daemon that dies before the first view ends the whole cluster."""
+        """Until the time is over or all daemons have ended by themselves. One that dies before the first view ends them all."""
         started = monotonic()
-        pause = Event()
         while self._exit_after is None or monotonic() - started < self._exit_after:
             self._report_crashes()
-            if not any(daemon.runs for daemon in self._cluster.daemons) or (self._reported and not self._was_whole):
+            if all(daemon.crashed for daemon in self._cluster.daemons) or (self._reported and not self._was_whole):
                 return
             if not self._was_whole and self._watch.is_whole():
                 self._was_whole = True
                 self._display.whole(monotonic() - started)
             self._display.tick()
-            pause.wait(STEP_S)
+            self._break(STEP_S)
+
+    def _break(self, patience_s: float) -> None:
+        """Wait so long for somebody who wants to break the cluster."""
+        done = self._control.serve(patience_s)
+        for watched in self._watch.all:
+            watched.note(self._control.states())
+        if done is not None:
+            self._display.broken(done)
 
     def _report_crashes(self) -> None:
         for daemon in self._cluster.daemons:
@@ -153,6 +175,7 @@ class ClusterRunner:
 
     def _stop(self) -> None:
         """Bounded in time; a second Ctrl-C kills the daemons at once."""
+        self._control.close()
         self._display.stopping()
         try:
             killed = self._cluster.stop()
@@ -189,6 +212,7 @@ class Display(Protocol):
     def tick(self) -> None: ...
     def whole(self, seconds: float) -> None: ...
     def crashed(self, daemon: LocalDaemon) -> None: ...
+    def broken(self, done: str) -> None: ...
     def stopping(self) -> None: ...
     def stopped(self, killed: list[str]) -> None: ...
 
@@ -244,6 +268,9 @@ class LiveDisplay:
     def crashed(self, daemon: LocalDaemon) -> None:
         _print_crash(self._console, daemon)
 
+    def broken(self, done: str) -> None:
+        say(self._console, f"By hand: {done}.", "bold yellow")
+
     def stopping(self) -> None:
         say(self._console, "Stopping: every daemon leaves its view, then ends. Ctrl-C again kills them.", "dim")
 
@@ -280,6 +307,9 @@ class LineDisplay:
         _print_crash(self._console, daemon)
         sys.stdout.flush()
 
+    def broken(self, done: str) -> None:
+        self._print(f"by hand: {done}")
+
     def stopping(self) -> None:
         self._print("stopping")
 
@@ -292,7 +322,7 @@ class LineDisplay:
 
 
 class JsonDisplay:
-    """JSON lines, each with an `event`: started, view, whole, crashed, stopping, stopped."""
+    """JSON lines, each with an `event`: started, view, whole, broken, crashed, stopping, stopped."""
 
     def __init__(self, cluster: LocalCluster, watch: DaemonWatch) -> None:
         self._cluster = cluster
@@ -320,6 +350,9 @@ class JsonDisplay:
 
     def crashed(self, daemon: LocalDaemon) -> None:
         _write("crashed", node=daemon.name, exit_code=daemon.exit_code, why=daemon.last_words(), log=daemon.tail().splitlines())
+
+    def broken(self, done: str) -> None:
+        _write("broken", done=done)
 
     def stopping(self) -> None:
         _write("stopping")

@@ -175,7 +175,7 @@ class DemoCluster:
     def kill(self, name: str) -> None:
         """kill -9, without a word to anybody."""
         client = self.clients.pop(name)
-        self.cluster[name].signal(signal.SIGKILL)
+        self.cluster[name].end(signal.SIGKILL)
         self.past.append(client)
         self._killed.append((client.node, boottime_us()))
         self._strike(f"crash {name}")

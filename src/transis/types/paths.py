@@ -57,3 +57,12 @@ def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> P
 def admin_beside(clients: Path) -> Path:
     """`transis.sock` has its admin socket in `transis-admin.sock`."""
     return clients.with_name(f"{clients.stem}-admin{clients.suffix}")
+
+
+CLUSTER_SOCKET: Final = "cluster.sock"
+"""Where the owner of a cluster of `transis up` listens, in the directory of the cluster."""
+
+
+def cluster_beside(clients: Path) -> Path:
+    """`transis.sock` of a cluster of `transis up` has the socket of the cluster's owner in `transis-cluster.sock`."""
+    return clients.with_name(f"{clients.stem}-cluster{clients.suffix}")
