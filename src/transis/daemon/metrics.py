@@ -1,6 +1,7 @@
 """The figures of a daemon in one table: counters of its parts as they are, rates between looks, and the same for Prometheus.
 
-1. One look a second is kept for a short while, so a rate is that of the last seconds, whoever asks and however often.
+1. A look at the figures is taken once a second and kept for a short while. So a rate is that of the last seconds, whoever asks
+   and however often.
 2. Scrapes are answered in threads of their own, so they read the last look's table, which nobody changes any more, and never the
    node.
 3. Names are stable: they are documented, and a test compares the two.
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 LOOKS: Final = 10
-"""Looks that are kept: rates are over so many seconds."""
+"""Looks to keep; a rate covers this many seconds."""
 RATES: Final = {
     "delivered_messages": "delivered_per_s",
     "handed_messages": "handed_per_s",
@@ -33,7 +34,7 @@ RATES: Final = {
     "bursts_sent": "bursts_per_s",
     "retransmitted": "retransmitted_per_s",
 }
-"""Counters whose growth people ask for, and what its rate is called."""
+"""Counters whose rate people want to see, and the name of the rate."""
 
 
 class Figures:
@@ -80,16 +81,16 @@ COUNTERS: Final = {
     "rotations": "Visits of the token",
     "tokens_sent_again": "Tokens sent again because nothing showed that they had arrived",
     "bursts_sent": "Bursts sent (lansis)",
-    "alives_sent": "Signs of life sent for want of a burst (lansis)",
-    "retransmitted": "Datagrams sent again for who had missed them",
-    "requested": "Datagrams that this node had missed and asked for",
+    "alives_sent": "Signs of life sent because there was no burst to send (lansis)",
+    "retransmitted": "Datagrams sent again for nodes that had missed them",
+    "requested": "Datagrams that this node had missed and requested",
     "sent_datagrams": "Datagrams sent",
     "received_datagrams": "Datagrams received",
     "overflows": "Datagrams that the kernel dropped because a receive buffer was full",
-    "pauses": "Times that this process did not run for a while",
+    "pauses": "Times that this process could not run for a while",
     "views": "Regular views installed",
-    "trace_dropped_events": "Events that were not recorded because the disk had no room",
-    "flight_dropped": "Times that the disk had no room for something of the flight recorder",
+    "trace_dropped_events": "Events not recorded because the disk had no room",
+    "flight_dropped": "Times that the flight recorder could not write because the disk had no room",
 }
 GAUGES: Final = {
     "members": "Nodes in the view in force",
@@ -98,23 +99,23 @@ GAUGES: Final = {
     "operational": "1 while the view works, 0 while a new one is being formed",
     "primary": "1 with a majority of the quorum, 0 without; absent when no quorum is configured",
     "last_rotation_us": "Microseconds of the token's last rotation",
-    "token_loss_us": "Microseconds without a token after which the ring counts as lost, as stretched by what was seen",
-    "longest_pause_us": "Microseconds of the longest time that this process did not run",
+    "token_loss_us": "Microseconds without a token after which the ring counts as lost, as stretched by slowness",
+    "longest_pause_us": "Microseconds of the longest time that this process could not run",
     "outbox_bytes": "Bytes of messages that wait here to be sent",
-    "ring_backlog_bytes": "Bytes that wait at all members, as the token said",
-    "unsafe_datagrams": "Datagrams that not everybody is known to have",
-    "window": "Datagrams that all may send in one rotation (totem), or have on their way (lansis)",
-    "window_usable": "Datagrams that all may have on their way so that the slowest member keeps up (lansis)",
-    "window_used": "Datagrams of the last rotation",
-    "send_delay_us": "Microseconds that this node waits after a burst because the window fills (lansis)",
-    "held_last_us": "Microseconds for which the last change of the view held up messages (lansis)",
-    "held_max_us": "Microseconds for which the longest change of the view held up messages (lansis)",
-    "synchrony_agreed_milli": "Members that have an agreed message at its delivery, in thousandths; absent before one (lansis)",
-    "synchrony_safe_milli": "Members that have a safe message at its delivery, in thousandths; absent before one (lansis)",
+    "ring_backlog_bytes": "Bytes that wait to be sent at all members, by the last token",
+    "unsafe_datagrams": "Datagrams not yet known to be at every member",
+    "window": "Datagrams that all members together may send in one rotation (totem) or have on their way (lansis)",
+    "window_usable": "The part of the window that the slowest member can keep up with, in datagrams (lansis)",
+    "window_used": "Datagrams sent in the last rotation",
+    "send_delay_us": "Microseconds that this node waits after a burst because the window is filling up (lansis)",
+    "held_last_us": "Microseconds for which the last view change held up messages (lansis)",
+    "held_max_us": "The longest that a view change held up messages, in microseconds (lansis)",
+    "synchrony_agreed_milli": "Members known to have an agreed message at delivery, in thousandths; absent before one (lansis)",
+    "synchrony_safe_milli": "Members known to have a safe message at delivery, in thousandths; absent before one (lansis)",
     "session_queue_bytes": "Bytes that wait for clients that are behind",
     "trace_bytes": "Bytes of kept trace segments",
-    "flight_bytes": "Bytes of the flight recorder's films, digests and what was developed",
-    "flight_kept": "Changes of the view around which films were developed and kept",
+    "flight_bytes": "Bytes of the flight recorder's ring files, digests and exports",
+    "flight_kept": "View changes of which an export of the ring files is kept",
 }
 
 
@@ -127,9 +128,9 @@ class Labelled(NamedTuple):
 
 
 LABELLED: Final = {
-    "tokens_lost": Labelled("state", "tokens_lost_", "Tokens lost, by the state in which it was noticed"),
-    "given_up": Labelled("why", "breaks_", "Members given up, by what was held against them (lansis)"),
-    "rejected_datagrams": Labelled("kind", "rejected_", "Datagrams thrown away, by what was wrong with them"),
+    "tokens_lost": Labelled("state", "tokens_lost_", "Tokens lost, by the state in which the loss was noticed"),
+    "given_up": Labelled("why", "breaks_", "Members left out by this node, by the reason (lansis)"),
+    "rejected_datagrams": Labelled("kind", "rejected_", "Received datagrams thrown away, by what was wrong with them"),
     "lost_datagrams": Labelled("error", "lost_", "Datagrams that could not be sent, by the error"),
 }
 

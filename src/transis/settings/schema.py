@@ -61,10 +61,10 @@ class NodeSection(Section, frozen=True):
     """Who this node is."""
 
     name: Annotated[Text, Meta(description="The node's name, unique in its cluster. Empty: the host's name.")] = ""
-    cluster: Annotated[Text, Meta(description="Nodes of one cluster find each other; others do not even read them.")] = "transis"
+    cluster: Annotated[Text, Meta(description="Name of the cluster: a node hears only the nodes of its own cluster.")] = "transis"
     quorum: Annotated[
         Sequence[str],
-        Meta(description="Names of nodes; views then say whether they hold a majority of them. Empty: they say nothing."),
+        Meta(description="Names of the nodes that count; each view then says whether it holds a majority of them."),
     ] = msgspec.field(default_factory=list)
     info: Annotated[Text, Meta(description="Up to 256 bytes that others see beside this node in every view.")] = ""
     state: Annotated[
@@ -72,22 +72,24 @@ class NodeSection(Section, frozen=True):
     ] = ""
     profile: Annotated[
         ProfileName,
-        Meta(description="Timeouts for one machine, one LAN, or tens of milliseconds between members. auto: by the interface."),
+        Meta(description="Timeouts: local (one machine), lan, wan (tens of milliseconds apart), or auto (by the interface)."),
     ] = "auto"
     engine: Annotated[
         EngineName,
-        Meta(description="Who orders, equal on all nodes: the token ring, or acknowledgements without a token."),
+        Meta(description="Ordering engine, the same on all nodes: totem (a token ring) or lansis (acknowledgements, no token)."),
     ] = "totem"
     order: Annotated[
         Order,
-        Meta(description="lansis only, equal on all nodes: order by everybody's word, or by a majority's (toto, experimental)."),
+        Meta(
+            description="lansis only, the same on all nodes: all-ack (wait for all members) or toto (a majority; experimental)."
+        ),
     ] = "all-ack"
     mode: Annotated[
         Mode,
-        Meta(description="lansis only, equal on all nodes: extended virtual synchrony, or sends that never stop (experimental)."),
+        Meta(description="lansis only, the same on all nodes: evs, or transis (sends go on during view changes; experimental)."),
     ] = "evs"
     datagram: Annotated[
-        int, Meta(description="Bytes of UDP payload, equal on all nodes; more only where every link has jumbo frames.")
+        int, Meta(description="Bytes of UDP payload, the same on all nodes. Raise it only where every link has jumbo frames.")
     ] = 1400
 
 
@@ -99,9 +101,9 @@ class NetworkSection(Section, frozen=True):
         Meta(description="multicast on a LAN; mesh (unicast) where there is none: clouds, containers."),
     ] = "multicast"
     interface: Annotated[
-        Text, Meta(description="Name, address or network of the interface. Empty: the only one that leads somewhere.")
+        Text, Meta(description="Name, address or network of the interface. Empty: the only one besides loopback.")
     ] = "127.0.0.1"
-    group: Annotated[Text, Meta(description="Multicast address, equal on all nodes. IPv6 interfaces need one of IPv6.")] = (
+    group: Annotated[Text, Meta(description="Multicast address, the same on all nodes. An IPv6 interface needs an IPv6 one.")] = (
         GROUP.address
     )
     data_port: Annotated[PortNumber, Meta(description="UDP port of the multicast data socket.")] = GROUP.data_port
@@ -112,7 +114,7 @@ class NetworkSection(Section, frozen=True):
         Meta(description="UDP port of the token socket; a mesh node also takes the two after it. 0: the system chooses."),
     ] = 0
     seeds: Annotated[
-        Sequence[str], Meta(description="Addresses (host:port) of mesh nodes to meet first; this node may be one of them.")
+        Sequence[str], Meta(description="Addresses (host:port) of mesh nodes to contact first; may include this node.")
     ] = msgspec.field(default_factory=list)
 
 
@@ -123,7 +125,8 @@ class SecuritySection(Section, frozen=True):
         Text, Meta(description="The cluster's key as `transis keygen` writes it, mode 0600. Needed on anything but loopback.")
     ] = ""
     anybody_may_read_and_write: Annotated[
-        bool, Meta(description="Run without a key on a real network: whoever reaches it can read, forge and destroy everything.")
+        bool,
+        Meta(description="Run without a key on a real network: anyone who reaches it can read, forge and destroy everything."),
     ] = False
 
 
@@ -132,24 +135,25 @@ class SessionsSection(Section, frozen=True):
 
     socket: Annotated[Text, Meta(description="Unix socket for clients. Empty: the default place, where clients look too.")] = ""
     mode: Annotated[
-        str, Meta(pattern="^0?[0-7]{3}$", description="Permissions of that socket: who may write to it may be a client.")
+        str, Meta(pattern="^0?[0-7]{3}$", description="Permissions of that socket: anyone who may write to it can be a client.")
     ] = "0660"
     tcp: Annotated[
         Text, Meta(description="Address (host:port) for clients on other hosts, sealed with the cluster's key. Empty: none.")
     ] = ""
     send_window_kb: Annotated[
-        Positive, Meta(description="KiB of messages a client may have handed over that the ring has not taken; then it waits.")
+        Positive, Meta(description="KiB of a client's messages that may wait here to be sent; beyond that the client waits.")
     ] = 1024
     queue_mb: Annotated[
-        Positive, Meta(description="MiB that may wait for one client that does not read; above, it is disconnected.")
+        Positive, Meta(description="MiB that may wait for a client that does not read; beyond that it is disconnected.")
     ] = 32
     total_mb: Annotated[
-        Positive, Meta(description="MiB that may wait for all clients together; above, the one with the most is disconnected.")
+        Positive,
+        Meta(description="MiB that may wait for all clients together; beyond that the one with the most is disconnected."),
     ] = 512
     patience_s: Annotated[
         Positive, Meta(description="Seconds that messages may wait for a client that takes nothing; then it is disconnected.")
     ] = 30
-    clients_max: Annotated[Positive, Meta(description="Clients at a time; one more is told so and turned away.")] = 4096
+    clients_max: Annotated[Positive, Meta(description="Clients at a time; any more are turned away, with the reason.")] = 4096
 
 
 class AdminSection(Section, frozen=True):
@@ -175,46 +179,42 @@ class TraceSection(Section, frozen=True):
     """Recording what happened, as evidence."""
 
     directory: Annotated[Text, Meta(description="Where segments are written. Empty: nothing is recorded.")] = ""
-    segment_mb: Annotated[Positive, Meta(description="A segment is sealed when it has so many MiB")] = 64
-    segment_minutes: Annotated[Positive, Meta(description="or when it is so old.")] = 60
+    segment_mb: Annotated[Positive, Meta(description="A segment is sealed when it reaches this size in MiB")] = 64
+    segment_minutes: Annotated[Positive, Meta(description="or this age in minutes.")] = 60
     keep_mb: Annotated[Positive, Meta(description="MiB of this node's segments to keep; the oldest sealed ones are deleted.")] = (
         1024
     )
     keep_days: Annotated[Positive, Meta(description="Days to keep a segment.")] = 7
     free_mb: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 30)],
-        Meta(description="With less than so many MiB free on the disk recording pauses, and goes on when there is room."),
+        Meta(description="Recording pauses while the disk has fewer MiB free than this."),
     ] = 256
     parquet: Annotated[bool, Meta(description="Also convert sealed segments to Parquet, in a process beside the daemon.")] = False
 
 
 class FlightSection(Section, frozen=True):
-    """The flight recorder: digests to compare nodes by, and films of the last minutes."""
+    """The flight recorder: digests to compare nodes by, and ring files with the last minutes of deliveries."""
 
     enabled: Annotated[
         bool,
-        Meta(
-            description="Always on unless there is a reason; `transis bench flight` tells what it costs here (docs/watching.md)."
-        ),
+        Meta(description="Leave it on unless you have a reason; `transis bench flight` measures its cost (docs/watching.md)."),
     ] = True
     directory: Annotated[
         Text,
-        Meta(description="One for each node, where `transis audit --follow` can read. Empty: flight in the state directory."),
+        Meta(description="A directory for this node alone, which a follower can read. Empty: flight in the state directory."),
     ] = ""
     seal_s: Annotated[Positive, Meta(description="Seconds after which digests are sealed, so that a follower sees them.")] = 10
-    minutes: Annotated[Positive, Meta(description="Minutes of what was delivered to keep on films,")] = 5
+    minutes: Annotated[Positive, Meta(description="Minutes of deliveries to keep in ring files")] = 5
     films_mb: Annotated[
-        Annotated[int, Meta(ge=16, le=1 << 20)], Meta(description="and at most so many MiB of them (16 or more).")
+        Annotated[int, Meta(ge=16, le=1 << 20)], Meta(description="and the most MiB these may take (16 or more).")
     ] = 64
-    kept_mb: Annotated[
-        Positive, Meta(description="MiB of films developed around changes of the view; the oldest are deleted.")
-    ] = 256
-    before_s: Annotated[Positive, Meta(description="Seconds before a change of the view that are developed")] = 30
+    kept_mb: Annotated[Positive, Meta(description="MiB of exports around view changes to keep; the oldest are deleted.")] = 256
+    before_s: Annotated[Positive, Meta(description="Seconds to export before a view change")] = 30
     after_s: Annotated[Positive, Meta(description="and after it.")] = 10
     digests_hours: Annotated[Positive, Meta(description="Hours to keep sealed digests.")] = 24
     free_mb: Annotated[
         Annotated[int, Meta(ge=0, le=1 << 30)],
-        Meta(description="With less than so many MiB free on the disk it pauses, and goes on when there is room."),
+        Meta(description="The recorder pauses while the disk has fewer MiB free than this."),
     ] = 256
 
 
@@ -223,9 +223,9 @@ class LogSection(Section, frozen=True):
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="The least important lines to write; changeable while running."),
+        Meta(description="Least important lines to write; can be changed while the daemon runs."),
     ] = "info"
-    json: Annotated[bool, Meta(description="One JSON object a line instead of text.")] = False
+    json: Annotated[bool, Meta(description="One JSON object per line instead of text.")] = False
 
 
 class ProgramSection(Section, frozen=True):
@@ -370,14 +370,18 @@ def example() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield "# Settings of a transis daemon. Every field is optional; what stands here are the defaults."
+    yield "# Settings of a transis daemon. Every field is optional; the values shown are the defaults."
     for name, section in SECTIONS.items():
         yield from ("", f"# {section.__doc__}", f"[{name}]")
         for one in fields_of(section):
             yield from (f"# {one.description}", f"# {one.name} = {one.default}")
         if name == "node":
-            yield from _further("timing", "Milliseconds; differences from the profile (these are those of lan).", timing_fields())
-            yield from _further("pulse", "Milliseconds, for the engine lansis; differences from the profile.", pulse_fields())
+            yield from _further("timing", "Milliseconds; each field overrides the profile. Shown: profile lan.", timing_fields())
+            yield from _further(
+                "pulse",
+                "Milliseconds, for the engine lansis; each field overrides the profile. Shown: profile lan.",
+                pulse_fields(),
+            )
             yield from _further("window", "Flow control, in datagrams unless a name says bytes.", window_fields())
 
 
