@@ -58,7 +58,7 @@ def test_it_ends_after_so_many_seconds_and_says_a_line(up: Up, tmp_path: Path) -
         (("--to", "TO", "--socket", "/nowhere"), "no node listens at /nowhere"),
         (("--to", ""), "'' names no directory: give its path"),
         ((), "name a group and a directory: transis archive GROUP --to PATH"),
-        (("--publish", "OTHER"), "--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to"),
+        (("--publish", "OTHER"), "--publish PATH publishes for all groups in PATH and joins none: leave out GROUP and --to"),
         (("--to", "/dev/null"), "'/dev/null' cannot hold an archive"),
         (("--to", "OTHER"), "holds the archive of cluster 'red', but this node belongs to 'transis': give another --to"),
     ],

@@ -41,13 +41,13 @@ transis audit traces/ --json | jq .properties
 
 transis audit hdfs://host/traces --store kept/ [dim]# tables stay there; what was read once is not read again[/dim]
 
-transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# two of them, sooner[/dim]
+transis audit traces/ --only total_order_6_1 --only safe_7_1 [dim]# only these two, which is quicker[/dim]
 
 transis audit traces/ --master spark://host:7077
 
 transis simulate --seeds 0:20 --trace runs && transis audit runs
 
-transis audit --follow /srv/flight --ledger kept --metrics 127.0.0.1:9478 [dim]# a cluster that runs, for as long as it does[/dim]
+transis audit --follow /srv/flight --ledger kept --metrics 127.0.0.1:9478 [dim]# a running cluster[/dim]
 """
 
 Inputs = Annotated[list[str], typer.Argument(metavar="DIR...", help="Directories of traces: local, or any Hadoop path.")]
@@ -91,8 +91,8 @@ def audit(
 
     Exit code 0 if all held (what a live cluster still owes may be pending), 1 if one was broken, 2 if evidence is missing.
 
-    With --follow the directories are those to which nodes write digests, which are compared while the nodes run, until Ctrl-C
-    (docs/watching.md). With --once exit code 2 also means that nothing could be judged at all.
+    With --follow, name the directories to which nodes write digests: these are compared while the nodes run, until Ctrl-C
+    (docs/watching.md). With --once, exit code 2 also means that nothing could be judged.
     """
     if follow or ledger is not None or every is not None or metrics is not None or once:
         apart = {"--store": store, "--report": report, "--only": only, "--strict": strict, "--ui": ui}
@@ -318,7 +318,7 @@ def report(
 ) -> None:
     """Audit and measure the traces of a cluster's nodes, and write one self-contained page about it.
 
-    Exit codes as those of `transis audit`; the page is written whenever the traces can be read.
+    Exit codes are those of `transis audit`; the page is written whenever the traces can be read.
     """
     content = judged("report", tuple(inputs), store, master, ui, out)
     from transis.audit.job import exit_code

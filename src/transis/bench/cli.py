@@ -47,7 +47,7 @@ transis bench throughput --path session --size 1000 --json
 sudo transis bench throughput --lan --sealed [dim]# four namespaces and a switch[/dim]
 """
 
-EngineOption = Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Who orders: {', '.join(ENGINES)}.")]
+EngineOption = Annotated[str, typer.Option(autocompletion=complete_engine, help=f"Ordering engine: {' or '.join(ENGINES)}.")]
 NodesOption = Annotated[int, typer.Option(help=f"Nodes, each a process of its own (2 to {NODES_MAX}).")]
 
 
@@ -60,14 +60,14 @@ def throughput(
         str, typer.Option(help="embedded: each program has a node in a thread. session: each is a client of a daemon.")
     ] = "embedded",
     seconds: Annotated[float, typer.Option(help="How long to measure, after a second to warm up.")] = 5.0,
-    rate: Annotated[float, typer.Option(help="Messages a second that each program sends; 0: as many as it may.")] = 0.0,
+    rate: Annotated[float, typer.Option(help="Messages a second that each program sends; 0: as many as it can.")] = 0.0,
     lan: Annotated[bool, typer.Option("--lan", help="In network namespaces with a switch between them (needs root).")] = False,
     sealed: Annotated[bool, typer.Option("--sealed", help="With a key, as on a real network.")] = False,
     transport: Annotated[str, typer.Option(help="multicast or mesh.")] = "multicast",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
-    """Messages a second that each program takes while all of them send; what is lost must be 0."""
+    """Measure the messages a second that each program receives while all of them send. Losses must be 0."""
     one_of("--service", service, SERVICES)
     one_of("--path", path, PATHS)
     how = one_of("--transport", transport, TRANSPORTS)
@@ -105,7 +105,7 @@ def failover(
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
-    """How long until the others go on after a member was killed, and what the time went into."""
+    """Kill members, and measure how long the others take to go on without them, phase by phase."""
     timeouts = one_of("--profile", profile, PROFILE_NAMES)
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--kills", kills, 1, 10_000)
@@ -134,7 +134,7 @@ def idle(
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
-    """Processor and memory of daemons that do nothing, and the time from their start to one common view."""
+    """Measure the processor time and memory of idle daemons, and the time from their start to one common view."""
     _check("--nodes", nodes, 2, NODES_MAX)
     _check("--seconds", seconds, 0.1, 3600)
     orders = one_of("--engine", engine, ENGINES)
@@ -149,7 +149,7 @@ def idle(
 
 FLIGHT_EXAMPLES = """Examples:
 
-transis bench flight [dim]# some minutes[/dim]
+transis bench flight [dim]# takes some minutes[/dim]
 
 transis bench flight --size 64 --rounds 4 --json
 """
@@ -158,14 +158,14 @@ transis bench flight --size 64 --rounds 4 --json
 @bench.command(epilog=FLIGHT_EXAMPLES)
 def flight(
     nodes: NodesOption = 4,
-    size: Annotated[str, typer.Option(help="Bytes of a message, with commas between several.")] = "64,1000",
+    size: Annotated[str, typer.Option(help="Bytes of a message; separate several by commas.")] = "64,1000",
     rounds: Annotated[int, typer.Option(help="Pairs of runs, with the flight recorder and without.")] = 10,
     seconds: Annotated[float, typer.Option(help="How long to measure each, after a second to warm up.")] = 3.0,
     path: Annotated[str, typer.Option(help="embedded or session, as for throughput.")] = "embedded",
     engine: EngineOption = ENGINES[0],
     as_json: JsonOption = False,
 ) -> None:
-    """What the flight recorder costs: throughput and processor time with it and without, in pairs; what is lost must be 0."""
+    """Measure what the flight recorder costs in throughput and processor time, in pairs of runs. Losses must be 0."""
     sizes = _whole_numbers("--size", size, 0, 1 << 20)
     orders = one_of("--engine", engine, ENGINES)
     one_of("--path", path, PATHS)
@@ -186,7 +186,7 @@ def flight(
 
 ENGINES_EXAMPLES = """Examples:
 
-transis bench engines --json --out engines.svg > engines.json [dim]# some minutes[/dim]
+transis bench engines --json --out engines.svg > engines.json [dim]# takes some minutes[/dim]
 
 transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
 """
@@ -194,17 +194,17 @@ transis bench engines --nodes 4 --loss 0 --seconds 1 --kills 0
 
 @bench.command(epilog=ENGINES_EXAMPLES)
 def engines(
-    nodes: Annotated[str, typer.Option(help="Numbers of nodes, with commas between them.")] = "4,8,16",
-    loss: Annotated[str, typer.Option(help="Per cent of all datagrams that are lost on purpose, with commas.")] = "0,1,2,5",
+    nodes: Annotated[str, typer.Option(help="Numbers of nodes, separated by commas.")] = "4,8,16",
+    loss: Annotated[str, typer.Option(help="Percentages of datagrams to lose on purpose, separated by commas.")] = "0,1,2,5",
     size: Annotated[int, typer.Option(help="Bytes of a message.")] = 64,
     seconds: Annotated[float, typer.Option(help="How long to measure each load, after half a second to warm up.")] = 2.0,
-    kills: Annotated[int, typer.Option(help="Members that are killed and taken back, of each engine.")] = 5,
-    toto: Annotated[bool, typer.Option("--toto", help="Lansis with the order ToTo as a third.")] = False,
+    kills: Annotated[int, typer.Option(help="Members to kill and take back, for each engine.")] = 5,
+    toto: Annotated[bool, typer.Option("--toto", help="Also measure lansis with the order ToTo.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the figures, too: FILE.svg.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The engines side by side: throughput and latency at low and at full load, of one sender and of all, with and without loss,
-    and how long a death and a merge take."""
+    """Compare the engines: throughput and latency at low and full load, with one sender and with all, with and without loss, and
+    how long a death and a merge take."""
     counts, losses = _whole_numbers("--nodes", nodes, 2, NODES_MAX), _numbers("--loss", loss, 0, 50)
     _check("--size", size, 13, 1 << 16)
     _check("--seconds", seconds, 0.1, 60)
@@ -253,7 +253,7 @@ def _numbers(option: str, given: str, low: float, high: float) -> tuple[float, .
     try:
         found = sorted({float(word) for word in given.split(",")})
     except ValueError:
-        raise wrong(option, repr(given), "must be numbers with commas between them, such as 4,8") from None
+        raise wrong(option, repr(given), "must be numbers separated by commas, such as 4,8") from None
     if len(found) > 8:
         raise wrong(option, repr(given), "must be eight numbers at most")
     for number in found:

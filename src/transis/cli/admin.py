@@ -1,8 +1,8 @@
 """`transis status`, `groups` and `leave`: asking a daemon over its admin socket; also what tab completion offers.
 
 1. A daemon that is named is asked; otherwise the one that clients would find, by the same rule (types/paths.py). If that daemon
-   left its socket behind and does not answer, no other one is asked instead: somebody would stop the wrong daemon.
-2. Nobody waits for a tab key: a daemon that does not answer at once is skipped, and nothing is offered.
+   left its socket behind and does not answer, no other is asked instead, or `transis leave` might stop the wrong daemon.
+2. Tab completion never waits: if the daemon does not answer at once, nothing is offered.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class LineConnection:
             piece = self._socket.recv(65_536)
             size += len(piece)
             if not piece or size > ANSWER_MAX:
-                raise ConnectionError("no whole answer")
+                raise ConnectionError("the answer is incomplete")
             pieces.append(piece)
         line, _, self._pending = b"".join(pieces).partition(b"\n")
         return line
@@ -285,7 +285,7 @@ def groups(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Show at most N groups, sorted by name.", metavar="N")] = 1_000,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the groups, the number of their members, and how many of these are clients of this daemon."""
+    """List the groups, how many members each has, and how many of these are clients of this daemon."""
     try:
         with AdminConnection(admin, socket) as connection:
             found = connection.ask("groups", limit=limit)

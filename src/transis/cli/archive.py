@@ -115,7 +115,7 @@ def _options(
 
 def _publish_left(directory: str, group: str | None, to: str | None, as_json: bool) -> int:
     if group is not None or to is not None:
-        raise UsageError("--publish PATH is for all groups of PATH, and joins none: leave out GROUP and --to")
+        raise UsageError("--publish PATH publishes for all groups in PATH and joins none: leave out GROUP and --to")
 
     return publish_and_report(directory, as_json)
 
@@ -266,4 +266,4 @@ def _complain_of(one: PublishOutcome) -> None:
             "archive", f"part of {journal} cannot be read: its rows are a gap; move the file away when you have dealt with it"
         )
     for error in one.refused:
-        complain("archive", f"of {one.archiver}, not published: {error}")
+        complain("archive", f"journals of {one.archiver} were not published: {error}")

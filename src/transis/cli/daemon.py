@@ -33,7 +33,7 @@ transis daemon --example > transis.toml [dim]# a file to start from[/dim]
 
 def daemon(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="Settings file, in TOML.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Check the settings, print what would be done, and stop.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check the settings, print what the daemon would do, and stop.")] = False,
     show_example: Annotated[bool, typer.Option("--example", help="Print a settings file with every field, and stop.")] = False,
 ) -> None:
     """Run one node of a cluster, for clients on this host. SIGTERM or Ctrl-C makes it leave gracefully and end."""

@@ -65,6 +65,10 @@ SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 class Commands(TyperGroup):
     """The commands above, each loaded on first use."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        _unwrap_help(self)
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(PANEL_OF)
 
@@ -104,7 +108,15 @@ def _load(name: str) -> Any:
         loaded.command(name, epilog=getattr(module, f"{python_name.upper()}_EXAMPLES"))(what)
     command: Any = get_group(loaded).commands[name]
     command.rich_help_panel = PANEL_OF[name]
+    _unwrap_help(command)
     return command
+
+
+def _unwrap_help(command: Any) -> None:
+    """One line per paragraph: typer keeps the line breaks of a docstring, which then do not fit the terminal."""
+    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n"))
+    for below in getattr(command, "commands", {}).values():
+        _unwrap_help(below)
 
 
 app = typer.Typer(

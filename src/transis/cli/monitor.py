@@ -1,7 +1,7 @@
 """`transis monitor`: daemons live on a terminal, once, or as JSON lines; with the latency of a message.
 
 Latency is measured by a client of each daemon that sends to itself and waits for the receipt. Such a message has one reader and
-goes around the ring like any other. One message per daemon at a time: the figure is the way, not a queue.
+goes around the ring like any other. Each daemon has one message at a time on its way, so no queue is in the figure.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def monitor(
     ] = False,
     probe: Annotated[
         bool,
-        typer.Option("--probe/--no-probe", help="Measure latency: each time, two messages per daemon, sent to nobody else."),
+        typer.Option("--probe/--no-probe", help="Measure latency, each time with two messages per daemon that nobody else gets."),
     ] = True,
 ) -> None:
     """Show members, views with their causes, rates, latency, backlog and problems of daemons, live. Ctrl-C ends it.

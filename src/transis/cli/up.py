@@ -84,7 +84,7 @@ def up(
     assert count is not None
     one_of("--engine", engine, ENGINES)
     if trace and directory is None:
-        raise wrong("--trace", "without --dir", "what is temporary goes when the cluster goes, so give --dir DIR too")
+        raise wrong("--trace", "without --dir", "temporary traces would be deleted with the cluster: give --dir DIR too")
     try:
         home = ClusterDirectory(directory)
         cluster = _cluster(home.path, count, engine, trace, faults)

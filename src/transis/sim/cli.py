@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 SIMULATE_EXAMPLES = """Examples:
 
-transis simulate --seed 7 [dim]# one run, told in full[/dim]
+transis simulate --seed 7 [dim]# one run, in full[/dim]
 
 transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
 
@@ -105,7 +105,7 @@ Partitions = Annotated[
 Judge = Annotated[
     str,
     typer.Option(
-        help="Judge runs by what is promised, or by evs: finds runs in which toto has two orders.",
+        help="Judge by what is promised, or by evs, which shows runs in which toto has two orders.",
         autocompletion=complete_judge,
     ),
 ]
@@ -142,7 +142,7 @@ def simulate(
     A seed draws a cluster, its traffic, its network and its faults; the same seed is always the same run. With --groups it also
     draws client processes, on the same cluster under the same faults, and the guarantees of groups are checked as well.
 
-    Beside the verdict stands how much was tested: the faults that struck, the states and events reached and never reached.
+    The summary also says how much was tested: the faults that struck, the states and events reached and never reached.
     """
     scenario = scenario_of(engine, order, mode, partitions, judge)
     request = SimulateRequest(
@@ -349,10 +349,10 @@ def sweep(
     ui: UiOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Simulate many seeds as a job of Spark, and keep a row of each in a table.
+    """Simulate many seeds as a Spark job, and keep a row for each in a table.
 
-    Every seed is simulated and judged where it runs, as `transis simulate` does it. The table is keyed by build, configuration
-    and seed: the same command again resumes where the last one stopped, and if nothing is left shows what is there.
+    Each seed is simulated and judged by the worker that runs it, as `transis simulate` would. The table is keyed by build,
+    configuration and seed: the same command again goes on where the last one stopped, or shows the results if all are there.
 
     Exit code 1 if a guarantee was broken, or a seed timed out or crashed.
     """

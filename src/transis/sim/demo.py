@@ -186,7 +186,7 @@ DEMO_EXAMPLES = """Examples:
 
 transis demo [dim]# five real daemons, about ten seconds; then the audit of their traces on Spark, about a minute[/dim]
 
-transis demo --no-audit [dim]# without it, for people in a hurry[/dim]
+transis demo --no-audit [dim]# without the audit, for people in a hurry[/dim]
 
 transis demo --out story.svg
 
