@@ -475,7 +475,7 @@ class Node:
         return self._running().call(self._node.statistics(), timeout)
 
     def ended(self, timeout: float | None = None) -> str:
-        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        """Wait until the node has ended; returns the reason, or raises the error that made the node fail."""
         return self._running().call(self._node.ended(), timeout)
 
     def _running(self) -> LoopThread:
@@ -531,7 +531,7 @@ class LoopThread:
         return task.result()
 
     def _begin(self, work: Coroutine[Any, Any, R]) -> _Running[R]:
-        """What gets the lock before `stop` is started before the stop, and so comes to its end."""
+        """Work that gets the lock before `stop` does is started before the loop stops, so it comes to its end."""
         running = _Running(work)
         with self._lock:
             if self._stopped:

@@ -131,7 +131,7 @@ def test_a_stranger_that_keeps_trying_is_told_at_once_and_then_once_a_minute_wit
     told = [line.partition("warning ")[2] for line in lines.getvalue().splitlines()]
     assert told == [
         "bob/1 cannot be a member: its engine is another",
-        "bob/1 cannot be a member: its engine is another (tried 60 times since this was told)",
+        "bob/1 cannot be a member: its engine is another (tried 60 times since the last such line)",
         "cid/1 cannot be a member: its engine is another",
     ]
     assert log.strangers.lately(62_000_000) == ["bob/1", "cid/1"]

@@ -226,7 +226,7 @@ def test_engines_do_not_mix_and_both_sides_are_told_what_to_make_equal(site: Sit
     assert "engine, order, mode or datagram" in told
     assert "(engine lansis, order all-ack, mode evs, datagram " in told
     assert "(engine totem, datagram " in ann.log.until("bob/1 cannot be a member")
-    assert any(warning.endswith("version is another: bob/1") for warning in ann.ask("status")["warnings"])
+    assert any(warning.endswith("version differs: bob/1") for warning in ann.ask("status")["warnings"])
 
 
 def test_links_are_cut_and_healed_between_three(site: Site) -> None:

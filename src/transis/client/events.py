@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class RunHeader(NamedTuple):
-    """What the messages of a frame share, without their data: a message that somebody keeps does not keep the others."""
+    """What the messages of a frame share, without their data: keeping one message does not keep the others in memory."""
 
     sender: ProcessId
     service: Service
@@ -43,7 +43,7 @@ class RunHeader(NamedTuple):
 
 
 def place_in(stretches: Iterable[Stretch], rank: int) -> Place:
-    """Of the message with this rank among those that have these places."""
+    """The place of the message with this rank."""
     for seq, index, count in stretches:
         if rank < count:
             return Place(seq, index + rank)
@@ -89,7 +89,7 @@ class Message(Generic[T]):
 
     @property
     def id(self) -> MessageId:
-        """Its sender and its number there: what no other message has."""
+        """Its sender and its counter, which together no other message has."""
         return MessageId(self.sender, self.counter)
 
     def _key(self) -> tuple[object, ...]:

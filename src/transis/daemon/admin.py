@@ -4,7 +4,7 @@
     {"do": "log", "level": "x"} ->  {"ok": false, "why": "..."}
 
 1. The socket belongs to the daemon's user (mode 0600); whoever can open it may administer.
-2. Lines, connections and answers are bounded. A wrong line is answered, one that is too long ends its connection.
+2. Lines, connections and answers are bounded. A malformed line gets an error; one that is too long ends its connection.
 3. Faults (cut, heal) exist only when the settings allow them.
 4. Answers are the daemon's state as plain values, ready for JSON (Reports).
 """
@@ -37,7 +37,7 @@ from transis.types.views import View, is_primary
 Report = dict[str, Any]
 
 BEHIND: Final = 4
-"""A client is called slow when more than this part of what may wait for it does wait."""
+"""A client counts as slow when its queue is filled to more than this part."""
 
 
 class Reports(Observer):
@@ -125,7 +125,7 @@ class Reports(Observer):
         return {"members": rows}
 
     def groups(self, limit: int) -> Report:
-        """By name, at most so many; the count is of all."""
+        """The first `limit` groups by name, and the count of all."""
         rows = [{"name": name, "members": members, "here": here} for name, members, here in self._driver.node.groups(limit)]
         return {"groups": rows, "count": self._driver.node.statistics()["groups"]}
 
@@ -153,15 +153,15 @@ class Reports(Observer):
         return figures if self.primary is None else figures | {"primary": int(self.primary)}
 
     def warnings(self) -> list[str]:
-        """What an operator should do something about, as it is now."""
+        """What an operator should act on now."""
         figures, opening = self._all_figures(), self._opening
         told = list(self._host.transport.warnings)
         if opening.key is None and not opening.interface.address.is_loopback:
-            told.append("there is no key: anybody on this network may read and write")
+            told.append("there is no key: anybody on this network can read and write everything")
         if severed := self._host.transport.severed:
             told.append(f"links are cut on purpose: {' '.join(severed)}")
         if refused := self._strangers.lately(boottime_us()):
-            told.append(f"cannot be members, because engine, order, mode, datagram or version is another: {' '.join(refused)}")
+            told.append(f"refused as members, because engine, order, mode, datagram or version differs: {' '.join(refused)}")
         if self.primary is False:
             told.append("this side has no majority of the quorum")
         if str(figures.get("trace", "recording")) != "recording":
@@ -185,7 +185,7 @@ ADDRESSES_MAX: Final = 1_024
 """Names whose last address is remembered, for cutting links to nodes outside the view."""
 
 Rows = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-"""An answer is made in one go, and the node waits for it: more would be felt on the ring."""
+"""The node waits while an answer is made: a larger one would delay the ring."""
 
 
 def _asked_as(name: str) -> str:
@@ -193,7 +193,7 @@ def _asked_as(name: str) -> str:
 
 
 class AdminRequest(msgspec.Struct, frozen=True, tag_field="do", tag=_asked_as, forbid_unknown_fields=True):
-    """What may be asked, by its name in small letters and without `Request`."""
+    """A request. Its name on the socket is that of the class, in lower case and without `Request`."""
 
 
 class HelpRequest(AdminRequest, frozen=True):
@@ -229,7 +229,7 @@ class LeaveRequest(AdminRequest, frozen=True):
 
 
 class CutRequest(AdminRequest, frozen=True):
-    """Peers by name, as views named them, or by address. Replaces the cut before it."""
+    """Cut the links to these peers, named as in views or by address. Replaces the previous cut."""
 
     peers: Annotated[list[str], msgspec.Meta(max_length=1_024)]
 
@@ -255,7 +255,7 @@ _DECODER: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(AnyRequest)
 
 
 class Faults(Observer):
-    """Cutting links by the names of nodes. Addresses are remembered, for who is cut off leaves the view."""
+    """Cuts links by the names of nodes. Addresses are remembered, because a node that is cut off leaves the view."""
 
     kinds = frozenset({Configure})
 
@@ -277,7 +277,7 @@ class Faults(Observer):
         unknown = [peer for peer in peers if peer not in self._addresses and ":" not in peer]
         if unknown:
             raise UsageError(
-                f"{unknown[0]!r} was in no view of this node: known are {' '.join(sorted(self._addresses)) or 'none'}"
+                f"no view of this node had a member {unknown[0]!r}: it knows {' '.join(sorted(self._addresses)) or 'none'}"
             )
         addresses = sorted({self._addresses.get(peer, peer) for peer in peers})
         self._cut(addresses)
@@ -342,8 +342,8 @@ class Admin:
         except (UsageError, ConfigError) as error:
             return _wrong(str(error))
         except Exception:  # A question must not end the daemon.
-            LOGGER.exception("a question was not answered by a bug in transis %s, the node goes on", __version__)
-            return _wrong(f"a bug in transis {__version__}, the log of the daemon has it: please report it")
+            LOGGER.exception("a bug in transis %s kept a request from being answered; the node goes on", __version__)
+            return _wrong(f"this is a bug in transis {__version__}: please report it with the lines in the daemon's log")
 
     def _do(self, request: AnyRequest) -> Report:
         match request:

@@ -2,9 +2,9 @@
 
 1. Opened in this order: state directory (its lock keeps a second daemon out), sockets of the network, the node, sockets of
    clients and administrators. Whatever cannot be opened is one sentence and exit code 2, and nothing stays behind.
-2. Ready means that the node has its name and its first view: that is when the service manager and stdout hear of it.
+2. The daemon is ready when its node owns its name and has its first view. It then tells the service manager and stdout.
 3. A first SIGTERM, SIGINT or SIGHUP leaves gracefully, a second one ends at once.
-4. Exit code 0 after leaving; 1 when the node failed, was hurried out, or lost its name while it ran; 2 when it never ran.
+4. Exit code 0 after leaving; 1 if the node failed, was told twice to end, or lost its name while running; 2 if it never ran.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ServiceManager:
         self._tell("STOPPING=1")
 
     def alive(self) -> None:
-        """From the event loop itself, so that a loop that hangs goes silent."""
+        """Called from the event loop itself, so that a loop that hangs goes silent."""
         if self._watched:
             self._tell("WATCHDOG=1")
 
@@ -79,7 +79,7 @@ FIELDS: Final = {"state directory": "node.state"} | {
 
 
 def run_daemon(settings: Settings, opening: Opening) -> int:
-    """Run until the node ends; the exit code. Raises ConfigError or IdentityError for what could not be opened."""
+    """Run until the node ends; returns the exit code. Raises ConfigError or IdentityError if something cannot be opened."""
     start_logging(settings.log.level, json=settings.log.json)
     adopt(logging.getLogger("asyncio"))
     calm_the_collector()
@@ -123,7 +123,7 @@ class Daemon(Observer):
             say(logging.ERROR, "failed", f"the node failed: {error}; its clients are disconnected")
             return FAILED
         except Exception:
-            LOGGER.exception("the node failed by a bug in transis %s: please report it with these lines", __version__)
+            LOGGER.exception("the node failed because of a bug in transis %s: please report it with these lines", __version__)
             return FAILED
         self._manager.stopping()
         left = self._leaving is not None and await self._leaving and not self._hurried
@@ -133,10 +133,10 @@ class Daemon(Observer):
         return FAILED if self._is_ready else UNABLE
 
     def leave(self) -> None:
-        """Asked to go: gracefully the first time, at once the second."""
+        """End the node: gracefully the first time, at once the second."""
         if self._leaving is not None:
             self._hurried = True
-            self.host.driver.close("told twice to end, so the others were not told")
+            self.host.driver.close("told twice to end: it left without telling the other nodes")
             return
         say(logging.INFO, "leaving", "leaving gracefully; ask again to end at once")
         self._manager.stopping()
@@ -213,17 +213,17 @@ class Daemon(Observer):
     def _tell_beginning(self) -> None:
         opening, node = self._opening, self.host.id
         cluster = opening.config.cluster
-        say(logging.INFO, "starting", f"transis {__version__}: {node} of cluster {cluster} begins", node=str(node))
+        say(logging.INFO, "starting", f"transis {__version__}: {node} of cluster {cluster} starts", node=str(node))
         for what, sentence in describe(self._settings, opening):
             say(logging.INFO, "settings", f"{what}: {sentence}", what=what)
         for warning in self.host.transport.warnings:
             say(logging.WARNING, "warning", warning)
         if opening.key is None and not opening.interface.address.is_loopback:
-            say(logging.WARNING, "plaintext", "there is no key: anybody on this network may read and write everything")
+            say(logging.WARNING, "plaintext", "there is no key: anybody on this network can read and write everything")
 
 
 def _announce(line: str) -> None:
-    """On stdout, for a person or a script that started this; the daemon goes on when nobody reads it."""
+    """On stdout, for the person or script that started this; the daemon goes on even if nobody reads it."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()

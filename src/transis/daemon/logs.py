@@ -1,7 +1,7 @@
 """What a daemon says to its operator: state changes with their reasons, views, clients, and warnings; never a line per message.
 
 1. A line is a sentence; with `json` it is an object with the same sentence and its parts.
-2. What can happen often is told at once the first time, and after that at most once a minute, with how often it happened.
+2. What can happen often is logged at once the first time, then at most once a minute, with a count.
 3. Names of nodes are enough for people: incarnations show only where a node was born again.
 """
 
@@ -23,17 +23,17 @@ from transis.types.views import Cause, View
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 LOGGER: Final = logging.getLogger("transis")
 AGAIN_US: Final = 60_000_000
-"""How long something that happens often stays untold after it was told."""
+"""How long something that happens often is not logged again."""
 NAMES_MAX: Final = 32
-"""Names in one line; the rest is a number."""
+"""Names in one line; of any more, only the number is shown."""
 STRANGERS_MAX: Final = 256
 """Refused nodes that are remembered: more than a cluster has, fewer than somebody could invent."""
 
 SHOWN_NOTES: Final = {
     "failed to receive": "{accused} does not receive what is sent (it has everything up to {aru} of {seq}), and is left out",
-    "blamed": "{node} is left out: rings with it did not come about",
+    "blamed": "{node} is left out: every ring with it failed to form",
     "join names too many nodes": "the join of {node} names more nodes than a ring can have, and is ignored",
-    "rejected": "a datagram was rejected ({field}): {why}; more of the kind are counted and told once a minute",
+    "rejected": "a datagram was rejected ({field}): {why}; more of this kind are counted and logged once a minute",
 }
 """Notes that an operator should read, as warnings."""
 
@@ -48,7 +48,7 @@ def start_logging(level: str, *, json: bool, stream: TextIO | None = None) -> No
 
 
 def adopt(logger: logging.Logger) -> None:
-    """What others say in this process, asyncio for one, comes out as our own lines do: JSON stays JSON."""
+    """Lines that others log in this process, asyncio for one, come out like our own: JSON stays JSON."""
     logger.handlers[:] = LOGGER.handlers
     logger.propagate = False
 
@@ -99,7 +99,7 @@ def view_name(view: ViewId) -> str:
 
 
 def cause_in_words(cause: Cause) -> str:
-    """Why a view came, as somebody would say it. `member gathers` leaves the reason to the one who began."""
+    """Why a view came, in plain words. For `member gathers` the log of the member that began has the reason."""
     who = cause.accuser.name if cause.accuser is not None else "somebody"
     accused = names(cause.accused) or who
     sayings = {
@@ -151,7 +151,7 @@ class Often:
         self._at: dict[str, int] = {}
 
     def due(self, now: int, what: str, count: int) -> int:
-        """How many are to be told now: new ones, if nothing was told of this for a while."""
+        """How many new ones to log now: 0 if this was logged a short while ago."""
         new = count - self._told[what]
         if new <= 0 or (what in self._at and now - self._at[what] < AGAIN_US):
             return 0
@@ -159,7 +159,7 @@ class Often:
         return new
 
     def told(self, now: int, what: str, count: int) -> None:
-        """Somebody else told of these already."""
+        """These were logged elsewhere already."""
         self._told[what], self._at[what] = count, now
 
     def forget(self, what: str) -> None:
@@ -177,7 +177,7 @@ class Strangers:
         self._heard_at: dict[str, int] = {}
 
     def refused(self, now: int, node: str) -> int:
-        """How many tries of it are to be told now."""
+        """How many of its attempts to log now."""
         self._heard_at.pop(node, None)
         self._heard_at[node] = now
         self._tries[node] += 1
@@ -194,7 +194,7 @@ class Strangers:
 
 
 class NodeLog(Observer):
-    """Hears what the node says and looks at its figures now and then."""
+    """Logs the node's news, and looks at its figures now and then."""
 
     kinds = frozenset({Configure, Note})
 
@@ -232,16 +232,16 @@ class NodeLog(Observer):
     def _refused(self, now: int, node: str, why: str) -> None:
         """A stranger introduces itself several times a second."""
         if tries := self.strangers.refused(now, node):
-            again = f" (tried {tries} times since this was told)" if tries > 1 else ""
+            again = f" (tried {tries} times since the last such line)" if tries > 1 else ""
             say(logging.WARNING, "refused", f"{node} cannot be a member: {why}{again}", node=node, why=why, count=tries)
 
     def _state(self, before: str, after: str, why: str) -> None:
-        """Leaving the ring and stopping are news; the steps in between are for who looks closely."""
+        """Leaving the ring and stopping are news; the steps in between are logged at level debug."""
         level = logging.INFO if before == "Operational" or after == "Stopped" else logging.DEBUG
         say(level, "state", f"{before} -> {after}: {why}", **{"from": before, "to": after, "why": why})
 
     def look(self, now: int, figures: Mapping[str, int | str]) -> None:
-        """What only shows in the counters."""
+        """Log what shows only in the counters."""
         for what, value in figures.items():
             if what.startswith("rejected_") and isinstance(value, int) and (new := self._often.due(now, what, value)):
                 kind = what.removeprefix("rejected_")
@@ -253,5 +253,5 @@ class NodeLog(Observer):
             )
             say(logging.WARNING, "paused", sentence, count=new, longest_ms=longest_ms)
         if new := self._often.due(now, "overflows", int(figures["overflows"])):
-            sentence = f"the kernel dropped {new} datagrams because a receive buffer was full: raise net.core.rmem_max, see docs"
+            sentence = f"the kernel dropped {new} datagrams for want of buffer space: raise net.core.rmem_max (docs/operating.md)"
             say(logging.WARNING, "overflow", sentence, count=new)

@@ -1,7 +1,7 @@
 """The child process of an embedded node: `python -m transis.embed.child`, started only by process.py.
 
 1. It lives no longer than the program: when its standard input ends, or the system says that its parent is gone, it leaves
-   gracefully and ends. Ctrl-C is for the program, which then decides.
+   gracefully and ends. It ignores Ctrl-C: the program decides what that means.
 2. Sessions come in over a socket that only this user can open. Everything else is lines on standard input and output.
 """
 
@@ -42,11 +42,11 @@ class Child:
         self._host: NodeHost
 
     async def run(self) -> NodeEnded:
-        """The last line."""
+        """Run the node to its end; returns the last line to send."""
         begin = decode_down(await self._reader.readline())
         assert isinstance(begin, BeginNode), "the first line says what to run"
         if not end_with_parent(begin.parent):
-            return NodeEnded("the program was gone before its node began")
+            return NodeEnded("the program ended before its node started")
         opening = replace(resolve(begin.settings), clients=Path(begin.socket))
         self._host = host = NodeHost(opening, on_view=lambda view: send(NodeViewed(view)))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, host.leave)
@@ -60,7 +60,7 @@ class Child:
             obeying.cancel()
             return NodeEnded(why)
         finally:
-            await host.close("its program went")
+            await host.close("its program has ended")
             with suppress(OSError):
                 os.rmdir(os.path.dirname(begin.socket))  # A program that was killed cannot do it.
 
@@ -75,7 +75,7 @@ class Child:
 
 
 def send(line: Up) -> None:
-    """A program that is gone does not read; the end of standard input says so."""
+    """Nobody reads this once the program is gone; the end of standard input shows that."""
     with suppress(BrokenPipeError):
         sys.stdout.buffer.write(encode_line(line))
         sys.stdout.buffer.flush()

@@ -7,8 +7,8 @@
 1. Arguments are checked where the Node is made, and errors name them; what depends on the moment (a port in use, a state
    directory in use, a name taken) is raised on entering.
 2. Entering waits for the first view. Leaving the context leaves the cluster gracefully.
-3. A node that fails ends its sessions with SessionLost, and what made it fail is raised on leaving the context, unless something
-   else is on its way up.
+3. If the node fails, its sessions end with SessionLost, and leaving the context raises the cause, unless another exception is
+   already on its way up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Node:
-    """`transis.Node`. The arguments beside the name are those of NodeArguments; docs/embedding.md says what each is for."""
+    """A node of the cluster inside this program. It takes a name and NodeArguments, which docs/embedding.md explains."""
 
     def __init__(self, name: str, **arguments: Unpack[NodeArguments]) -> None:
         settings = settings_of(name, **arguments)
@@ -47,24 +47,24 @@ class Node:
 
     async def open(self) -> Node:
         if self._was_entered:
-            raise UsageError("a Node is one life of a node: make a new one to start again")
+            raise UsageError("a Node cannot be started again: make a new one")
         self._was_entered = True
         self._id = await self._running.start()
         return self
 
     async def leave(self) -> None:
-        """Leave the cluster gracefully; sessions that are still open are lost. Again is nothing."""
+        """Leave the cluster gracefully; sessions that are still open are lost. Leaving again does nothing."""
         if self._id is not None:
             await self._running.leave()
 
     async def ended(self) -> str:
-        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        """Wait until the node has ended; returns the reason, or raises the error that made the node fail."""
         self._require_start()
         return await self._running.ended()
 
     @property
     def failure(self) -> BaseException | None:
-        """What made the node fail, if it did."""
+        """The error that made the node fail; None if it has not failed."""
         return self._running.failure
 
     async def __aenter__(self) -> Node:
@@ -82,7 +82,7 @@ class Node:
     @overload
     def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[T]) -> Connection[T]: ...
     def connect(self, *, label: str = "", window: int = WINDOW, codec: Codec[Any] | None = None) -> Connection[Any]:
-        """As `transis.connect`, with this node. Each session is a process of its own to the others."""
+        """Like `transis.connect`, with this node. To the others, each session is a process of its own."""
         return Connection(self._link, label, window, codec if codec is not None else Raw())
 
     async def _link(self) -> Link:

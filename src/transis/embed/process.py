@@ -1,11 +1,11 @@
 """A node in a process beside the program: not even a program that holds the interpreter's lock for seconds stops it.
 
-1. The child is started with its settings on a pipe, and its sessions come over a Unix socket in a directory that only this user
-   may enter. Both go when the node ends.
+1. The child reads its settings from a pipe, and its sessions come over a Unix socket in a directory that only this user may
+   enter. Socket and directory are removed when the node ends.
 2. The child ends with the program (child.py, rule 1). The end of the child, expected or not, is seen as the end of its pipe.
 3. Everything but sessions is lines of JSON on two pipes. Down: first BeginNode, then AskStatistics and LeaveNode. Up: NodeOpened
-   once, then NodeViewed, NodeStatistics, and in the end one NodeEnded. When the pipe down ends, the program is gone, and the node
-   leaves.
+   once, then NodeViewed and NodeStatistics, and finally one NodeEnded. When the pipe down closes, the program is gone, and the
+   node leaves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from transis.types.views import View
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 LINE_MAX: Final = 1 << 22
-"""Bytes of one line: a view of the largest ring has a tenth of it."""
+"""The most bytes in one line; a view of the largest ring takes a tenth of it."""
 
 
 class _PipeLine(msgspec.Struct, frozen=True, tag=True):
@@ -116,13 +116,13 @@ def error_of(ended: NodeEnded) -> TransisError:
 # --- the program's side -----------------------------------------------------------------------------------------------
 
 COMMAND: Final = (sys.executable, "-P", "-m", "transis.embed.child")
-"""-P: what lies in the current directory is not imported in place of what is meant."""
+"""-P: a module in the current directory must not be imported in place of the real one."""
 PACKAGES: Final = Path(__file__).resolve().parents[2]
 """Where this package was found, so that the child finds the same one."""
 TEMPORARY_BYTES_MAX: Final = 70
-"""Bytes of a directory in which a private one with a socket still has a path that the kernel takes (107 bytes)."""
+"""The longest path of a directory, in bytes, below which the path of the socket stays within the kernel's limit of 107."""
 LEAVE_SECONDS: Final = 15.0
-"""A child that has not ended so long after it was asked to leave is killed. A leave takes about a second."""
+"""A child that still runs this long after it was asked to leave is killed. A leave takes about a second."""
 
 
 class ChildNode:
@@ -137,7 +137,7 @@ class ChildNode:
         self._asked: dict[int, asyncio.Future[StatisticsDict]] = {}
 
     async def start(self) -> NodeId:
-        """Until the first view; raises what went wrong."""
+        """Start the child and wait for its first view; raises what went wrong."""
         loop = asyncio.get_running_loop()
         self._id: asyncio.Future[NodeId] = loop.create_future()
         self._end: asyncio.Future[str] = loop.create_future()
@@ -171,7 +171,7 @@ class ChildNode:
             del self._asked[number]
 
     async def leave(self) -> None:
-        """Gracefully; the child has ended when this returns."""
+        """Leave gracefully; the child has ended when this returns."""
         assert self._listening is not None, "only a node that has started leaves"
         self._send(LeaveNode())
         done, _ = await asyncio.wait({self._listening}, timeout=LEAVE_SECONDS)
@@ -229,7 +229,7 @@ class ChildNode:
                 pass
 
     def _over(self, failure: TransisError | None, why: str = "") -> None:
-        """A node that went before it was there has failed to start."""
+        """Complete every wait. A node that ends before its first view has failed to start."""
         reason = failure or NodeLost(f"the node {self._name} has ended: {why}")
         waiting: list[asyncio.Future[Any]] = [self._id, *self._asked.values()]
         for future in waiting:
@@ -240,7 +240,7 @@ class ChildNode:
         else:
             self._end.set_result(why)
         for kept in (self._id, self._end):
-            kept.exception()  # Looked at: the program may never ask.
+            kept.exception()  # Retrieve it: the program may never ask, and asyncio would warn.
         shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _give_up(self) -> None:
@@ -262,10 +262,10 @@ def _paths() -> list[str]:
 
 
 def _how_it_ended(code: int) -> str:
-    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code} and without a word"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code} without giving a reason"
 
 
 def _place_for_a_socket() -> str:
-    """Where temporary files go, unless that is too deep for the path of a Unix socket."""
+    """The usual directory for temporary files, or /tmp if a Unix socket below it would have too long a path."""
     usual = tempfile.gettempdir()
     return usual if len(os.fsencode(usual)) <= TEMPORARY_BYTES_MAX else "/tmp"

@@ -1,12 +1,12 @@
 """A node in a thread with an event loop of its own: what blocks the program's event loop does not block the node.
 
-1. Everything of the node happens in its thread. Others put work into its loop and wait for the result in their own.
+1. The node runs entirely in its thread. Other threads put work into its loop and wait for the result in their own.
 2. The thread ends when the node has ended, for whatever reason, and its sessions know why. `ended` raises what made it fail.
 3. Both threads share one interpreter: a program that holds its lock for long stops the node too (then run it as a process).
 4. Frames pass between the two loops as objects, shared and never changed; nothing is encoded. Each direction is a queue and one
    wake-up of the other loop for everything that was put in since its last look. Appending to a deque and looking at a flag are
    single steps of the interpreter, so there is no lock.
-5. What is under way is bounded by credit, as on a socket: the streams by the client's window, Sends by the node's.
+5. What is in flight is bounded by credit, as on a socket: the streams by the client's window, Sends by the node's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from transis.types.views import View
 Item = TypeVar("Item")
 
 CLOSE_SECONDS: Final = 1.0
-"""How long a closing link waits for the node's loop. It is waited for in vain only when that loop is gone."""
+"""How long a closing link waits for the node's loop. Only if that loop is gone does it wait in vain."""
 
 
 class ThreadChannel(Generic[Item]):
@@ -58,7 +58,7 @@ class ThreadChannel(Generic[Item]):
         return True
 
     def _empty(self) -> None:
-        """The flag first: what is put in from now on wakes us again."""
+        """Clear the flag first, so that whatever is put in from now on wakes this loop again."""
         self._is_woken = False
         items = self._items
         taken = [items.popleft() for _ in range(len(items))]
@@ -82,7 +82,7 @@ class ThreadConnection:
     # --- from the client --------------------------------------------------------------------------------------------
 
     def take_in(self, frames: list[ClientFrame | None]) -> None:
-        """None is the end: the client closed the link. What goes wrong here ends this session and no other, as on a socket."""
+        """None marks the end: the client closed the link. An error here ends this session and no other, as on a socket."""
         try:
             for frame in frames:
                 if frame is None:
@@ -100,7 +100,7 @@ class ThreadConnection:
     # --- to the client ----------------------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Everything that its credit allows; that is the bound of what is under way."""
+        """Pass on everything that the client's credit allows; credit bounds what is in flight."""
         if self.process is None or self.is_ending:
             return
         leaving = self._server.host.take(self.process)
@@ -114,7 +114,7 @@ class ThreadConnection:
             self.abort()
 
     def linger(self) -> None:
-        """The session is over, and its last frames leave at the next turn: a thread takes them whatever its program does."""
+        """Nothing to do when the session is over: its last frames leave at the next turn, whatever the program is doing."""
 
     def refuse(self, why: str) -> None:
         if self.is_ending:
@@ -216,7 +216,7 @@ class ThreadedNode:
     # --- in the program's loop --------------------------------------------------------------------------------------
 
     async def start(self) -> NodeId:
-        """Until the first view; raises what went wrong."""
+        """Start the thread and wait for the first view; raises what went wrong."""
         self._thread.start()
         try:
             return await asyncio.wrap_future(self._id)
@@ -231,13 +231,13 @@ class ThreadedNode:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._statistics(), self._living_loop()))
 
     async def leave(self) -> None:
-        """Gracefully; the thread has ended when this returns. A node that has failed is only waited for."""
+        """Leave gracefully; the thread has ended when this returns. If the node has failed, only wait."""
         self._ask_to_leave()
         await asyncio.gather(asyncio.wrap_future(self._end), return_exceptions=True)
         await asyncio.to_thread(self._thread.join)
 
     async def ended(self) -> str:
-        """Why the node ended, when it has; raises what made it fail."""
+        """Wait until the node has ended; returns the reason, or raises the error that made it fail."""
         return await asyncio.wrap_future(self._end)
 
     @property
@@ -293,6 +293,6 @@ class ThreadedNode:
 
 
 def _kept(future: Future[Result]) -> Future[Result]:
-    """A future that its waiters in an event loop cannot cancel: only the thread ends it."""
+    """A future that waiters in an event loop cannot cancel: only the thread completes it."""
     future.set_running_or_notify_cancel()
     return future
