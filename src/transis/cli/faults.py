@@ -1,6 +1,6 @@
 """`transis kill`, `pause`, `resume`, `restart`, `cut` and `heal`: break a cluster of `transis up --faults` by hand.
 
-The daemons belong to the process of `transis up`, so these commands ask that process (cluster_control.py): the one of the cluster in
+The daemons belong to the process of `transis up`, so these commands ask it (cluster_control.py): that of the cluster in
 a directory, or of the cluster that clients find by default.
 """
 

@@ -32,6 +32,7 @@ PANELS: Final = {
     "Run it": {
         "up": "transis.cli.up",
         "daemon": "transis.cli.daemon",
+        "doctor": "transis.cli.doctor",
         "keygen": "transis.cli.daemon",
         "leave": "transis.cli.admin",
     },

@@ -34,6 +34,7 @@ from transis.wire.envelope import KEY_SIZE
 KEYS: Final = ("incarnation", "ring_seq")
 VALUE_BYTES_MAX: Final = 32
 LIFE: Final = "life"
+LOCK: Final = "lock"
 
 
 class StateDirectory:
@@ -118,7 +119,7 @@ def new_boot_id() -> int:
 
 
 def _locked(path: Path) -> TextIOWrapper:
-    lock = (path / "lock").open("a", encoding="utf-8")
+    lock = (path / LOCK).open("a", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -127,6 +128,18 @@ def _locked(path: Path) -> TextIOWrapper:
             f"another process uses the state directory {path}: stop it, or give this node a directory and a name of its own"
         ) from None
     return lock
+
+
+def is_in_use(path: Path) -> bool:
+    """Whether a process has the state directory at `path` open now. Changes nothing there."""
+    try:
+        with (path / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 # --- the key file -----------------------------------------------------------------------------------------------------
