@@ -1,5 +1,6 @@
-"""`transis simulate`: clusters that crash, partition and merge, and whether a guarantee was broken. `transis sweep`: the same by
-the hundred thousand, on Spark, in a table that resumes where it stopped.
+"""`transis simulate` and `transis sweep`: clusters under faults, and whether a guarantee was broken.
+
+The first runs a few seeds here, the second hundreds of thousands on Spark, in a table that resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -456,7 +457,7 @@ def _add(request: SimulateRequest, swept: SweepResult, row: SeedRow) -> None:
 
 
 def _more(swept: SweepResult) -> dict[str, Any]:
-    """What the JSON of a sweep says beside that of `transis simulate`; its speed is that of the seeds that ran now."""
+    """What the JSON of a sweep adds to that of `transis simulate`; the speed is that of the seeds that this call ran."""
     return {
         "build": build_id(),
         "ran_now": swept.ran_now,
@@ -487,7 +488,7 @@ def _print_sweep(out: Console, request: SimulateRequest, swept: SweepResult, dir
 
 @contextmanager
 def _bar(total: int, there: int) -> Iterator[Callable[[SeedRow], None]]:
-    """On stderr, and only on a terminal; calls of the yielded function move it on by one seed."""
+    """On stderr, and only on a terminal; each call of the yielded function moves it on by one seed."""
     console = Console(stderr=True)
     words = TextColumn("{task.fields[failing]} failing, {task.fields[ended]} timed out or crashed")
     columns = (TextColumn("sweeping"), BarColumn(), MofNCompleteColumn(), words, TimeRemainingColumn())

@@ -50,7 +50,7 @@ from transis.wire.items import AcksAt, read_item
 
 _FLAGS_AT: Final = 3
 _ALONE: Final = b"\0\0\1"
-"""Index 0 of its burst, and marked as the last."""
+"""In a header: datagram 0 of its burst, and also the last."""
 
 NAMES: Final = {
     KIND_DATA: "data",
@@ -71,12 +71,12 @@ NAMES: Final = {
 }
 
 KINDS: Final = (*NAMES.values(), "commit1", "commit2", "reply", "ack", "any")
-"""What a filter may look for; commit1 and commit2 are the rotations of a commit token, reply the answer to a query, and ack is a
-burst of Lansis that carries nothing but acknowledgements."""
+"""What a filter may look for: commit1 and commit2 are the two rotations of a commit token, reply is the answer to a query, and
+ack is a Lansis burst that carries only acknowledgements."""
 
 
 def kinds_of(datagram: bytes) -> tuple[str, ...]:
-    """The names under which a packet may be asked for."""
+    """Every kind that matches this packet."""
     if len(datagram) <= ENVELOPE_SIZE:
         return ("any",)
     if datagram[_FLAGS_AT] & FLAG_SEALED:
@@ -93,7 +93,7 @@ def kinds_of(datagram: bytes) -> tuple[str, ...]:
 
 
 def _only_acks(body: bytes) -> bool:
-    """The first datagram of a burst, and the last, and in it one item."""
+    """Whether this is a burst of one datagram whose only item is acknowledgements."""
     if len(body) <= DATA_HEADER_SIZE or body[LAST_OFFSET - 2 : LAST_OFFSET + 1] != _ALONE:
         return False
     found = read_item(body, DATA_HEADER_SIZE)
@@ -137,7 +137,7 @@ class PacketFilter:
 
 @dataclass(slots=True)
 class PacketCounts:
-    """Counts what passes, by kind; a multicast counts once for each host that it is carried to."""
+    """Counts packets by kind; a multicast counts once for each receiver."""
 
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -173,7 +173,7 @@ class SimulatedCluster:
         self.world.run(self.world.now + time_us)
 
     def until(self, reached: Callable[[], bool]) -> bool:
-        """Let time pass, instant by instant, until something holds; False if it does not come."""
+        """Run, one instant at a time, until `reached()` holds; False if it never does."""
         world = self.world
         latest = world.now + WAIT_MAX_US
         while not reached():
@@ -183,7 +183,7 @@ class SimulatedCluster:
         return True
 
     def settle(self) -> str:
-        """Let time pass until the cluster is at rest; returns what keeps it busy if the allowed time runs out first."""
+        """Run until the cluster is at rest. Returns why it is not if the budget runs out first, else an empty string."""
         if settle(self.world, self.plan, budget_us(self.world, self.plan)) is None:
             return unrest(self.world)
         return ""
@@ -235,11 +235,11 @@ class SimulatedCluster:
         self._filter(PacketFilter(Fate.DROP, source, target, kind, count, skip, self._kept))
 
     def copy(self, kind: str, source: str = "*", target: str = "*", count: int = 1, skip: int = 0) -> None:
-        """Let packets pass, and arrive once more at `release`."""
+        """Let packets pass, and deliver a copy of each at `release`."""
         self._filter(PacketFilter(Fate.PASS, source, target, kind, count, skip, self._kept))
 
     def release(self) -> int:
-        """What was held or copied arrives now, in order; returns the number of packets."""
+        """Deliver what was held or copied, in order; returns how many packets."""
         world = self.world
         kept, self._kept[:] = list(self._kept), []
         for source, target, port, datagram in kept:
@@ -247,7 +247,7 @@ class SimulatedCluster:
         return len(kept)
 
     def watch(self) -> None:
-        """Start to count packets afresh."""
+        """Start counting packets from zero."""
         self.tally.seen.clear()
         if self.tally not in self.world.network.interceptors:
             self.world.network.interceptors.append(self.tally)

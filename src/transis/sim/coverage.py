@@ -32,7 +32,7 @@ from transis.types.views import GroupView
 Pair = tuple[str, str]
 
 _LIFE: Final = re.compile(r"\S+/\d+")
-"""Why a node stopped may name another. A table of many runs says it once, not for every name."""
+"""The reason why a node stopped may name another node. A table of many runs shows the reason once, not once per name."""
 
 
 class Coverage(Observer):
@@ -66,7 +66,7 @@ class Coverage(Observer):
             self.notes[note.what] += 1
 
     def node(self, events: Mapping[Pair, int]) -> None:
-        """What one node met in its life: (state, event) and how often."""
+        """Add what one node met in its life: how often each (state, event)."""
         self.events.update(events)
 
     def fault(self, kind: str, states: Iterable[str]) -> None:
@@ -123,7 +123,7 @@ GROUPS_EXPECTED: Final = (
     "run for private names",
     "run that waited",
 )
-"""What a sweep ought to reach. A refused join is not among it: limits are too far away for a simulation."""
+"""What a sweep ought to reach. Refused joins are left out: no simulation comes near the limits."""
 
 
 def counted(history: History) -> Counter[str]:
@@ -175,14 +175,14 @@ S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
 
 OF_RUNNING: Final = ("crash", "copy", "leave", "pause", "slow", "partition", "heal", "cut", "delay")
-"""Faults that can meet a node in any state; the ends of faults (resume, mend) and a restart cannot miss theirs."""
+"""Faults that ought to strike in every state. A restart, a resume and a mend follow from another fault and are not expected."""
 
 
 class Expected(NamedTuple):
     """States, events, faults and traps of one engine, by the names under which they are counted."""
 
     states: tuple[str, ...]
-    """In which a node lives, in the order of the paper."""
+    """The states of a node, in the order of the paper."""
     event_names: tuple[str, ...]
     events: frozenset[Pair]
     traps: frozenset[str]
@@ -193,7 +193,7 @@ class Expected(NamedTuple):
         return frozenset((kind, state) for kind in kinds for state in self.states) | {("restart", "down")}
 
     def never_reached(self, coverage: Coverage) -> dict[str, list[str]]:
-        """By table, what was expected and never seen; of groups only if there were any."""
+        """By table, what was expected and never seen; groups are included only if the runs had any."""
         missing = coverage.never_reached(self.events, self.faults, self.traps)
         return missing | {"groups": sorted(set(GROUPS_EXPECTED) - set(coverage.groups))} if coverage.groups else missing
 

@@ -1,13 +1,8 @@
-"""Engines broken on purpose, a line or two each.
+"""Engines broken on purpose: what the simulator must catch, or it is too tame.
 
-Deliberately broken engines, a line or two each: what the simulator must catch, or it is too tame.
-
-A defect is a textual change of one source file. It is applied to the code objects of the running process, so that the
-engine itself carries no switch for it; the text must occur exactly once, or the defect is out of date and says so.
-
-What a deliberate defect is: a textual change of one or several source files.
-
-Deliberate defects of Lansis: what papers and first drafts had wrong, or what a hurried reader would leave out.
+A defect changes the text of one or several source files, a line or two each. The change is applied to the code objects of the
+running process, so that the engine itself carries no switch for it; the old text must occur exactly once, or the defect is out
+of date and says so. The defects of Lansis are what papers and first drafts got wrong, or what a hurried reader would leave out.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from transis.types.errors import UsageError
 
 
 class Change(NamedTuple):
-    """`module` by its name within the package: the stack has loaded it, and the simulator has no business importing it."""
+    """`module` is named within the package. The node has loaded it; the simulator itself must not import it."""
 
     module: str
     old: str
@@ -38,11 +33,11 @@ class Defect(NamedTuple):
     why: str
     changes: tuple[Change, ...]
     harmless: str = ""
-    """Why it breaks nothing, of a change that looks like a defect and is none."""
+    """Why the change breaks nothing, though it looks like a defect; empty if it breaks something."""
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Those whose room it breaks into, or all if it breaks into none."""
+        """The engines whose rooms it changes; all of them if it changes none."""
         rooms = {change.module.partition(".")[0] for change in self.changes}
         return tuple(engine for engine in ENGINES if engine in rooms) or ENGINES
 
@@ -51,15 +46,15 @@ class Defect(NamedTuple):
 
 LANSIS_DEFECTS: Final[dict[str, Defect]] = {
     "fa_echo_unconditional": Defect(
-        "every statement is answered by one of one's own, whether it says anything new or not (F11)",
+        "every statement is answered with one's own, whether it says anything new or not (F11)",
         (Change("lansis.membership", "        if opinion in GROWN:\n", "        if opinion is not Opinion.DROPPED:\n"),),
     ),
     "no_limbo": Defect(
-        "who installs delivers all that it holds of the old view, instead of what the statements name",
+        "a member that installs delivers all that it holds of the old view, not only what the statements name",
         (Change("lansis.flush", "pre = [parting.pre[node] for node in old.members]", "pre = list(old.dag.inserted)"),),
     ),
     "late_fa": Defect(
-        "a statement about a view that was left already counts in the view after it (F12)",
+        "a statement about a view already left counts in the view after it (F12)",
         (Change("lansis.membership", "            core.trap(Trap.LATE_FA)\n", "            return True\n"),),
     ),
     "views_from_assent": Defect(
@@ -73,7 +68,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "gc_in_join": Defect(
-        "what is stable is collected also while views change (L7)",
+        "stable messages are collected even while views change (L7)",
         (
             Change(
                 "lansis.operational",
@@ -93,7 +88,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         harmless="what is stable is in every statement of every member, was delivered here, and strangers need no old data",
     ),
     "acks_after_fa": Defect(
-        "who has stated goes on to acknowledge, and is believed (W2)",
+        "a member that has made a statement goes on acknowledging, and is believed (W2)",
         (
             Change(
                 "lansis.alive",
@@ -105,7 +100,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "no_flush": Defect(
-        "FLUSHED is said at once, whether all of Pre is held or not (W18)",
+        "FLUSHED is sent at once, whether all of Pre is held or not (W18)",
         (
             Change(
                 "lansis.flush",
@@ -115,7 +110,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "any_flushed_installs": Defect(
-        "who hears of a view installs it if it ever flushed it, whatever it flushed since (M7)",
+        "a member installs any view that it ever flushed, whatever it has flushed since (M7)",
         (
             Change(
                 "lansis.membership",
@@ -130,7 +125,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "causal_when_inserted": Defect(
-        "a causal message leaves as soon as it is in the DAG, whatever ordered ones its sender had delivered (W5)",
+        "a causal message is delivered as soon as it is in the DAG, whatever ordered messages its sender had delivered (W5)",
         (
             Change(
                 "lansis.orders",
@@ -141,7 +136,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "own_d": Defect(
-        "who installs delivers in the regular view what it had delivered itself, not what others had",
+        "a member that installs delivers in the regular view what it had delivered itself, not what others had",
         (
             Change(
                 "lansis.flush",
@@ -151,7 +146,7 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "promise_without_holding": Defect(
-        "the clock of an ALIVE counts before all that its sender had sent is here",
+        "the clock of an ALIVE counts before everything that its sender had sent has arrived",
         (Change("lansis.orders", "        if self._held[member] >= claim[0]:\n", "        if True:\n"),),
     ),
     "outsider_fails_us": Defect(
@@ -159,11 +154,11 @@ LANSIS_DEFECTS: Final[dict[str, Defect]] = {
         (Change("lansis.statements", "return said.f if said.sender in self.ccs else said.f - self.ccs", "return said.f"),),
     ),
     "toto_at_least": Defect(
-        "under ToTo a candidate is beaten by half of the votes, not by more than half",
+        "under ToTo half of the votes beat a candidate, not more than half",
         (Change("lansis.toto", "return 2 * wins(one, other) > members", "return 2 * wins(one, other) >= members"),),
     ),
     "toto_star_equal": Defect(
-        "under ToTo who has not voted counts as one who never will vote otherwise",
+        "under ToTo a member that has not voted counts as if it could never vote otherwise",
         (
             Change(
                 "lansis.toto",
@@ -193,7 +188,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
         (Change("groups.layer", "if self._exchange is None or group.in_force is None:", "if True:"),),
     ),
     "lane_opened_early": Defect(
-        "applications may send before the exchange is complete, and nobody knows yet whom their messages are for (trap 40)",
+        "applications may send before the exchange is complete, when nobody knows yet whom their messages are for (trap 40)",
         (
             Change(
                 "groups.layer",
@@ -203,7 +198,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
     "everybody_is_told": Defect(
-        "a configuration shows every group a view, also those to which nothing happened",
+        "a configuration shows every group a view, even groups to which nothing happened",
         (Change("groups.table", "if group.transitional is None and not joined and not left:", "if False:"),),
     ),
     "origins_stay_regular": Defect(
@@ -211,7 +206,7 @@ GROUP_DEFECTS: Final[dict[str, Defect]] = {
         (Change("groups.table", "                self.members[member] = view.id\n", "                pass\n"),),
     ),
 }
-"""Of the groups: only nodes that have them can go wrong this way."""
+"""Defects of the groups: only nodes with groups can go wrong this way."""
 
 TOTEM_DEFECTS: Final[dict[str, Defect]] = {
     "safe_one_rotation_early": Defect(
@@ -227,7 +222,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
         (Change("totem.recovery", "if not gap or old.members[burst.sender]", "if old.members[burst.sender]"),),
     ),
     "obligations_off": Defect(
-        "who acknowledged an exchange owes nothing later, and the fail set is cleared on re-entering Gather (F3)",
+        "a node that acknowledged an exchange owes nothing later, and the fail set is cleared on re-entering Gather (F3)",
         (
             Change("totem.recovery", "self.obligation |= self._deliver_memb", "pass"),
             Change(
@@ -278,7 +273,7 @@ TOTEM_DEFECTS: Final[dict[str, Defect]] = {
 
 SHARED_DEFECTS: Final[dict[str, Defect]] = {
     "skips_messages": Defect(
-        "of every 64th burst the first run is not delivered: what a follower of digests must notice",
+        "the first run of every 64th burst is not delivered, which a follower of digests must notice",
         (
             Change(
                 "wire.reassembly",
@@ -291,7 +286,7 @@ SHARED_DEFECTS: Final[dict[str, Defect]] = {
         ),
     ),
 }
-"""Below the engines: any node can go wrong this way."""
+"""Defects outside the engines: any node can go wrong this way."""
 
 DEFECTS: Final = SHARED_DEFECTS | TOTEM_DEFECTS | LANSIS_DEFECTS | GROUP_DEFECTS
 
@@ -320,7 +315,7 @@ def broken_engine(name: str) -> Iterator[None]:
 
 
 def _apply(change: Change) -> list[tuple[FunctionType, CodeType]]:
-    """Swap the code of every function of the module that the changed text compiles differently."""
+    """Swap the code of every function of the module that compiles differently from the changed text."""
     module = sys.modules[f"transis.{change.module}"]
     source = inspect.getsource(module)
     if source.count(change.old) != 1:

@@ -293,12 +293,12 @@ def _print_result(console: Console, file: Path | None, result: DemoResult) -> No
 
 
 def report_file(picture: Path) -> Path:
-    """Beside the picture, whatever that is called."""
+    """The report goes beside the picture and is named after it."""
     return picture.with_name(f"{picture.stem}-report.html")
 
 
 def _audited(console: Console, traces: Path, file: Path) -> bool:
-    """The same traces, audited a second time on Spark; True if the audit found a guarantee broken."""
+    """Audit the same traces a second time, on Spark; True if a guarantee was broken."""
     try:
         from transis.spark.progress import require_spark
 
@@ -326,7 +326,7 @@ def _played(console: Console | None, place: ClusterDirectory, engine: str) -> De
 
 
 def _print_end(console: Console, file: Path | None, history: History, verdicts: Sequence[Verdict]) -> None:
-    """The verdict in a sentence, with what shows it if it is bad."""
+    """Print the verdict in a sentence, with the events that show it if a guarantee was broken."""
     broken = [violation for verdict in verdicts for violation in verdict.violations]
     console.print()
     say(console, _verdict(verdicts).capitalize() + ".", "bold red" if broken else "bold green")
@@ -348,7 +348,7 @@ def _verdict(verdicts: Sequence[Verdict]) -> str:
 def _written(
     seconds: float, verdicts: Sequence[Verdict], log: Sequence[tuple[int, str]], findings: Sequence[Finding], file: Path | None
 ) -> str:
-    """The same of a simulated and of a real run, but for the file if there is one."""
+    """The run as JSON, with the same keys for simulated and real nodes; the picture's file is named if there is one."""
     result = {
         "seconds": round(seconds, 3),
         "broken": [verdict.property for verdict in verdicts if verdict.count],

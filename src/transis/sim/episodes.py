@@ -2,9 +2,9 @@
 
 1. Times are drawn so that short distances are as common as long ones: what breaks protocols is the second fault, while the first
    is being repaired. Some faults wait in ambush for the state in which a protocol is weakest.
-2. Lansis has faults of its own: a machine says something and is not heard any more, while what it said is still on its way. Only
-   messages that come after statements, flushes and acknowledgements test what these promise, and in good weather nothing is slow
-   enough. So what is sent around the last words comes late, or never.
+2. Lansis gets faults of its own: a machine says something and is then heard no more, while what it said is still on its way. Only
+   messages that arrive after statements, flushes and acknowledgements test what these promise, and in good weather nothing is
+   slow enough. So what is sent around these last words arrives late, or never.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ THEMED_PERMILLE: Final = 350
 THEMES: Final = ("cascade", "cascade", "cascade", "promise", "promise", "promise", "storm", "crash", "partition")
 
 THEMES_OF_ONE: Final = ("downpour", "downpour", "crash", "crash together")
-"""The same where living nodes must not lose each other."""
+"""The same for runs in which living nodes must not lose each other."""
 
 AMBUSH_MOMENTS: Final = {
     "totem": ("Gather", "Commit", "Commit", "Recovery", "Recovery", "Recovery", "Operational", "Persist", "Received"),
@@ -89,7 +89,7 @@ class Draft:
         return self.sequel_us or self.stream.between(self.safety_us // 20, self.safety_us)
 
     def while_us(self) -> int:
-        """How long an episode lasts: from much shorter than a failure goes unnoticed to much longer."""
+        """How long an episode lasts: from far below the time in which a failure is detected to far above it."""
         return self.stream.stretched(max(1, self.detection_us // 16), 16 * self.detection_us)
 
     def name(self) -> str:
@@ -112,14 +112,14 @@ class Draft:
         return tuple(tuple(component) for component in components if component)
 
     def some_hops_us(self) -> int:
-        """At once, or within the few rotations that forming a ring takes."""
+        """Zero, or up to the few rotations that forming a ring takes."""
         return self.stream.pick((0, self.stream.between(0, 6 * len(self.names) * self.timing.hop_us)))
 
 
 def draw_schedule(
     stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, sealed: bool, partitions: bool = True
 ) -> Schedule:
-    """A medley of kinds at any time, or one after another the episodes in which a ring must be whole to be broken well."""
+    """Either a medley of kinds at any time, or episodes one after another, for those that need a whole ring to break."""
     draft = Draft(stream, names, config, safety_us, [])
     if stream.chance(THEMED_PERMILLE):
         _one_after_another(draft, THEMES if partitions else THEMES_OF_ONE)
@@ -170,7 +170,7 @@ def _crash_loop(draft: Draft) -> None:
 
 
 def _crash_together(draft: Draft) -> None:
-    """Neighbours die within a moment: the holder of the token and its successor among them, some day."""
+    """Several nodes die almost together; in some runs these are the holder of the token and its successor."""
     if len(draft.names) < 2:
         return
     time = draft.moment()
@@ -227,11 +227,11 @@ def _downpour(draft: Draft) -> None:
 
 
 def _cascade(draft: Draft) -> None:
-    """A component that misses messages of those who went falls apart again, just when one of it has installed.
+    """A component that lacks messages of departed nodes splits again, just when one of its members has installed.
 
     First the data of some nodes no longer reach the others, so that there are gaps which nobody can fill; then the two
-    sides part; then the deaf side is split in ambush, again and again. Those who installed have promised something to
-    those who did not (docs/protocol.md).
+    sides part; then the deaf side is split in ambush, again and again. Members that installed have promised something to
+    those that did not (docs/protocol.md).
     """
     stream, names = draft.stream, draft.names
     if len(names) < 3:
@@ -282,7 +282,7 @@ def _promise(draft: Draft) -> None:
 
 
 def _floods(draft: Draft, time: int, names: tuple[str, ...]) -> None:
-    """Applications send a lot around a moment, mostly what asks for the strongest guarantee."""
+    """Applications send many messages around one moment, most of them safe."""
     stream = draft.stream
     for name in stream.some(names, stream.between(1, min(4, len(names)))):
         size = stream.pick((50, draft.config.datagram // 2, 2 * draft.config.datagram, 8 * draft.config.datagram))
@@ -386,7 +386,7 @@ KINDS: Final = (
     ("burst", 200), ("duplicate", 250), ("reorder", 250), ("corrupt", 500), ("junk", 150), ("replay", 200),
     ("slow", 200), ("delay", 250), ("leave", 200), ("copy", 80), ("lost directory", 80),
 )  # fmt: skip
-"""How often each kind is on at all, in permille of runs; the rare ones end a node's life for good."""
+"""In how many of a thousand runs each kind occurs at all; the rare ones end a node's life for good."""
 
 KINDS_OF_ONE: Final = (
     ("crash", 800), ("crash loop", 200), ("crash together", 300), ("downpour", 500), ("loss", 400), ("steady loss", 150),
@@ -396,7 +396,7 @@ KINDS_OF_ONE: Final = (
 """The same without what keeps living nodes from hearing each other for long."""
 
 NEED_A_SEAL: Final = frozenset(("corrupt",))
-"""Without a seal a damaged datagram is not told from a sound one (UDP's checksum would have stopped it)."""
+"""Without a seal a node cannot tell a damaged datagram from a sound one (on a real network UDP's checksum would stop it)."""
 
 
 # --- last words -------------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ SIZE: Final = 40
 
 
 def draw_last_words(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int, partitions: bool) -> Schedule:
-    """In some runs; it takes one who speaks and two who may differ about it."""
+    """Last words, in some runs: they take one node that speaks and two that may differ about what it said."""
     draft = Draft(stream, names, config, safety_us, [])
     if len(names) > 2 and stream.chance(RUNS_PERMILLE):
         for _ in range(stream.between(1, LAST_EPISODES_MAX)):
@@ -428,7 +428,7 @@ def _last_words(draft: Draft, partitions: bool) -> None:
     gone = time + stream.between(0, 2 * hop_us)
     is_heard_no_more = partitions and stream.chance(500)
     draft.add(gone, CutLink(speaker, "*") if is_heard_no_more else CrashNode(speaker))
-    if partitions and stream.chance(500):  # Those who heard it and those who did not part before they have told each other.
+    if partitions and stream.chance(500):  # Nodes that heard it are parted from nodes that did not, before they can compare.
         draft.add(gone + stream.between(detection_us // 2, 2 * detection_us), PartitionNetwork(draft.components()))
     calm = gone + stream.stretched(max(1, detection_us // 4), 4 * detection_us)
     draft.add(calm, Weather("reorder", 0))
@@ -440,8 +440,8 @@ def _last_words(draft: Draft, partitions: bool) -> None:
 
 
 def _late_data(draft: Draft) -> None:
-    """Only data of one machine still come, and so late that the others have stated that it is gone; what they say of that is not
-    heard by it at once, what they say of its data perhaps is. Two of them do not hear each other and so stay where they are."""
+    """Only the data of one machine still arrive, and so late that the others have stated that it is gone. It does not hear these
+    statements at once, but may hear what they say of its data. Two of the others do not hear each other and so get no further."""
     stream, hop_us, detection_us = draft.stream, draft.timing.hop_us, draft.detection_us
     time, speaker = draft.moment(), draft.name()
     watched = stream.pick([name for name in draft.names if name != speaker])

@@ -63,7 +63,7 @@ def format_rate(permille: int) -> str:
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 COPY_SUFFIX: Final = "+copy"
-"""The host on which somebody starts a copy of another host's state directory."""
+"""Ends the address of a host that runs a copy of another host's state directory."""
 
 MOMENTS_OF_TOTEM: Final = ("Starting", "Gather", "Commit", "Recovery", "Operational", "Persist", "Received")
 """When an ambush may strike: on entering a state, between a Persist and its completion, or just when a node has

@@ -44,10 +44,10 @@ MILLION = 1_000_000
 
 
 class Clock(NamedTuple):
-    """It starts somewhere else than its neighbours' and runs a little fast or slow: local = virtual + offset + drift.
+    """A clock with an offset of its own that runs a little fast or slow: local = virtual + offset + drift.
 
-    Integers only, so that a time goes there and back the same way on every machine. The clock belongs to the host and survives
-    its nodes (CLOCK_BOOTTIME). `drift_ppm` is far above -1,000,000, so it never runs backwards.
+    Integers only, so that converting a time there and back gives the same on every machine. The clock belongs to the host and
+    survives its nodes (CLOCK_BOOTTIME). `drift_ppm` is far above -1,000,000, so it never runs backwards.
     """
 
     offset_us: int = 0
@@ -76,7 +76,7 @@ class Write(NamedTuple):
 
 
 class Disk:
-    """1. `durable` changes only when a write completes or by a crash that kept it, as the harness draws.
+    """1. `durable` changes only when a write completes, or when a crash keeps it, which the harness draws.
     2. Writes complete in the order in which they were handed over.
     """
 
@@ -95,7 +95,7 @@ class Disk:
         return write.ticket
 
     def crash(self, kept: Callable[[], bool]) -> int:
-        """Power was cut: each waiting write is kept or lost; how many were lost."""
+        """Power is cut: each waiting write is kept or lost. Returns how many were lost."""
         lost = 0
         for write in self._waiting:
             if kept():
@@ -106,7 +106,7 @@ class Disk:
         return lost
 
     def copy(self) -> Disk:
-        """What somebody gets who copies the state directory of a running node."""
+        """A copy of the state directory, made while the node runs."""
         return Disk(self.durable)
 
 
@@ -116,10 +116,10 @@ SUBMISSIONS_MAX: Final = 64
 """Calls of applications that wait while their node is paused."""
 
 MOMENTS_TOLD: Final = {"received": "Received", "flushed": "Flushed"}
-"""Notes that name a moment for which an ambush may lie in wait."""
+"""Notes that mark a moment for which an ambush may wait."""
 
 UNCOUNTED: Final = frozenset({ProcessConnected, ProcessGone, Checkpoint})
-"""Outputs between which no node dies: they tell of what a process did, which is no doing of the node."""
+"""Outputs that a `crash_after` does not count: they report what a process did, not what the node did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +232,13 @@ class Host:
         return kept, size
 
     def submit(self, submission: Submission | ClientAction) -> None:
-        """An application or a client process calls; the node hears of it at its next turn."""
+        """Queue a call of an application or a client process for the node's next turn."""
         if self.life is not None and len(self._submissions) < SUBMISSIONS_MAX:
             self._submissions.append(submission)
             self._arrange_at(self._busy_until)
 
     def written(self, life: Life) -> None:
-        """A sync completed, if the life that asked for it still lives."""
+        """A sync completed; it counts only if the life that asked for it still runs."""
         if life is self.life:
             self._completed.append(self.disk.complete())
             self._arrange_at(self._busy_until)
@@ -254,7 +254,7 @@ class Host:
         self.arrange()
 
     def quicken(self) -> None:
-        """Slowness ends, and with it what the slow machine still had to work off."""
+        """The machine is fast again, and the backlog that it had as a slow one is gone."""
         self.slow_us = 0
         self._busy_until = self._world.now
         self._turn_at = NEVER
@@ -403,4 +403,4 @@ _CARRY: Final[dict[type[NodeOutput], Callable[[Host, Life, Any], None]]] = {
     Note: Host._note,
     Stopped: Host._stopped,
 }
-"""Effects, and what the harness does at a piece of news. Reach sets nothing up: on this LAN a multicast is heard by all."""
+"""Effects, and what the harness does with each kind of news. Reach needs nothing: on this LAN every host hears a multicast."""

@@ -56,7 +56,7 @@ class Clients:
     """The processes of one life.
 
     1. An action is carried out if it makes sense when its turn comes: a process that is gone does nothing, and the same action
-       makes one that is outside join and one that is inside leave.
+       makes a process outside the group join and one inside leave.
     2. `wanted` is what a process asked for and was not refused; at rest it is in exactly these groups. `inside` has the view in
        force by process and group.
     """
@@ -108,7 +108,7 @@ class Clients:
         if door(local, process, group):
             wanted ^= {group}
 
-    # -- what they are told --------------------------------------------------------------------------------------
+    # -- what reaches them ---------------------------------------------------------------------------------------
 
     def installed(self, output: GroupViewInstalled) -> None:
         for process in output.processes:
@@ -136,7 +136,7 @@ class Clients:
 
 
 class Sessions(Protocol):
-    """What stands between a node and clients that are programs; it has its turns when the node has nothing to do."""
+    """What stands between a node and clients that are programs; it gets a turn when the node has nothing to do."""
 
     def hear(self, output: News) -> None: ...
     def deadline(self) -> int: ...
@@ -145,7 +145,7 @@ class Sessions(Protocol):
 
 
 class NodeLike(Protocol):
-    """The doors of a node that the world uses: those of a node with groups, one without, and the fakes of tests."""
+    """The methods of a node that the world uses. Nodes with groups, nodes without, and the fakes of tests have them."""
 
     @property
     def id(self) -> NodeId: ...
@@ -172,7 +172,7 @@ class NodeFactory(Protocol):
 
 
 class Submission(NamedTuple):
-    """What an application hands to its node in one call; an address is of groups and processes, an empty one of nobody."""
+    """What an application hands to its node in one call. An address names groups and processes; an empty one names nobody."""
 
     service: Service
     sizes: tuple[int, ...]
@@ -181,7 +181,7 @@ class Submission(NamedTuple):
 
 
 def payload(node: NodeId, process: int, counter: int, size: int) -> bytes:
-    """Bytes that no other message has, as long as they are long enough to say so."""
+    """Bytes that no other message has, if there is room to spell that out."""
     mark = f"{node.name}/{node.incarnation}/{node.boot:x}#{process}:{counter}/{size};".encode()
     return (mark * (size // len(mark) + 1))[:size]
 
@@ -190,7 +190,7 @@ class Life(Observer):
     """1. `payloads[p]` holds what process p submitted and the node took, in order of counters from 1.
     2. What is owed = taken - refused - returned; a node at rest owes nothing.
     3. `position` counts ordered deliveries since the last regular view, as the trace's tpos does.
-    4. Only a node with groups has `clients`; a process of theirs that is gone sends nothing more.
+    4. Only a node with groups has `clients`; a process that is gone sends nothing more.
     """
 
     def __init__(self, host: str, node: NodeLike, started_us: int, memory: str = "") -> None:
@@ -239,7 +239,7 @@ class Life(Observer):
         return node if self.sessions is None else min(node, self.sessions.deadline())
 
     def wake(self, local: int) -> bool:
-        """Whoever is due, one at a time and the node first; whether anybody was."""
+        """Wake whoever is due: one at a time, the node first. False if nobody was."""
         if self.node.deadline() <= local:
             self.node.wake(local)
         elif self.sessions is not None and self.sessions.deadline() <= local:
@@ -253,7 +253,7 @@ class Life(Observer):
         if self.sessions is not None:
             self.sessions.check()
 
-    # -- what it is told -----------------------------------------------------------------------------------------
+    # -- what comes out ------------------------------------------------------------------------------------------
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
         for output in outputs:

@@ -32,19 +32,19 @@ ROOMY_BYTES: Final = 8 << 20
 """Socket buffers when faults end: nothing overflows any more."""
 
 QUARANTINE_ALLOWANCE_US: Final = 3 * SECOND
-"""A quarantine ends early when a peer's beacon shows that it hears all members again: some beacons of everybody. Otherwise it
-lasts its whole time, at most quarantine_max_us."""
+"""A quarantine ends early when a peer's beacons show that it hears all members again, which takes a few beacons from each.
+Otherwise it lasts its whole time, at most quarantine_max_us."""
 
 
 ALIVE_SHARE: Final = 10
-"""Up to so many members of a view of Lansis send Alive at full rate; more members send it less often each."""
+"""Up to this many members of a Lansis view send Alive at full rate; in a larger view each member sends it less often."""
 
 AGREE_SHARE: Final = 32
-"""Every so many members Lansis waits once more for agreement."""
+"""For every so many members, Lansis is allowed the time of one more agreement."""
 
 
 def end_faults(world: World, plan: Plan) -> None:
-    """The network is whole, the paused resume, the slow are quick, and the dead may be started again."""
+    """The network is whole, paused nodes resume, slow ones are quick, and dead ones may be started again."""
     world.at_peace = True
     world.network.calm()
     for host in list(world.hosts.values()):
@@ -76,7 +76,7 @@ def budget_us(world: World, plan: Plan) -> int:
 
 
 def _paces_us(plan: Plan) -> tuple[int, int]:
-    """What one attempt to form a view takes at most, and one round in which a window of messages becomes everybody's."""
+    """The longest that one attempt to form a view takes, and one round, after which everybody has a window of messages."""
     config, nodes = plan.config, len(plan.names)
     forming = config.detection_us + gathering_us(config)
     if config.engine == "totem":
@@ -87,7 +87,7 @@ def _paces_us(plan: Plan) -> tuple[int, int]:
 
 
 def rotation_us(plan: Plan) -> int:
-    """What it takes at most, without faults, until everybody in turn has been heard by the next: one rotation of a token."""
+    """The longest that a rotation takes without faults: every node in turn is heard by the next, as when a token goes round."""
     return len(plan.names) * hop_us(plan)
 
 
@@ -101,7 +101,7 @@ def _datagrams_per_message(plan: Plan) -> int:
 
 
 def judged(world: World) -> list[Life]:
-    """The lives that belong to the run, living ones only."""
+    """The lives that still run and belong to the cluster under test."""
     return [host.life for host in judged_hosts(world) if host.life is not None]
 
 
@@ -169,10 +169,10 @@ def _unrest_of(life: Life, members: tuple[NodeId, ...]) -> str:
 # --- fairness ---------------------------------------------------------------------------------------------------------
 
 HEAD_START: Final = 3
-"""Rounds that the others have before the single message is sent."""
+"""Rounds that the others get before the single message is sent."""
 
 LEAST_ROUNDS: Final = 12
-"""The queues of the others must last so long, or nothing is learned."""
+"""Rounds for which the queues of the others must last, or nothing was tested."""
 
 MESSAGES_MAX: Final = 400
 """Messages of one rival."""
@@ -202,7 +202,7 @@ def compete(world: World, plan: Plan) -> Findings:
 
 
 def _round_us(plan: Plan) -> int:
-    """In which a window of messages becomes everybody's: a rotation, or a way there, a word about it, and the way back."""
+    """The time in which a window of messages reaches everybody: a rotation, or two hops with a prompt acknowledgement between."""
     return rotation_us(plan) if plan.config.engine == "totem" else 2 * hop_us(plan) + plan.config.pulse.prompt_us
 
 

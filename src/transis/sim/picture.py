@@ -111,7 +111,7 @@ class _LifeReading:
         return DrawnSending(self.lane, show_node(self.node), *messages, str(event.conf), self._now)
 
     def _configure(self, view: View) -> None:
-        """A regular view at the instant of the transitional one before it comes AFTER it."""
+        """A regular view installed at the same instant as the transitional one before it is drawn AFTER it."""
         began_now = self._view is not None and self._since.time_us == self._now.time_us
         if began_now and view.id.is_regular:
             self._now = Moment(self._now.time_us, Step.AFTER)

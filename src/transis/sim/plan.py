@@ -1,7 +1,7 @@
 """A plan: everything that decides a run, as data that can be written down, read back, and made smaller.
 
 1. Two runs of one plan are the same run.
-2. The text holds only what differs from the defaults, one setting a line, so that a shrunk plan is short to read.
+2. The text holds only what differs from the defaults, one setting a line, so that a shrunk plan is short.
 3. A scenario is the part of it that the command line chooses. Parsing a command must not load an engine.
 """
 
@@ -34,7 +34,7 @@ class Scenario(NamedTuple):
 
     @property
     def options(self) -> str:
-        """As on the command line, without those that have their default."""
+        """As on the command line, without defaults."""
         order = f" --order {self.order}" if self.order != TOTEM.order else ""
         mode = f" --mode {self.mode}" if self.mode != TOTEM.mode else ""
         judge = f" --judge {self.judge}" if self.judge != TOTEM.judge else ""
@@ -54,9 +54,9 @@ class Traffic:
     messages: int = 200
     """Messages of all nodes together in the safety phase."""
     interval_us: int = 5_000
-    """Between two calls of one application, on average."""
+    """The average time between two calls of one application."""
     batch: int = 8
-    """Messages of one call, at most."""
+    """The most messages in one call."""
     services: tuple[int, int, int, int] = (1, 1, 4, 4)
     size: int = 100
     large: int = 4_000
@@ -71,20 +71,20 @@ class ClientPlan:
     """Client processes and what they do. Without any, nodes run without groups."""
 
     processes: int = 0
-    """Of each node, at most at a time."""
+    """The most that a node has at a time."""
     groups: int = 3
     wishes: int = 100
     """Connections, joins, leaves and disconnections of all nodes together in the safety phase."""
     interval_us: int = 20_000
-    """Between two of these of one node, on average."""
+    """The average time between two of these at one node."""
     gone_permille: int = 100
     """The share of these that disconnect; the others join or leave a group."""
     several_permille: int = 300
     """The share of messages for several groups."""
     private_permille: int = 100
-    """The share for processes by their private names."""
+    """The share of messages for processes, by their private names."""
     open_permille: int = 300
-    """The share for any group; the others are for groups of their sender, if it is in one."""
+    """The share of messages for any group; the others go to groups that their sender is in, if it is in one."""
     quorum: int = 0
     """A primary configuration has a majority of the first `quorum` names."""
 

@@ -1,5 +1,6 @@
-"""The story of the demonstration, played by five real daemons on loopback with a client each: traffic in every service, kill -9
-of one daemon, a partition, a heal, a restart.
+"""The story of the demonstration, played by five real daemons on loopback with a client each.
+
+There is traffic in every service, kill -9 of one daemon, a partition, a heal and a restart.
 
 1. A scene is a paragraph for a person and what happens in it.
 2. Every wait is for an event of a client's stream, a view or messages, and is bounded.
@@ -50,7 +51,7 @@ RETRY_S: Final = 0.05
 
 SETTINGS: Final[dict[str, dict[str, object]]] = {
     "admin": {"allow_faults": True},
-    # On a crowded machine a daemon may wait long for a processor; the others shall not suspect it for that.
+    # On a crowded machine a daemon may wait long for a processor; the others must not suspect it for that.
     "timing": {
         "token_loss_ms": 400,
         "token_retransmit_ms": 90,
@@ -162,7 +163,7 @@ class DemoCluster:
         self.clients[name] = DemoClient(name, session, group, self._news.set)
 
     async def _connected(self, name: str) -> Session[bytes]:
-        """As soon as the daemon listens."""
+        """Connect as soon as the daemon listens."""
         daemon = self.cluster[name]
         while True:
             try:
@@ -210,14 +211,14 @@ class DemoCluster:
     # --- waiting ----------------------------------------------------------------------------------------------------
 
     async def together(self, *sides: str) -> None:
-        """Until each side is a view of its own, at all of its members."""
+        """Wait until each side is a view of its own, at all of its members."""
         wanted = {name: side for side in sides for name in side}
         await self._until(
             lambda: all(self.clients[name].company == side for name, side in wanted.items()), f"views of {' and '.join(sides)}"
         )
 
     async def heard(self, names: str, receipts: Sequence[Receipt]) -> None:
-        """Until these messages are delivered where they were sent, and all of these clients have them."""
+        """Wait until these messages are delivered where they were sent, and all of these clients have them."""
         async with _Deadline("messages are delivered where they were sent"):
             for receipt in receipts:
                 await receipt
@@ -241,7 +242,7 @@ class DemoCluster:
     # --- evidence ---------------------------------------------------------------------------------------------------
 
     def history(self, *, closed: bool) -> tuple[History, list[Finding]]:
-        """What the traces say so far, with times from the beginning, and what is wrong with them. Open segments are not."""
+        """What the traces say so far, with times from the beginning, and what is wrong with them; open segments are not wrong."""
         reading = read_trace(self._traces)
         ends = dict(self._killed)
         nodes = [self._trace(trace, ends.get(trace.node)) for trace in reading.history.nodes]

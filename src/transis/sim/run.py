@@ -65,7 +65,7 @@ def beyond_promise(plan: Plan, broken: Sequence[str]) -> str:
 
 
 def splits(history: History) -> int:
-    """Views from which living members went different ways."""
+    """Counts views whose living members went different ways."""
     ways: dict[ViewId, set[ViewId]] = {}
     for trace in history.nodes:
         for event in trace.events:
@@ -75,7 +75,7 @@ def splits(history: History) -> int:
 
 
 def deaths_ahead(history: History) -> int:
-    """Views in which somebody who did not go on had delivered more of the order than somebody who did."""
+    """Counts views in which a member that did not go on had delivered more of the order than one that did."""
     died: dict[ViewId, int] = {}
     went_on: dict[ViewId, int] = {}
     for trace in history.nodes:

@@ -33,7 +33,7 @@ from transis.types.config import ENGINES, MODES, ORDERS
 
 SEED_MAX: Final = (1 << 63) - 1
 SEEDS_AT_ONCE: Final = 10_000_000
-"""Of one call: each is remembered while it runs."""
+"""The most seeds of one call, which remembers each while it runs."""
 _SEEDS: Final = re.compile(r"(\d{1,19}):(\d{1,19})")
 
 
@@ -165,7 +165,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """Everything that was run; `outcome` is kept of a single run only."""
+    """Everything that was run; `outcome` is kept only if that was a single run."""
 
     summary: SweepSummary = field(default_factory=SweepSummary)
     failures: list[Failure] = field(default_factory=list)
@@ -247,7 +247,7 @@ def replay_line(line: str, broken: str) -> str:
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[int], None]]:
-    """Calls of the yielded function move the bar on by one run."""
+    """Each call of the yielded function moves the bar on by one run."""
     console = Console(stderr=True)
     failing = TextColumn("{task.fields[failing]} failing")
     columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), failing, TimeRemainingColumn())

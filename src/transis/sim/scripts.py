@@ -106,7 +106,7 @@ def _sentence(cause: Cause) -> str:
 
 
 def totals(cluster: SimulatedCluster) -> str:
-    """How many messages of whom each life delivered."""
+    """How many messages each life delivered, by sender."""
     return grouped([(show_node(life.id), _counted(_delivered_of(life))) for life in cluster.lives()])
 
 
@@ -145,7 +145,7 @@ def endings(cluster: SimulatedCluster) -> str:
 def notes(cluster: SimulatedCluster, what: str) -> str:
     """What each life noted and how often, such as `retransmitted`; without a name, everything but states.
 
-    A note with a count of its own, as of datagrams sent again, counts as that many.
+    A note with a count of its own, such as of datagrams sent again, counts as that many.
     """
     lines = []
     for life in cluster.lives():
@@ -197,7 +197,7 @@ def _block(chunk: str) -> Block:
 
 
 def run_script(text: str, engine: str = "totem") -> str:
-    """The script with every expected outcome replaced by what happened; on that engine, where a cluster names no other."""
+    """The script with every expected outcome replaced by what happened. Clusters that name no engine get this one."""
     player = Player(engine)
     return "\n\n".join(block._replace(expected=player.play(block)).text() for block in parse_script(text)) + "\n"
 
@@ -269,7 +269,7 @@ Selection = tuple[str, str, str, int, int]
 
 
 def _packets(words: list[str]) -> Selection:
-    """a->b data 2 after=3: of the data from a to b three pass, then two are meant; without a number all of them."""
+    """a->b data 2 after=3: three data packets from a to b pass, then two are chosen; without a number, all of them."""
     source, _, target = words[0].partition("->")
     counts = [word for word in words[2:] if "=" not in word]
     skips = [word.removeprefix("after=") for word in words[2:] if "=" in word]

@@ -75,7 +75,7 @@ class Shrinker:
                 self.keep_if_failing(_without_node(self.plan, name))
 
     def _plainer(self) -> None:
-        """Try each setting that has not its default with the default."""
+        """Try plainer conditions, traffic and settings, one at a time."""
         plain_traffic = replace(self.plan.traffic, large_permille=0, processes=1, batch=1)
         for settings in (
             {"conditions": Conditions()}, {"traffic": Traffic(messages=self.plan.traffic.messages)}, {"traffic": plain_traffic},

@@ -1,13 +1,13 @@
-"""Many seeds on Spark: spread over the workers in waves, each run in a process of its own, and kept in a table that goes on.
+"""Many seeds on Spark: spread over the workers in waves, each run in a process of its own, and kept in a table that can grow.
 
 1. A wave is a job of Spark: tasks of a few seeds each, several for every core. Two waves are on their way at a time, so that
    one slow seed keeps no core idle but its own. Each wave is kept as it ends: a kill loses two waves, and nothing else.
 2. If a worker is lost, Spark replaces it: a seed gives the same row wherever it runs.
 3. A seed runs in a fork of the worker. Whatever it does there, endless loops and lost memory included, the worker lives and
    goes on with the next one, and no seed sees what another left behind.
-4. The kernel ends a seed that takes too long, by alarms that the seed set for itself: Python need not work for that, and a seed
-   also ends when its worker was killed. Time of the processor counts, so that a busy machine changes no outcome; a seed that
-   does nothing for much longer than that is ended, too.
+4. The kernel ends a seed that takes too long, by alarms that its process has set: this works even if Python is stuck or the
+   worker was killed. Processor time counts, so that a busy machine changes no outcome; a seed that idles for much longer than its
+   limit is ended, too.
 5. Neither typer nor rich is imported: workers need what simulations need, and pyarrow.
 
 The table is a lake with a row for every seed, by build, configuration and seed:
@@ -15,8 +15,8 @@ The table is a lake with a row for every seed, by build, configuration and seed:
     DIR/outcomes/batch=N/*.parquet    a wave of seeds in order; lake.json says of which build and configuration
     DIR/failed/KEY/seed-N/*.trace     traces of runs that failed, there before their wave; KEY is a digest of both
 
-A seed may be there twice, because a wave was written that somebody ran again. It counts once: a run that ended before one that
-did not, then the later wave.
+A seed may have two rows, if a wave that was written was run again. One counts: a run that ended before one that did not, then
+the later wave.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from transis.types.errors import PipelineError
 
 KEY_DIGITS: Final = 8
 FILES_OPEN: Final = 16
-"""Files of which rows are kept at hand: waves overlap a little."""
+"""Files whose rows are kept at hand, because waves overlap a little."""
 TABLE: Final = "outcomes"
 
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
@@ -63,7 +63,7 @@ OUTCOMES: Final = pa.schema(
         ("outcome", pa.string()),
         ("timeout_s", pa.int64()),
         *((name, pa.string()) for name in ("explanation", "replay")),
-        # Of a run that ended; null for the others.
+        # Null unless the run ended.
         ("nodes", pa.int64()),
         (
             "verdicts",
@@ -84,7 +84,7 @@ _MAPS: Final = frozenset(field.name for field in OUTCOMES if field.type == _COUN
 
 
 class _Found(NamedTuple):
-    """Where a row is. The largest of a seed counts."""
+    """Where a row is. If a seed has several, the largest counts."""
 
     ended: bool
     batch: int
@@ -106,14 +106,14 @@ class SweepTable:
         self._read = lru_cache(FILES_OPEN)(_read_whole)
 
     def written_here(self) -> AbstractContextManager[None]:
-        """Nobody else writes until this is left."""
+        """While this is held, nobody else writes."""
         return self._lake.held()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def pending(self, seeds: range, timeout_s: int) -> list[int]:
-        """Seeds that are not there; also those whose process ended early, for that may have been the machine's fault, and those
-        that timed out when they were given less time."""
+        """Seeds without a row; also those whose process ended early, for that may have been the machine's fault, and those that
+        timed out when they were given less time."""
         found = self._index(seeds)
         return [seed for seed in seeds if not _is_settled(found.get(seed), timeout_s)]
 
@@ -154,7 +154,7 @@ class SweepTable:
             change.keep(self._lake.facts(change.state, dict[int, str]) | {change.number: self.key})
 
     def _keep_traces(self, change: LakeChange, row: SeedRow) -> None:
-        """They appear when they are whole. What is there of the same seed is the same."""
+        """Traces appear only when they are whole. If a seed has some already, they are the same and stay."""
         place, staged = self.failed / f"seed-{row.seed}", change.stage()
         if place.exists():
             return
@@ -206,7 +206,7 @@ def _row_of(columns: dict[str, Any]) -> SeedRow:
 
 
 def decoded(told: bytes) -> SeedRow:
-    """What a worker said."""
+    """The row that a worker sent."""
     return msgspec.msgpack.decode(told, type=SeedRow)
 
 
@@ -218,13 +218,13 @@ TRACE_BYTES_MAX: Final = 16 << 20
 """A larger trace is not sent: whoever wants it replays the seed."""
 
 ALARMS: Final = ((signal.SIGPROF, signal.ITIMER_PROF, 1), (signal.SIGALRM, signal.ITIMER_REAL, 20))
-"""Signal, timer, and how many times what a seed is given."""
+"""Signal, timer, and its length as a multiple of the time that a seed is given."""
 
 _BATCH: Final = pa.schema([("seed", pa.int64()), ("outcome", pa.binary())])
 
 
 class Order(NamedTuple):
-    """What is wanted of every seed."""
+    """What is asked of every seed."""
 
     configuration: str
     """The options as `transis simulate` has them."""
@@ -232,11 +232,11 @@ class Order(NamedTuple):
     """Its seed does not matter."""
     timeout_s: int
     keep_traces: bool = True
-    """Of runs that failed."""
+    """Whether traces of failed runs are kept."""
 
 
 def run_seeds(order: Order, pieces: Sequence[Sequence[int]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One task of Spark: numbers of pieces in, a row for every seed of them out, as soon as it ended."""
+    """One Spark task: numbers of pieces come in, and a row for each of their seeds goes out as soon as it has ended."""
     for batch in batches:
         for piece in batch.column(0).to_pylist():
             for seed in pieces[piece]:
@@ -258,7 +258,7 @@ def run_apart(order: Order, seed: int) -> bytes:
 
 
 def _be_the_seed(order: Order, seed: int, writing: int) -> NoReturn:
-    """Runs in the fork, and never returns: what the worker would do at its end is not ours to do."""
+    """Runs in the fork and never returns, so that what the worker does at its own end is not done here."""
     code = 1
     try:
         for number, timer, seconds in ALARMS:
@@ -308,12 +308,12 @@ def _row(order: Order, seed: int, outcome: str, explanation: str) -> SeedRow:
 # --- sweep job --------------------------------------------------------------------------------------------------------
 
 PIECE: Final = 8
-"""Seeds of a task at most: some seconds."""
+"""The most seeds in a task: a few seconds of work."""
 TASKS_PER_CORE: Final = 4
-"""Of a wave: tasks differ in how long they take."""
+"""In a wave: more than one, because tasks differ in how long they take."""
 WAVES_AT_A_TIME: Final = 2
 WAVES_MIN: Final = 16
-"""Of a sweep that is not tiny."""
+"""The fewest waves of a sweep that is not tiny."""
 
 
 def run_pending(
@@ -341,7 +341,7 @@ def run_pending(
 def _in_waves(
     pool: ThreadPoolExecutor, executors: Executors, order: Order, table: SweepTable, pending: Sequence[int], traces_max: int
 ) -> Iterator[list[SeedRow]]:
-    """Rows of waves as they end; the next one is on its way before the last one is looked at."""
+    """The rows of each wave as it ends; the next wave is on its way before these are used."""
     running: set[Future[list[SeedRow]]] = set()
     begun = 0
     while running or begun < len(pending):
@@ -356,7 +356,7 @@ def _in_waves(
 
 
 def wave_of(pending: int, cores: int) -> int:
-    """Seeds of a wave: so many that its start costs nothing beside them, and of a small sweep so few that a kill loses little."""
+    """Seeds in a wave: so many that its start hardly counts, but in a small sweep so few that a kill loses little."""
     return max(cores * TASKS_PER_CORE, min(pending // WAVES_MIN, cores * TASKS_PER_CORE * PIECE))
 
 
@@ -367,7 +367,7 @@ def _run_wave(executors: Executors, order: Order, seeds: Sequence[int], cores: i
 
 
 def in_pieces(seeds: Sequence[int], cores: int) -> list[Sequence[int]]:
-    """For the tasks of a wave: small ones where there is little to do, so that every core has its share."""
+    """The seeds for each task of a wave: few where there is little to do, so that every core gets a share."""
     size = max(1, min(PIECE, -(-len(seeds) // (cores * TASKS_PER_CORE))))
     return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 

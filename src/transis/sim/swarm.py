@@ -5,7 +5,7 @@
 2. Tiny datagrams, windows and queues make fragments, full windows and refusals common and cheap.
 3. Timers are scaled to the drawn delays, so that a run is as long as it needs to be in rotations, not in seconds.
 4. Each engine has streams of its own: what one draws never changes what another does.
-5. With groups, components come together, and something breaks just while their daemons exchange who is in which group. That
+5. With groups, components merge, and something breaks just while their daemons exchange who is in which group. That
    takes a rotation or two after a view is installed, so strikes wait in ambush for that moment and fall within a few hops. Some
    announcements are lost first, so that those who stay get them only in the transitional configuration, or never.
 """
@@ -43,7 +43,7 @@ from transis.types.outputs import Port
 # --- group episodes ---------------------------------------------------------------------------------------------------
 
 STRIKES: Final = (0, 2, 4, 8)
-"""Exchanges of one run that are struck."""
+"""How many exchanges of a run are struck."""
 
 
 def draw_strikes(stream: Stream, names: tuple[str, ...], config: Config, safety_us: int) -> Schedule:
@@ -111,12 +111,12 @@ SERVICES: Final = {
     "totem": ((1, 1, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 3, 1), (0, 1, 1, 4), (4, 1, 1, 1)),
     "lansis": ((1, 2, 4, 4), (0, 0, 1, 0), (0, 0, 0, 1), (0, 3, 3, 1), (0, 2, 1, 4), (4, 3, 1, 1), (0, 1, 0, 0)),
 }
-"""Weights of basic, causal, agreed, safe. On the ring causal messages are agreed ones; on Lansis their order is their own."""
+"""Weights of basic, causal, agreed, safe. On the ring causal messages are agreed ones; on Lansis they have their own order."""
 
 
 CROWDED_PERMILLE: Final = 250
 CROWDED_MESSAGES_MAX: Final = 400
-"""Of runs of ToTo in which many messages wait for votes at once: how many such runs there are, and how long it goes on."""
+"""ToTo runs in which many messages wait for votes at once: how many runs are of this kind, and their messages at most."""
 
 
 def draw(seed: int, nodes: int | None = None, scenario: Scenario = TOTEM) -> Plan:
@@ -189,7 +189,7 @@ def _merged(schedule: Schedule, more: Schedule) -> Schedule:
 
 
 def _for_many(plan: Plan) -> Plan:
-    """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a partition must do."""
+    """A ring of a hundred forms slowly, and its Joins cost most of a run: they are coalesced, and a single partition must do."""
     timing = replace(plan.config.timing, join_coalesce_us=plan.config.timing.join_us, gather_min_us=50 * MS)
     halves = (plan.names[::2], plan.names[1::2])
     parted: Schedule = ((plan.safety_us // 2, PartitionNetwork(halves)), (plan.safety_us * 3 // 4, HealNetwork()))
@@ -212,7 +212,7 @@ def _node_count(stream: Stream) -> int:
 
 
 def _conditions(stream: Stream, nodes: int) -> Conditions:
-    """Delays are longer where a ring is small: a rotation then takes about as long, and a run as many events."""
+    """Delays are longer in a small ring, so that a rotation takes about as long in any run, and runs have as many events."""
     base = stream.stretched(150, 1_000) if nodes <= 7 else stream.stretched(60, 250)
     delays = (base * stream.between(2, 6) // 2, base * stream.between(2, 4) // 2, base)
     climate = LinkQuality(delay_us=delays, jitter_us=stream.pick((0, base // 10, base // 2, 2 * base)))
@@ -244,8 +244,8 @@ def _config(stream: Stream, nodes: int, conditions: Conditions, scenario: Scenar
 
 
 def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
-    """Scaled to what a packet takes; acknowledgements are now and then so late that others wait for them. Everybody hears
-    everybody's Alive, so in a large view each member sends it less often, or a run would consist of little else."""
+    """Scaled to the time that a packet takes; now and then acknowledgements are so late that others wait for them. All members
+    hear each other's Alives, so in a large view each member sends it less often, or a run would consist of little else."""
     crowd, share = max(1, nodes // 3), max(1, nodes // ALIVE_SHARE)
     alive = stream.between(4, 10) * hop_us * crowd // share
     silence = stream.between(4, 8) * alive * share
@@ -266,7 +266,7 @@ def _pulse(stream: Stream, nodes: int, hop_us: int) -> Pulse:
 
 
 def _timing(stream: Stream, nodes: int, hop_us: int) -> Timing:
-    """As the profiles do it, from a token loss of several rotations; sometimes so few that good rings break."""
+    """Derived as in the profiles, from a token loss time of several rotations; sometimes of so few that sound rings break."""
     factor = stream.pick((stream.between(4, 8), stream.between(8, 16), stream.between(8, 16)))
     loss = max(10 * MS, nodes * hop_us * factor)
     return Timing(
@@ -334,7 +334,7 @@ def _traffic(stream: Stream, nodes: int, config: Config, safety_us: int) -> Traf
 
 
 def _crowded(stream: Stream, traffic: Traffic, hop_us: int) -> Traffic:
-    """Now and then everybody sends before anything comes: votes matter only where there are several candidates at a time."""
+    """Now and then everybody sends before anything arrives: votes matter only where there are several candidates at a time."""
     if not stream.chance(CROWDED_PERMILLE):
         return traffic
     messages = min(traffic.messages, CROWDED_MESSAGES_MAX)

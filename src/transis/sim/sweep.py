@@ -194,11 +194,11 @@ CRASHED: Final = "crashed"
 
 Name = TypeVar("Name", tuple[str, str], tuple[str, str, str])
 _BETWEEN: Final = "\t"
-"""Between the parts of a name that is counted; no state, event or fault has it."""
+"""Separates the parts of a counted name; no state, event or fault contains it."""
 
 
 class RanRow(msgspec.Struct, frozen=True):
-    """A run that ended, as numbers and names. Counts of coverage are by names; the parts of a name are joined by a tab."""
+    """A run that ended, as numbers and names. Coverage is counted by name; the parts of a name are joined by a tab."""
 
     nodes: int
     verdicts: list[tuple[str, str, int, int]]
@@ -228,12 +228,12 @@ class SeedRow(msgspec.Struct, frozen=True):
     seed: int
     outcome: str
     timeout_s: int
-    """What it was given; a seed that timed out may be worth another try with more."""
+    """The time it was given; a seed that timed out may be worth another try with more."""
     explanation: str
     replay: str
     ran: RanRow | None = None
     traces: dict[str, bytes] = {}
-    """Files of the trace of a run that failed, by their names; they are kept beside the table, not in it."""
+    """The trace files of a run that failed, by name; they are kept beside the table, not in it."""
 
 
 def ran_row(result: SeedResult) -> RanRow:
@@ -247,7 +247,7 @@ def ran_row(result: SeedResult) -> RanRow:
 
 
 def result_from(row: SeedRow) -> SeedResult | None:
-    """The result that the row was made of; None of a seed that did not end."""
+    """The result that the row was made of; None if the seed did not end."""
     ran = row.ran
     if ran is None:
         return None
@@ -286,7 +286,7 @@ DIGITS: Final = 12
 
 @cache
 def build_id() -> str:
-    """The same whether the package lies in a directory or, as on a cluster, in a zip."""
+    """The version and a digest of the rooms: the same whether the package lies in a directory or, as on a cluster, in a zip."""
     digest = sha256()
     for room in ROOMS:
         for name, source in _sources(files("transis") / room, room):

@@ -149,7 +149,7 @@ def fault_line(faults: Mapping[str, int]) -> str:
 
 
 def coverage_tables(coverage: Coverage, runs: int, engine: str = "totem") -> RenderableType:
-    """After one run the tables show what was not reached, since one run cannot reach much; after many runs it is named, too."""
+    """After one run only the tables show what was not reached, since one run cannot reach much; after many it is also listed."""
     wanted = expected_of(engine)
     missing = wanted.never_reached(coverage)
     events = _turned_pairs(wanted.events)
@@ -202,7 +202,7 @@ def _traps(coverage: Coverage) -> str:
 
 
 def _trap(name: str) -> str:
-    """`10 more to flush than a window` as `trap 10, more to flush than a window`: its number is no count."""
+    """`10 more to flush than a window` as `trap 10, more to flush than a window`: or its number would look like a count."""
     numbers, words = TRAP.fullmatch(name).groups()  # type: ignore[union-attr]  # It takes any text.
     return f"trap {'/'.join(numbers.split())}, {words}" if numbers else words
 
@@ -349,9 +349,9 @@ def _deliveries(history: History, since_us: int) -> str:
 
 
 def _run_of(event: Delivery) -> str:
-    """A node speaks for its one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life.
+    """Messages are named after their node, which has one client here: `a1`, `a1 a2`, `a1..a9`, and `c/2:1` in a second life.
 
-    What need not have the same place everywhere is marked, or two nodes that deliver it differently seem to break a guarantee."""
+    Those that need not have the same place everywhere are marked; else nodes that deliver them differently would seem wrong."""
     node = show_node(event.process.node)
     name = f"{node}:" if node[-1].isdigit() else node
     last = event.first + event.count - 1

@@ -44,7 +44,7 @@ class Workload:
         self._open = False
 
     def more(self, messages: int) -> None:
-        """This many messages more, for the applications that still submit."""
+        """Let the applications that still submit send this many more."""
         self.left += messages
 
     def _pause(self) -> int:
@@ -162,7 +162,7 @@ class GroupWorkload(Workload):
         return Address(groups, processes)
 
     def _somebody(self) -> tuple[PrivateName, ...]:
-        """One or two processes of anybody who lives; they may be gone when the message arrives."""
+        """One or two processes of living nodes, if there are any; they may be gone when the message arrives."""
         crowds = [clients for host in self._world.hosts.values() if (clients := _clients_of(host)) is not None]
         names = [private_name(clients.id(process)) for clients in crowds for process in clients.connected()]
         return self._drawn.some(names, min(len(names), self._drawn.between(1, 2)))

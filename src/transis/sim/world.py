@@ -60,7 +60,7 @@ MACHINE: Final = Machine()
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What surrounds the nodes of one run, beside faults."""
+    """The surroundings of the nodes of one run, apart from faults."""
 
     climate: LinkQuality = CLIMATE
     machine: Machine = MACHINE

@@ -1,6 +1,6 @@
 """Simulated clusters for other people's tests: the pytest plugin and what its fixture gives; docs/testing.md shows how.
 
-Nothing is imported before somebody asks for it: pytest loads the plugin in every run of everybody who has the package.
+Nothing is imported until somebody asks for it, because pytest loads the plugin in every run wherever the package is installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A simulated cluster as a test has it: nodes to connect to, virtual time, and (simulation.py) what may be done to them.
+"""A simulated cluster for tests: nodes to connect to, virtual time, and (simulation.py) what a test may do to the nodes.
 
 1. Time passes only in `settle`, `run_for` and whatever the test awaits. Outside of a coroutine the two run at once; inside of one
    they must be awaited.
-2. A session is the one of client/, over a link in memory; the node's side of it is the one that a daemon has.
+2. A session is the real one (client/), over a link in memory; the node's side of it is that of a daemon.
 3. The fixture `cluster` is called for a cluster. All clusters of one test share one virtual time and one event loop.
 4. A seed or an engine from the command line wins over the one in the test: whoever repeats a test over seeds means it.
 5. At the end what still runs is cancelled, then the clusters are checked, then what failed unseen in the background is raised.
@@ -42,7 +42,7 @@ class Unsettled(AssertionError):
 
 
 class _Done:
-    """What has been done already can be awaited all the same."""
+    """What has been done already, but can still be awaited."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield from ()
@@ -97,7 +97,7 @@ class Cluster(Simulation):
         return SimulatedLink(self._world, self._loop, life.sessions)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in virtual time; what it returns."""
+        """Run a coroutine in virtual time and return its result."""
         if self._loop.is_running():
             coroutine.close()
             raise UsageError("a coroutine runs already: await this one there, or make a task of it")
@@ -112,8 +112,8 @@ class Cluster(Simulation):
     def settle(self, within: float | None = None) -> Awaitable[None]:
         """Let time pass until all nodes that can reach each other share a view and nothing is in flight.
 
-        Raises Unsettled, with what is in the way, if that takes more than `within` virtual seconds; if nothing is said, more than
-        the protocol may take at worst.
+        Raises Unsettled, with the reason, if that takes more than `within` virtual seconds; by default, more than the protocol
+        may take at worst.
         """
         limit_us = self._budget_us() if within is None else round(within * SECOND)
         return self._do(self._settling(self._world.now + limit_us))
@@ -138,7 +138,7 @@ class Cluster(Simulation):
         return _Done()
 
     def start(self) -> None:
-        """Let the nodes find each other before anybody connects, in a time of their own: nobody else's passes."""
+        """Let the nodes find each other before anybody connects, in a time of their own: no time passes for anybody else."""
         world, latest_us = self._world, self._budget_us()
         self._loop.timeline.detach(world)
         while why := self.unrest():
@@ -150,7 +150,7 @@ class Cluster(Simulation):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """No time passes here any more; the run is checked, if it is to be. Again is nothing."""
+        """End time here and check the run, unless it is not to be checked. Closing again does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -162,7 +162,7 @@ class Cluster(Simulation):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """An error of the test is told before one of the cluster, which is closed later then."""
+        """If the test failed, its error comes first, and the cluster is closed later."""
         if error is None:
             self.close()
 
@@ -201,10 +201,10 @@ class Clusters:
         settled: bool = True,
         check: bool = True,
     ) -> Cluster:
-        """A cluster of so many nodes (a, b, c ...), or of these names, that have found each other unless `settled` is False.
+        """A cluster of this many nodes (a, b, c ...), or with these names; they have found each other unless `settled` is False.
 
-        `quorum` names the nodes of which a primary view has a majority; `engine` is who orders, totem or lansis. The guarantees
-        are checked at the end, unless `check` is False.
+        `quorum` names the nodes of which a primary view has a majority; `engine` orders the messages, totem or lansis. The
+        guarantees are checked at the end, unless `check` is False.
         """
         seed = seed if self._seed is None else self._seed
         engine = self._engine or engine
@@ -217,7 +217,7 @@ class Clusters:
         return made
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the virtual time of all clusters; what it returns."""
+        """Run a coroutine in the virtual time of all clusters and return its result."""
         return self._loop.run_until_complete(coroutine)
 
     def story(self) -> str:
@@ -225,7 +225,7 @@ class Clusters:
         return "\n".join(made.story() for made in self._made)
 
     def _note_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Of a callback, or of a task that nobody awaited. Who lost its session with its node failed as the test wanted it."""
+        """Keep the failure of a callback, or of a task that nobody awaited. The test wants sessions to die with their node."""
         failure = context.get("exception")
         if not isinstance(failure, BaseException):
             loop.default_exception_handler(context)

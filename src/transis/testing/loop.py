@@ -65,7 +65,7 @@ class Timeline:
         return min((min(NEVER, one.began_us + one.world.next_us) for one in self._attached), default=NEVER)
 
     def advance(self, to_us: int) -> None:
-        """Let the worlds come to this time. Whoever wants to be asked at every instant goes no further than `next_us`."""
+        """Take the worlds to this time. To be called at every instant, `look` needs steps no longer than to `next_us`."""
         assert to_us >= self.now_us, "time does not go back"
         self.now_us = to_us
         for one in self._attached:
@@ -78,11 +78,11 @@ class Timeline:
 Ts = TypeVarTuple("Ts")
 
 SPIN_TURNS: Final = 100
-"""Turns of the loop at one instant before time passes nevertheless, a microsecond for each: who loops over `asyncio.sleep(0)`
-waits for something."""
+"""Turns of the loop at one instant before time passes after all, a microsecond for each: a task that loops over
+`asyncio.sleep(0)` is waiting for something."""
 
 STUCK_US: Final = 60 * SECOND
-"""So long the world goes on while no task of the test has a timer and none is woken. Views settle within a few seconds."""
+"""How long the world goes on while no task of the test has a timer and none is woken. Views settle within a few seconds."""
 
 VIRTUAL_US_MAX: Final = 3_600 * SECOND
 """Virtual time of one loop. An hour of a small cluster takes minutes: a test that needs more waits for something by mistake."""
@@ -101,7 +101,7 @@ REFUSED: Final[dict[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""What a loop without an outside does not do, and what that would have been."""
+"""Methods that a loop without an outside refuses, and what they would need."""
 
 
 class Stuck(AssertionError):
@@ -109,7 +109,7 @@ class Stuck(AssertionError):
 
 
 class OrderedTask(Task[Any]):
-    """A set of tasks, such as that of a TaskGroup, has the same order in every process."""
+    """Tasks of which a set, such as that of a TaskGroup, has the same order in every process."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], *, serial: int, **options: Any) -> None:
         self.serial = serial
@@ -127,7 +127,7 @@ class VirtualSelector(selectors.BaseSelector):
         self._registered: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """The loop's own pipe, which wakes it from other threads; there is nobody to write to it."""
+        """The loop's own pipe, by which other threads wake it; here nobody writes to it."""
         key = self._registered[fileobj] = selectors.SelectorKey(fileobj, int(fileobj), events, data)
         return key
 
@@ -173,7 +173,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._go_to(self.timeline.now_us + max(1, round(timeout * SECOND)), "")
 
     def _go_to(self, latest_us: int, stuck: str) -> None:
-        """Instant by instant, until something concerns the loop or the time has come; then a reason for it to be stuck is one."""
+        """Advance instant by instant until something concerns the loop or time is up; then raise Stuck, if `stuck` says why."""
         timeline = self.timeline
         self._stirred = False
         while not self._stirred:

@@ -1,14 +1,14 @@
 """Sessions on a simulated host: the code of a real node's (sessions/host.py), with clients that are programs in virtual time.
 
-1. Clients' frames wait in an inbox, as in sockets, also while the node is paused. One is worked off a turn, after everything that
-   the node handed out before was carried out and recorded, so that the trace has a client's doings in their true order.
+1. Clients' frames wait in an inbox, as in sockets, even while the node is paused. Each turn handles one, after everything that
+   the node handed out before was carried out and recorded, so that the trace has what a client does in its true order.
 2. For the same reason the sessions hear of the node's outputs in the turn after them.
 3. Frames for clients leave some microseconds later. What has not left when a node crashes, no client sees.
-4. What clients do is told to the harness as its own client processes are: it knows who is connected, who wants to be in which
+4. The harness learns of these clients what it knows of its own client processes: who is connected, who wants to be in which
    group, and which bytes were sent.
 
 A connection is to a session what a Unix socket is on a real machine (client/link.py has the contract), without bytes: frames in
-memory, a few microseconds either way, in order. Everything that a session is told runs in its event loop.
+memory, a few microseconds either way, in order. All callbacks of a session run in its event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE: Final = 0
 """A deadline that has always passed."""
 
 HOP_US: Final = (10, 60)
-"""What a frame takes between a client and its node, from and to."""
+"""The least and the most that a frame takes between a client and its node."""
 
 
 class SimulatedSessions:
@@ -58,7 +58,7 @@ class SimulatedSessions:
     # --- turns ------------------------------------------------------------------------------------------------------
 
     def hear(self, output: News) -> None:
-        """Of deliveries the sessions want their own: the others' come to them through groups."""
+        """Of deliveries the sessions need only those of their own node's messages: the others reach them through groups."""
         if type(output) in HEARD and not (isinstance(output, Delivered) and output.process.node != self.life.id):
             self._unheard.append(output)
 
@@ -100,7 +100,7 @@ class SimulatedSessions:
             self._tell_harness(link.process, frame)
 
     def _tell_harness(self, process: int, frame: ClientFrame) -> None:
-        """What liveness and the comparison of bytes have to know. A session takes all of a Send, in order, or ends."""
+        """Report what liveness and the comparison of bytes need. A session takes all of a Send, in order, or ends."""
         if isinstance(frame, Send):
             self.life.payloads.setdefault(process, []).extend(frame.payloads)
         elif isinstance(frame, Join | Leave) and process in self._clients.wanted:
@@ -127,7 +127,7 @@ class SimulatedSessions:
             self._world.at(self._world.now + hop_us, self._flush, None)
 
     def _flush(self, _: None) -> None:
-        """A node that is paused by now does not write; it does when it goes on."""
+        """A node that is paused by now does not write until it goes on."""
         self._flush_arranged = False
         if self._host.life is self.life and not self._host.paused:
             self._write()
@@ -143,7 +143,7 @@ class SimulatedSessions:
                     del self._links[process]
 
     def died(self) -> None:
-        """Who stopped has told its clients why; of one that crashed, connections only break."""
+        """A node that stopped has told its clients why; if it crashed, their connections just break."""
         ended = self.life.ended
         if ended == "stopped":
             self._sessions.hear(self._host.clock.local(self._world.now), self._unheard)
@@ -207,7 +207,7 @@ class SimulatedLink:
             self._loop.call_soon(self._on_frames, frames)
 
     def broke(self, why: str) -> None:
-        """The node is gone, which the session hears once."""
+        """The node is gone; the session is told once."""
         if self._on_lost is not None and not self._is_over:
             self._is_over = True
             self._loop.call_soon(self._on_lost, why)

@@ -4,7 +4,7 @@
    cluster.
 2. It touches only tests that use the fixture. A test `async def` among them runs in virtual time; it is made an ordinary function
    before other plugins for asynchronous tests look, so that it does not matter which of them are there.
-3. A test that fails tells the seed, what was done to its clusters, and the line that does it again.
+3. A test that fails shows the seed, what was done to its clusters, and the line that repeats it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transis.types.config import EngineName
 
 SEEDS_MAX: Final = 1_000_000
-"""Repetitions of each test: pytest makes an item of every one before it starts."""
+"""The most repetitions of each test: pytest makes an item of every one before it starts."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A mistake in an option is told before anything runs."""
+    """Report a mistake in an option before anything runs."""
     _seeds(config)
     _engine(config)
 

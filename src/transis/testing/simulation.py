@@ -1,7 +1,7 @@
-"""The simulated machines of a cluster: what may be done to them, what became of them, and when they are at rest.
+"""The simulated machines of a cluster: what a test may do to them, what became of them, and when they are at rest.
 
 1. Everything a node does is the code of production, on a simulated network, disk and clock.
-2. When something fails, the error says what was done, the seed, and the line that does it again.
+2. When something fails, the error says what was done, the seed, and the line that repeats it.
 3. What a test does must make sense: a name that no node has, or a crash of a dead node, is an error, not silence.
 4. A cluster is at rest when in every component all live nodes share one view, nothing is owed, and nothing is under way. (For the
    simulator's own runs, sim/liveness.py, it is the whole network; tests also want to wait while it is divided.)
@@ -50,7 +50,7 @@ from transis.types.limits import MEMBERS_MAX
 
 
 def unrest(world: World, components: Iterable[Sequence[str]]) -> str:
-    """Why the cluster is not at rest, in words; empty when it is. Who is down or paused is left out."""
+    """Why the cluster is not at rest, in words; empty when it is. Nodes that are down or paused are left out."""
     for component in components:
         hosts = [world.hosts[name] for name in component]
         reason = _unrest_among([host.life for host in hosts if host.life is not None and not host.paused])
@@ -71,7 +71,7 @@ def _unrest_among(lives: Sequence[Life]) -> str:
 
 
 def _unrest_of_groups(lives: Sequence[Life]) -> str:
-    """The views that members were told of last have exactly those who want to be in the group."""
+    """The last view that each member saw has exactly the processes that want to be in the group."""
     crowds = [(life.clients, life) for life in lives if life.clients is not None]
     wanted: dict[str, list[ProcessId]] = {}
     for crowd, _ in crowds:
@@ -109,14 +109,14 @@ def _unfinished(life: Life) -> str:
 # --- simulation -------------------------------------------------------------------------------------------------------
 
 LOG_SHOWN: Final = 40
-"""Doings that are told when something fails: the last ones."""
+"""How many actions are shown when something fails: the last ones."""
 
 STAGGER_US: Final = 20 * MS
-"""Nodes start within so long."""
+"""Nodes start within this time."""
 
 CONDITIONS: Final = Conditions(climate=LinkQuality(jitter_us=100), offset_us=1 * SECOND, drift_ppm=50, check_every=16)
-"""A LAN whose packets overtake each other now and then, and clocks as they are. Invariants of nodes are asserted at some of the
-turns; the simulator's own sweeps do it at every one."""
+"""A LAN whose packets overtake each other now and then, and clocks that differ as real ones do. Invariants of nodes are asserted
+at some of the turns; the simulator's own sweeps do so at every one."""
 
 
 class GuaranteeBroken(AssertionError):
@@ -152,7 +152,7 @@ class Simulation:
         return self._world.now / SECOND
 
     def _budget_us(self) -> int:
-        """What the protocol may take at worst until the cluster is at rest."""
+        """The longest that the protocol may take until the cluster is at rest."""
         return budget_us(self._world, self._plan)
 
     # --- doings -----------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Simulation:
         self._strike(ResumeNode(name))
 
     def lossy(self, rate: float) -> None:
-        """So many of all datagrams are lost from now on, 0.1 for one in ten; 0 ends it."""
+        """This share of all datagrams is lost from now on: 0.1 is one in ten, 0 ends it."""
         self.weather("loss", rate)
 
     def weather(self, what: str, rate: float) -> None:
@@ -214,7 +214,7 @@ class Simulation:
         self._look()
 
     def _look(self) -> None:
-        """Clients of nodes that are gone are told. A host's next node is another object, however soon it comes."""
+        """Tell the clients of nodes that are gone. A host's next node is another object, however soon it starts."""
         for name, host in self._world.hosts.items():
             before = self._present.get(name)
             now = None if host.life is None else host.life.sessions
@@ -233,7 +233,7 @@ class Simulation:
         return tuple(name for name, host in self._world.hosts.items() if host.life is not None)
 
     def members(self, name: str) -> tuple[str, ...]:
-        """The nodes in the view of this one; none before its first."""
+        """The nodes in this node's view; none before its first."""
         view = self._life(name).view
         return () if view is None else tuple(node.name for node in view.nodes)
 
@@ -256,7 +256,7 @@ class Simulation:
         return History(nodes, closed=not is_paused and not self.unrest(), engine=self._plan.config.engine)
 
     def digest(self) -> str:
-        """Of the history: equal for equal runs, in any process."""
+        """The digest of the history: equal for equal runs, in any process."""
         return digest(self.history())
 
     def check(self) -> Report:
@@ -270,7 +270,7 @@ class Simulation:
         return report
 
     def story(self) -> str:
-        """What this cluster is, what was done to it, where it stands, and the line that does it again."""
+        """What this cluster is, what was done to it, where it stands, and the line that repeats it."""
         log = self._world.log
         lines = [f"simulated cluster of {' '.join(self.names)}, seed {self.seed}, after {self.now:.6f} s of virtual time"]
         lines += ["  ..."] if len(log) > LOG_SHOWN else []
