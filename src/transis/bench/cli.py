@@ -249,7 +249,7 @@ def _whole_numbers(option: str, given: str, low: float, high: float) -> tuple[in
 
 
 def _numbers(option: str, given: str, low: float, high: float) -> tuple[float, ...]:
-    """At most eight, each once: every one costs time."""
+    """At most eight different numbers: each costs time."""
     try:
         found = sorted({float(word) for word in given.split(",")})
     except ValueError:
@@ -262,7 +262,7 @@ def _numbers(option: str, given: str, low: float, high: float) -> tuple[float, .
 
 
 def _rounds_table(rounds: Sequence[Mapping[str, Any]], contestants: Sequence[str]) -> Table:
-    """A row a load; of each engine messages a second and the latencies in milliseconds."""
+    """A row for each load; for each engine messages a second and latencies in milliseconds."""
     table = plain_table("nodes", "loss", "senders", "load", "service", *(f"{name}: msgs/s, p50/p99 ms" for name in contestants))
     for one in rounds:
         figures = (_outcome(one[name]) for name in contestants)
@@ -283,7 +283,7 @@ def _check(option: str, given: float, low: float, high: float) -> None:
 
 
 def _carry_out(name: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
-    """With its progress on stderr. Ctrl-C ends all processes, and then this command."""
+    """Measure, with progress on stderr. Ctrl-C ends all processes, and then this command."""
     console = Console(stderr=True, highlight=False, markup=False)
     try:
         with console.status("") as status:

@@ -1,12 +1,12 @@
 """`transis bench engines`: the engines side by side, under one load after the other, on one machine and with one stack.
 
 1. A *field* is a number of nodes and a rate of loss. In each, every contender has processes of its own (workers.py), one
-   contender after the other, and plays the same rounds: who speaks, how much, which service.
-2. Fields are all numbers of nodes without loss, and the smallest number with every rate of loss. So the count is bounded, and
-   the time is: rounds times seconds, and some for starting.
+   contender after the other, and plays the same rounds: who speaks, how much, with which service.
+2. The fields are every number of nodes without loss, and the smallest number with every rate of loss. So their count is bounded,
+   and the time they take: rounds times seconds, and some for starting.
 3. Then members are killed and taken back, as `transis bench failover` does it, without load.
 4. A round that could not be played says why in place of its figures, and the others are played all the same.
-5. The figures fit in one drawing: a panel for a question, a bar for an engine in a circumstance.
+5. The figures fit in one drawing: a panel for each question, a bar for each engine in each circumstance.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from transis.types.config import EngineName, Order
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 LOW_PER_S: Final = 200.0
-"""Messages a second of all speakers together at low load."""
+"""Messages a second that all speakers send together at low load."""
 WARM_UP_S: Final = 0.5
 SERVICES: Final = ("agreed", "safe")
 SATURATED: Final = -1.0
@@ -113,7 +113,7 @@ def measure_engines(request: EnginesRequest, say: Say) -> dict[str, Any]:
 
 
 def _changes(request: EnginesRequest, say: Say) -> dict[str, Any]:
-    """By engine: how it orders has no part in its membership."""
+    """By engine alone: the order it uses plays no part in its membership."""
     if not request.kills:
         return {}
     engines = dict.fromkeys(CONTESTANTS[name].engine for name in request.contestants)
@@ -144,7 +144,7 @@ async def _play(request: EnginesRequest, field: Field, contestant: Contestant, s
             say(f"{load.service}, {load.load} load of {load.senders}")
             try:
                 found.append((load, await _round(request, number, load, nodes)))
-            except BenchError as error:  # A node that hangs would spoil the rounds after it, too.
+            except BenchError as error:  # A node that hangs would spoil the later rounds, too.
                 return found + [(other, {"failed": str(error)}) for other in LOADS[len(found) :]]
         for worker in nodes:
             worker.send({"end": True})
@@ -216,14 +216,14 @@ COLUMNS: Final = 2
 HEAD: Final = 62.0
 MARGIN: Final = 24.0
 BASE: Final = 180.0
-"""Where the bars of a panel stand, from its top."""
+"""The distance from the top of a panel to the foot of its bars."""
 TALLEST: Final = 120.0
 
 Values = Mapping[str, Any]
 
 
 class Panel(NamedTuple):
-    """`along` is what differs between its groups of bars; the rest of the circumstances are fixed."""
+    """`along` is what differs between its groups of bars; all other circumstances are fixed."""
 
     heading: str
     along: str
@@ -297,7 +297,7 @@ def _panel(panel: Panel, index: int, rounds: Sequence[Values], names: Sequence[s
 
 
 def _is_asked(panel: Panel, one: Values, rounds: Sequence[Values]) -> bool:
-    """Along the number of nodes without loss; along loss with the fewest nodes."""
+    """A panel along the number of nodes has rounds without loss; one along loss has the fewest nodes."""
     apart = {"loss_percent": 0.0} if panel.along == "nodes" else {"nodes": _fewest(rounds)}
     return all(one[name] == value for name, value in ({"service": "agreed"} | dict(panel.fixed) | apart).items())
 

@@ -1,11 +1,11 @@
-"""`transis bench failover`: a member is killed; how long until the others have a view without it, and what the time went into.
+"""`transis bench failover`: a member is killed; how long until the others have a view without it, and where the time went.
 
-1. Each kill is one of a real process (SIGKILL). It is divided at three points of time: the first survivor suspects, the first one
-   knows who will be in the new view, the last one begins to recover; STAGES has the states of each engine by which that is seen.
-   It is over when the last survivor has delivered the new regular view.
-2. A view that lacks a living member which was in the view before is a false exclusion, whenever it comes.
-3. The killed node is started again and taken back before the next kill, so that every kill is one of a full view. How long that
-   takes is counted from its first view, in which it is alone.
+1. Each kill ends a real process (SIGKILL). The time after it is divided at three points: the first survivor suspects, the first
+   one knows who will be in the new view, the last one begins to recover; STAGES has the states of each engine that show this. It
+   ends when the last survivor has delivered the new regular view.
+2. A view that lacks a living member of the view before is a false exclusion, whenever it comes.
+3. The killed node is started again and taken back before the next kill, so that every kill hits a full view. The time for this
+   is counted from the node's first view, in which it is alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STAGES: Final = {
     "lansis": Stages(("Faults", "Stage 1", "Stage 2"), "Flush", "Flush"),
 }
 SETTLE_S: Final = 0.25
-"""Between a full view and the next kill, with a different remainder each time, so that kills fall anywhere into a rotation."""
+"""From a full view to the next kill, with a different remainder each time, so that kills fall anywhere in a rotation."""
 
 Say = Callable[[str], None]
 
@@ -86,7 +86,7 @@ class RingMember:
         self.reading: asyncio.Task[None] | None = None
 
     def last(self, state: str, since_us: int, until_us: int) -> int | None:
-        """When it entered the state for the last time in this while."""
+        """When it last entered the state within this time."""
         times = [line["at"] for line in self.reported if line.get("state") == state and since_us <= line["at"] <= until_us]
         return times[-1] if times else None
 
@@ -151,7 +151,7 @@ class WatchedRing:
             self._changed.set()
 
     def _judge(self, member: RingMember, line: Line) -> None:
-        """Rule 2; who is alive is known here, whatever the ring believes."""
+        """Rule 2: the benchmark knows who is alive, whatever the ring believes."""
         alive = {name for name, one in self.members.items() if one.worker.process.returncode is None}
         if (set(member.members) & alive) - set(line["members"]):
             self._false.add(line["view"])
@@ -189,13 +189,13 @@ def measure_failover(request: FailoverRequest, say: Say) -> dict[str, Any]:
 
 
 def _suspicion(request: FailoverRequest) -> dict[str, float]:
-    """After how long of silence this engine suspects, as it is configured."""
+    """After how much silence this engine suspects, as it is configured."""
     config = resolve(settings_of("any", profile=request.profile, engine=request.engine)).config
     return {"token_loss_ms" if request.engine == "totem" else "silence_ms": config.detection_us / MS}
 
 
 def measure_kills(request: FailoverRequest, say: Say) -> dict[str, Any]:
-    """Without load only."""
+    """Kills of an idle cluster only."""
     return _suspicion(request) | _measure_at(request, "idle", 0.0, say)
 
 

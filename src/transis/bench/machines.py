@@ -1,11 +1,11 @@
 """Where the nodes of a benchmark are and how their processes are run; what the machine itself reaches.
 
-1. A process is told what to do by lines of JSON on its standard input and reports what happens by lines on its standard output.
-2. Whatever ends the benchmark (a result, an error, Ctrl-C) ends all of them. One that ends early ends the benchmark.
-3. Ports, multicast groups and cluster names are of this run alone, so that nothing else on the machine is disturbed or measured.
+1. A process takes its orders as lines of JSON on its standard input and reports what happens as lines on its standard output.
+2. Whatever ends the benchmark (a result, an error, Ctrl-C) ends all processes. A process that ends early ends the benchmark.
+3. Each run has its own ports, multicast groups and cluster names, so that nothing else on the machine is disturbed or measured.
 4. A LAN of network namespaces (a switch and some machines, none of them the one we run on) needs root and iproute2. Its
-   addresses are from the block for benchmarks (198.18.0.0/15), its names hold the process's number, so that what a killed
-   benchmark left behind can be told apart. Everything goes with `close`.
+   addresses are from the block for benchmarks (198.18.0.0/15), its names contain the process's number, so that what a killed
+   benchmark left behind can be recognised. `close` removes everything.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MACHINES_MAX: Final = 250
 
 
 def why_no_lan() -> str:
-    """Why there can be no such LAN here; the empty string if there can."""
+    """Why there can be no such LAN here; an empty string if there can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
     if shutil.which("ip") is None:
@@ -50,7 +50,7 @@ def why_no_lan() -> str:
 
 
 class BenchLan:
-    """Use it as a context. `prefix(machine)` is the beginning of a command that runs there."""
+    """Use it as a context. `prefix(machine)` begins a command that runs on that machine."""
 
     def __init__(self, machines: Sequence[str]) -> None:
         if reason := why_no_lan():
@@ -76,7 +76,7 @@ class BenchLan:
         self.close()
 
     def close(self) -> None:
-        """Deleting a namespace deletes its interfaces. An interrupt in the middle must not leave the rest behind."""
+        """Deleting a namespace deletes its interfaces. An interrupt halfway must not leave the rest behind."""
         while self._spaces:
             with suppress(KeyboardInterrupt):
                 subprocess.run(["ip", "netns", "delete", self._spaces[-1]], check=False, capture_output=True)
@@ -87,7 +87,7 @@ class BenchLan:
 
     @staticmethod
     def address(number: int) -> str:
-        """Of the machine with this number, from 1 on."""
+        """The address of the machine with this number, from 1 on."""
         return f"198.18.0.{number}"
 
     def _plug_in(self, machine: str, number: int) -> None:
@@ -116,7 +116,7 @@ class BenchLan:
 
 LINE_MAX: Final = 1 << 22
 PATIENCE_S: Final = 60.0
-"""Longer than anything in a benchmark takes beside the measured time, even on a busy machine."""
+"""Longer than anything but the measured time takes in a benchmark, even on a busy machine."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 PACKAGES: Final = Path(__file__).resolve().parents[2]
@@ -129,14 +129,14 @@ class BenchError(TransisError):
 
 
 class Usage(NamedTuple):
-    """What a process has used of the processor, and has of memory."""
+    """The processor time that a process has used, and the memory that it has."""
 
     cpu_s: float
     rss_bytes: int
 
 
 def usage_of(pid: int) -> Usage:
-    """From the kernel's own books; zeros where there are none. A process's name may hold anything, so they are read behind it."""
+    """From /proc; zeros where there is none. A process's name may contain anything, so the fields are counted from behind it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -145,7 +145,7 @@ def usage_of(pid: int) -> Usage:
 
 
 class Worker:
-    """One process, and its lines that were not looked at yet."""
+    """One process, and its lines that nobody has read yet."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, as_json: bool) -> None:
         self.name = name
@@ -166,7 +166,7 @@ class Worker:
             self.process.stdin.write(json.dumps(line).encode() + b"\n")
 
     async def hear(self, what: str, patience_s: float = PATIENCE_S) -> Line:
-        """The next line about `what`; others are dropped. Raises BenchError when it will not come."""
+        """The next line about `what`; others are dropped. Raises BenchError if it does not come in time."""
         try:
             async with asyncio.timeout(patience_s):
                 while True:
@@ -194,7 +194,7 @@ class Worker:
         self._news.set()
 
     async def gone(self) -> None:
-        """End it, if it has not ended."""
+        """End the process, if it has not ended."""
         with suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
@@ -216,7 +216,7 @@ class Workers:
     async def start(
         self, name: str, module: str, *arguments: str, prefix: Sequence[str] = (), as_json: bool = True, quiet: bool = False
     ) -> Worker:
-        """`python -m module` with arguments, behind a prefix that says where. `quiet` drops what it writes to stderr."""
+        """Start `python -m module` with arguments, behind a prefix that says where. `quiet` drops what it writes to stderr."""
         paths = [str(PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
         process = await asyncio.create_subprocess_exec(
             *prefix,
@@ -237,20 +237,20 @@ class Workers:
 
 
 def report(line: Mapping[str, Any]) -> None:
-    """For the processes: one line to the benchmark."""
+    """For the processes: send one line to the benchmark."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 
 
 async def open_orders() -> asyncio.StreamReader:
-    """For the processes: what the benchmark orders."""
+    """For the processes: the orders of the benchmark."""
     reader = asyncio.StreamReader(LINE_MAX)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
 
 
 async def next_order(reader: asyncio.StreamReader) -> Line:
-    """The next line; a benchmark that is gone ends this process."""
+    """The next order; this process ends if the benchmark is gone."""
     line = await reader.readline()
     if not line:
         raise SystemExit(0)
@@ -319,7 +319,7 @@ class Site(AbstractContextManager["Site"]):
         return LOOPBACK if self._lan is None else BenchLan.address(self.names.index(name) + 1)
 
     def port(self, name: str) -> int:
-        """The seed of a mesh is at a port that the others know; everybody else takes what the system gives."""
+        """The seed of a mesh has a port that the others know; everybody else takes what the system gives."""
         return int(self._seed.rpartition(":")[2]) if self._seed and name == self.names[0] else 0
 
     def socket(self, name: str) -> str:
@@ -329,7 +329,7 @@ class Site(AbstractContextManager["Site"]):
         return str(self.directory / "state" / name)
 
     async def start_daemon(self, workers: Workers, name: str) -> Worker:
-        """A daemon for one node; its first line says that it is ready."""
+        """Start a daemon for one node; its first line says that it is ready."""
         file = self.directory / f"{name}.toml"
         file.write_text(self._settings(name), encoding="utf-8")
         arguments = ("daemon", "--config", str(file))
@@ -370,7 +370,7 @@ level = "warning"
 
 
 def _three_free_ports() -> int:
-    """A port of loopback that is free now with the two after it, as a mesh node needs them."""
+    """A port of loopback that is free now, as are the next two; a mesh node needs three."""
     for base in range(FIRST_PORT + os.getpid() % PORTS, FIRST_PORT + 2 * PORTS, 7):
         try:
             with ExitStack() as opened:
@@ -390,9 +390,9 @@ BARE_BURSTS: Final = 4000
 
 
 def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
-    """Bursts of datagrams through loopback and back in one process, with the same help of the kernel.
+    """Send bursts of datagrams over loopback within one process, with the same help from the kernel.
 
-    Speed depends on the machine; the part of this figure that a ring reaches can be compared between machines.
+    Speed depends on the machine; the fraction of this figure that a ring reaches can be compared between machines.
     """
     with open_unicast(choose_interface("127.0.0.1"), 0) as out, open_unicast(choose_interface("127.0.0.1"), 0) as into:
         size_buffers(into, BUFFER_BYTES, "bare")
@@ -406,7 +406,7 @@ def bare_datagrams_per_s(bursts: int = BARE_BURSTS) -> float:
 
 
 def machine() -> dict[str, Any]:
-    """What a figure depends on, without anything that names this machine."""
+    """What figures depend on, without anything that identifies this machine."""
     loads = os.getloadavg() if hasattr(os, "getloadavg") else (0.0,)
     return {
         "cores": os.cpu_count() or 1,

@@ -1,13 +1,13 @@
 """What nodes reach and cost: messages a second, the share of the flight recorder, daemons that do nothing.
 
 1. `throughput`: every node is a program of its own (workers.py), with an embedded node or as a client of a daemon in another
-   process, and all of them send all the time. Measured is what each program takes.
+   process, and all of them send all the time. What each program receives is measured.
 2. `flight`: runs with and without the flight recorder alternate, with without without with, so that a machine that becomes slower
-   or warmer harms both. Each pair gives a ratio; shown are the median of the ratios, between which values it lies with a
-   certainty of 95 %, and their range, of the messages a second and of the processor time of a message. One pair says little:
-   runs of the same nodes differ by a tenth. So in a few more runs the recorder is timed where it works, inside of nodes that
-   programs embed: the part of their processor time that it takes.
-3. `idle`: processor and memory of daemons without clients, and how soon after their start they are in one view.
+   or warmer harms both. Each pair gives a ratio of the messages a second and one of the processor time of a message; shown are
+   the median of the ratios, an interval in which it lies with a certainty of 95 %, and their range. One pair says little: runs of
+   the same nodes differ by a tenth. So in a few more runs the recorder is timed where it works, inside nodes that programs embed:
+   the part of their processor time that it takes.
+3. `idle`: processor time and memory of daemons without clients, and how soon after their start they are in one view.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class ThroughputRequest(NamedTuple):
     rate: float = 0.0
     """Messages a second that each program sends; 0 for as many as it may."""
     flight: bool = True
-    """With the flight recorder, as nodes have it by default."""
+    """Whether nodes have a flight recorder, as they do by default."""
     timed: bool = False
-    """Programs with embedded nodes report what part of their time the flight recorder takes."""
+    """Whether programs with embedded nodes report what part of their time the flight recorder takes."""
 
 
 class _Place(NamedTuple):
@@ -88,7 +88,7 @@ class _Account(NamedTuple):
 
 
 def measure_throughput(request: ThroughputRequest, say: Say, bare: float = 0.0) -> dict[str, Any]:
-    """`bare` is what bare UDP reached here before; 0: it is measured first."""
+    """`bare` is what bare UDP reached here before; if 0, it is measured first."""
     if not bare:
         say("measuring bare UDP")
         bare = bare_datagrams_per_s()
@@ -283,7 +283,7 @@ def _ratio(pairs: Sequence[Pair], figure: str) -> dict[str, float]:
 
 
 def interval(ordered: Sequence[float]) -> tuple[float, float]:
-    """Where the true median lies in 95 of 100 such measurements: between two ranks, whatever the ratios are spread like."""
+    """Where the true median lies in 95 of 100 such measurements: between two ranks, whatever the distribution of the ratios."""
     reach = 0.98 * math.sqrt(len(ordered))
     first = max(0, math.floor(len(ordered) / 2 - reach))
     last = min(len(ordered) - 1, math.ceil(len(ordered) / 2 + reach) - 1)
@@ -328,7 +328,7 @@ async def _measure_daemons(request: IdleRequest, site: Site, say: Say) -> dict[s
 
 
 async def _until_together(site: Site, nodes: int) -> None:
-    """Until every daemon has all of them in its view."""
+    """Wait until every daemon has all of them in its view."""
     with ExitStack() as opened:
         asked = [opened.enter_context(AdminConnection(None, Path(site.socket(name)))) for name in site.names]
         try:

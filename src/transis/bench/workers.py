@@ -4,16 +4,16 @@
 
 A program joins a group, sends as fast as it may and takes everything through `batches()`.
 
-1. All programs send from `go` on until their time is over. Counted is what the application took between two points of time.
-2. Every sender's counters must come one by one: what is missing is lost. The last message of each sender says that it was the
-   last, and a program has ended when it saw the last of everybody.
+1. All programs send from `go` on until their time is over. What the application received between two points of time is counted.
+2. Every sender's counters must arrive one by one: what is missing is lost. The last message of each sender says that it is the
+   last, and a program ends when it has seen everybody's last.
 
 A node without clients reports the time of every change of state and of every view, and plays rounds.
 
-3. In a round each speaker sends for its time, and its last message says so. The round is over here when its time is over and the
-   last of this node's own messages came back: the next one starts with no queue.
-4. Loss is that of receivers: each datagram is dropped after the socket, by a generator with a seed of its own. So a multicast is
-   lost at some members and not at others, tokens and control packets too, and no privilege is needed.
+3. In a round each speaker sends for its time, and its last message says so. The round is over at a node when its time is over
+   and the last of the node's own messages came back: the next one starts with no queue.
+4. Receivers lose datagrams: each drops them behind its socket, by a generator with a seed of its own. So a multicast is lost at
+   some members and not at others, tokens and control packets too, and no privilege is needed.
 
 Latency is from the call of `send` to the application that takes the message, all queues included, whoever sent it: a message
 holds the time of its call, and all processes of a machine share one clock.
@@ -53,13 +53,13 @@ from transis.types.outputs import Configure, Delivered, NodeOutput, Note, Observ
 from transis.wire.envelope import Arrival, apart
 
 TICK_S: Final = 0.001
-"""With a rate: how often what is due is sent."""
+"""With a rate: the interval at which whatever is due is sent."""
 
 # --- what to be -----------------------------------------------------------------------------------------------------------
 
 
 class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
-    """What one program is to do. With a `socket` it is a client there, otherwise it embeds a node."""
+    """What one program shall do. With a `socket` it is a client there, otherwise it embeds a node."""
 
     name: str
     parent: int
@@ -82,11 +82,11 @@ class ProgramSpec(msgspec.Struct, kw_only=True, tag=True):
     engine: EngineName = "totem"
     flight: bool = True
     timed: bool = False
-    """Tell how much of the processor time the flight recorder takes; for a program that embeds its node."""
+    """Report how much of the processor time the flight recorder takes; for a program that embeds its node."""
 
 
 class NodeSpec(msgspec.Struct, kw_only=True, tag=True):
-    """What one node without clients is to be. `rate` is how many messages a second it sends outside of rounds."""
+    """What one node without clients shall do. `rate` is how many messages a second it sends outside rounds."""
 
     name: str
     parent: int
@@ -118,14 +118,14 @@ class Round(msgspec.Struct, kw_only=True):
 GROUP_NAME: Final = "bench"
 LAST: Final = b"last"
 PROGRAM_CALL_BYTES: Final = 64 * 1024
-"""Bytes that one call of `send_many` hands over."""
+"""The bytes of one call of `send_many`."""
 CALL_MESSAGES: Final = 1024
 STAMP: Final = struct.Struct(">Q")
-"""Time of the call."""
+"""The time of the call."""
 
 
 class Samples:
-    """Latencies with how many messages each stands for."""
+    """Latencies, each with the number of messages that had it."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, int]] = []
@@ -137,7 +137,7 @@ class Samples:
         self._found.clear()
 
     def milliseconds(self, *parts: float) -> list[float]:
-        """The latency that this part of all messages did not exceed, for each part asked for."""
+        """For each part asked for, the latency that this part of all messages did not exceed."""
         found = sorted(self._found)
         total = sum(messages for _, messages in found)
         return [_quantile(found, part * total) / 1000 for part in parts]
@@ -159,7 +159,7 @@ class Stopwatch:
         self._inside_ns = 0
 
     def read(self) -> tuple[float, float]:
-        """Seconds of a processor so far: in what is timed, and of the whole process."""
+        """Processor seconds so far: in what is timed, and in the whole process."""
         return self._inside_ns / 1e9, time.process_time()
 
     def watch(self, owner: type, name: str) -> None:
@@ -178,7 +178,7 @@ class Stopwatch:
 
 
 def watch_the_flight_recorder() -> Stopwatch:
-    """All that a node does because it has one. Before the node is made, for a node keeps what it calls."""
+    """Time all that a node does because it has one. Call it before the node is made, for a node keeps what it calls."""
     stopwatch = Stopwatch()
     for owner, names in ((Flight, ("observe", "flush", "look")), (Tidier, ("tidy",))):
         for name in names:
@@ -210,7 +210,7 @@ class Speaker:
                 return
 
     async def take_all(self) -> None:
-        """Until everybody's last message."""
+        """Receive until everybody's last message."""
         async for event in self._group.batches():
             if not isinstance(event, Batch):
                 self.view_changes += 1
@@ -253,11 +253,11 @@ class Speaker:
             await asyncio.sleep(TICK_S)
 
     def stop(self) -> None:
-        """Send the last message, after what is on its way."""
+        """Send the last message, after those on their way."""
         self._is_over = True
 
     def _messages(self, count: int) -> list[bytes]:
-        """All of one call have its time, and are one object; a message that is too small for a time has none."""
+        """All messages of one call have its time, and are one object; a message that is too small for a time has none."""
         stamped = STAMP.pack(boottime_us()) + self._padding
         return [stamped[: self._job.size]] * count
 
@@ -332,7 +332,7 @@ STEADY_TICK_S: Final = 0.005
 
 
 class Loss:
-    """Drops so many of a thousand datagrams; equal seeds drop alike."""
+    """Drops this many of a thousand datagrams; equal seeds drop the same ones."""
 
     def __init__(self, permille: int, seed: int) -> None:
         self._permille = permille
@@ -362,7 +362,7 @@ class LossyTransport(MulticastTransport):
 
 
 class BareNode(Observer):
-    """Without a flight recorder, whose ring files would be exported by other processes while something is measured."""
+    """It has no flight recorder, because other processes would export its ring files while something is measured."""
 
     kinds = frozenset({Configure, Delivered, Note})
 
@@ -412,7 +412,7 @@ class BareNode(Observer):
             self._came_back.set()
 
     async def send_steadily(self) -> None:
-        """At its rate, as long as the ring takes it: a ring that is being formed takes nothing."""
+        """Send at its rate while the ring accepts it: a ring that is being formed accepts nothing."""
         began, sent = boottime_us(), 0
         while self._rate:
             due = int((boottime_us() - began) / 1e6 * self._rate) - sent
