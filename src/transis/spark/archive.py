@@ -1,9 +1,9 @@
-"""An archive as tables: which files it has of a group, what each archiver saw of it, and what nobody did.
+"""An archive as tables: which files it has of a group, what each archiver saw of the group, and what nobody saw.
 
 1. `STREAM` is what the archivers write (archive/rows.py), column by column, in their `FORMAT`.
-2. Ordered deliveries of a ring are one sequence, of which every member has a part without a hole while it is there. So a life of
-   an archiver is an interval on the line of each ring that it was in, and what no interval covers is a gap.
-3. Rows of a life are numbered: where a number is missing, a file is, and the interval ends before it.
+2. Ordered deliveries of a ring are one sequence, and every member has a part of it without a hole. So a life of an archiver is an
+   interval on the line of each ring that it was in, and what no interval covers is a gap.
+3. Rows of a life are numbered: where a number is missing, a file is missing, and the interval ends before it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ BEGIN: Final = "begin"
 RING: Final = ("ring_seq", "ring_rep")
 PLACE: Final = ("place_seq", "place_index")
 LIFE: Final = ("group", "archiver", "life")
-"""One stay of one archiver in a group: what it saw has no hole."""
+"""The key of one stay of one archiver in a group: what it saw has no hole."""
 MESSAGE_ID: Final = ("group", "process", "counter")
 
 MESSAGES: Final = (
@@ -94,7 +94,7 @@ MESSAGES: Final = (
     "life",
     "row",
 )
-"""Columns of a message that is there once; the last three say whose copy it is."""
+"""Columns of a message without its copies; the last three say whose copy this is."""
 
 VIEWS: Final = (
     "group",
@@ -113,7 +113,7 @@ VIEWS: Final = (
     "life",
     "row",
 )
-"""Columns of a group view that is there once. Who joined and left differs by side, and stays in the stream."""
+"""Columns of a group view without its copies. Who joined and left differs by side, and stays in the stream."""
 
 SIDE: Final = ("parting", "side")
 """The number of a parting, and which of its sides: `2`, or `1+2` for what two of three saw."""
@@ -124,7 +124,7 @@ def is_message() -> Column:
 
 
 def is_regular_line() -> Column:
-    """What of a ring everybody delivers in one sequence, of which each has a beginning: ordered, and not transitional."""
+    """What all of a ring deliver in one sequence, of which each has a beginning: what is ordered, and not transitional."""
     return F.col("ordered") & ~F.col("transitional")
 
 
@@ -150,18 +150,18 @@ DESCRIPTION: Final = "archive.json"
 SUFFIX: Final = ".parquet"
 
 ABSENT: Final = "absent"
-"""Nobody archived it, although the archive has what came before."""
+"""Nobody archived this, although the archive has what came before."""
 BEFORE: Final = "before"
-"""It was before anybody archived."""
+"""This was before anybody archived."""
 OPEN: Final = "open"
 """The archive ends here; it may go on."""
 UNSEEN: Final = "unseen"
-"""A component came to a merge that nobody archived."""
+"""A component that nobody archived came to a merge."""
 MISSING: Final = (ABSENT, UNSEEN)
-"""The gaps in which something is missing for certain."""
+"""The gaps in which something is certainly missing."""
 
 ROW_BYTES: Final = 100
-"""Bytes that a row counts for, however well it was encoded."""
+"""Bytes that each row is taken for, however well it was encoded."""
 
 BLOCK: Final = 1 << 16
 """Rows of one life that are put in order by one task."""
@@ -176,11 +176,11 @@ PUT_TOGETHER: Final = {
     "views": F.sum,
     "expected": F.min,
 }
-"""How columns of pieces become those of what they are pieces of."""
+"""How the columns of pieces are combined into those of the whole."""
 
 BEGINNING: Final = "struct(0L as place_seq, 0 as place_index)"
-"""Where a ring begins. Whoever has an ordered row there has been in it from its start, whatever came first: the configuration, or
-the view of an archiver that joined while it came about."""
+"""Where a ring begins. An archiver that has an ordered row there was in it from its start, whatever came first: the
+configuration, or the view of an archiver that joined while the ring formed."""
 
 BEHIND_ALL: Final = "struct(9223372036854775807L as place_seq, 2147483647 as place_index)"
 
@@ -219,7 +219,7 @@ def _require_format(directory: Path) -> None:
 
 
 def plain_size(files: Sequence[Path]) -> int:
-    """The input size by which Spark is sized: rows of an archive are small on disk, and rows are what costs."""
+    """The input size by which Spark is sized: rows of an archive are small on disk, but each costs as much as a large one."""
     return sum(map(_plain_size, files))
 
 
@@ -262,9 +262,9 @@ def read_stream(spark: SparkSession, archive: str, groups: Sequence[str] = ()) -
 
 
 def spans(stream: DataFrame) -> DataFrame:
-    """A row for each life and ring, and for each part of it where rows are missing: `lo` and `hi` are the ends of its interval,
-    `next_*` the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before;
-    `lost` is how many are."""
+    """A row for each life and ring, or for each part of it if rows are missing: `lo` and `hi` are the ends of its interval,
+    `next_*` is the ring that it went on to, `why` the reason that it gave when it began there, or which rows are missing before
+    it; `lost` counts these."""
     onward = Window.partitionBy(*LIFE).orderBy("first_row")
     expected = F.coalesce(F.lag("last_row").over(onward), F.lit(0)) + 1
     is_torn = F.col("first_row") > F.col("expected")
@@ -282,7 +282,7 @@ def spans(stream: DataFrame) -> DataFrame:
 
 
 def _pieces(stream: DataFrame) -> DataFrame:
-    """Rows of a life in a ring that follow each other, block by block: so no task has to sort a whole life."""
+    """Consecutive rows of a life in a ring, block by block, so that no task has to sort a whole life."""
     counted = {"messages": is_message(), "views": F.col("kind") == VIEW}
     in_block = Window.partitionBy(*LIFE, "block").orderBy("row")
     placed = stream.where("ring_seq is not null").withColumn("block", F.floor(F.col("row") / BLOCK))
@@ -318,8 +318,8 @@ def _holes(line: DataFrame) -> DataFrame:
 
 
 def _ends(spans: DataFrame, followed: DataFrame) -> DataFrame:
-    """Behind the last interval of a ring. It is certain that something is missing if another ring followed this one, or if one of
-    its archivers was seen elsewhere later: there it said why."""
+    """Behind the last interval of a ring. Something is certainly missing if another ring followed this one, or if one of its
+    archivers was seen elsewhere later: there it said why."""
     later = Window.partitionBy("group", "archiver").orderBy("life", "first_row")
     is_elsewhere = F.struct(*RING) != F.lead(F.struct(*RING)).over(later)
     onward = {"elsewhere": F.coalesce(is_elsewhere, F.lit(False)), "why": F.lead("why").over(later)}
@@ -333,16 +333,16 @@ def _ends(spans: DataFrame, followed: DataFrame) -> DataFrame:
 
 
 def _followed(stream: DataFrame) -> DataFrame:
-    """Rings that another one followed."""
+    """Rings that were followed by another."""
     said = stream.where(F.col("kind") == CONFIGURATION).where("not transitional").select(F.explode("previous").alias("ring"))
     split = said.where("ring is not null").select(*(column.alias(name) for name, column in ring_in(F.col("ring")).items()))
     return split.distinct().withColumn("followed", F.lit(True))
 
 
 def _unseen(stream: DataFrame, spans: DataFrame) -> DataFrame:
-    """Of views that came together, those of configurations of which nobody has a row. Every view names where its members come
-    from; it is a merge if they come from several. The first view of a life names what was before it, and the first one behind
-    lost rows may name what was in them."""
+    """Of merged views, those of configurations of which nobody has a row. Every view names the views that its members come from;
+    it is a merge if these are several. The first view of a life names what was before it, and the first one behind lost rows may
+    name what was in them."""
     shown = stream.where(F.col("kind") == VIEW)
     later = shown.withColumn("before", F.lag("row").over(Window.partitionBy(*LIFE).orderBy("row"))).where("before is not null")
     of_life = {name: f"torn_{name}" for name in LIFE}

@@ -1,15 +1,16 @@
 """Configurations as a graph: which ring followed which, where they parted, and one order for all of them. Plain Python.
 
-1. A ring follows those that its members come from. Sequences of rings grow along these edges, so there is no circle; an edge that
-   says otherwise is from a damaged file and is left out.
-2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side. Two of them that met
-   before all did are one side to the others, and their own parting is reported as one more of the same ring.
-3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these.
-4. It is a group's history: where nodes without a member of the group were apart, nothing of it was.
+1. A ring follows those that its members come from. Sequence numbers of rings grow along these edges, so there is no cycle; an
+   edge that says otherwise is from a damaged file and is left out.
+2. A ring parted if several rings follow it. What descends from one of them and not from all is on that side. Two of them that
+   met before all did are one side to the others, and their own parting is reported as one more of the same ring.
+3. Of a ring that nobody archived we know who came from it. It follows the last ring that is known to have had one of these
+   nodes.
+4. This is the history of one group: where only nodes without a member of the group were apart, the group did not part.
 5. To find the sides, rings are visited in the order of their sequences, so each comes after those that it follows. What a
    follower saw is carried by the lives of nodes that were in rings that descend from it. A later incarnation of a name shows
-   that the life before it is over; a life that is not heard of any more may come back. A follower of which no life is left, and
-   from which nothing ahead descends, never comes back: from there on nobody is apart from it.
+   that the life before it is over; a life that is no longer seen may come back. A follower of which no life is left, and from
+   which nothing ahead descends, never comes back: from there on nobody is apart from it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from transis.types.errors import UsageError
 
 
 class RingName(NamedTuple):
-    """A regular configuration: its sequence, and its representative as a word."""
+    """A regular configuration: its sequence number, and its representative as text."""
 
     seq: int
     rep: str
@@ -41,7 +42,7 @@ def ring_of(configuration: str) -> RingName:
 
 
 class ArchivedConfiguration(NamedTuple):
-    """A regular configuration as it was archived. `previous` is as long as `nodes`: where each of them comes from."""
+    """A regular configuration as it was archived. `previous` says where each of `nodes` comes from."""
 
     ring: RingName
     nodes: tuple[str, ...]
@@ -52,7 +53,7 @@ class ArchivedConfiguration(NamedTuple):
     hosts: frozenset[str] | None = None
     """Nodes that had a member of the group while somebody archived; None if nobody knows."""
     brought: frozenset[str] = frozenset()
-    """Nodes whose members came to it out of a group view, when several came together."""
+    """Nodes whose members came to it out of a group view, when several views merged."""
 
     def brings(self, node: str, before: ArchivedConfiguration | None) -> bool:
         """Whether that node had a member of the group before, as far as is known; `before` is where it was seen last."""
@@ -91,8 +92,8 @@ def walk(
     children: Mapping[RingName, Sequence[RingName]],
     nodes: Mapping[RingName, Sequence[str]],
 ) -> Walk:
-    """All rings that descend from some of the followers and not from all that are left, in the order of their sequences. It goes
-    on until only descendants of all that are left are ahead."""
+    """All rings that descend from some of the followers and not from all that are left, in the order of their sequence numbers,
+    until only descendants of all that are left are ahead."""
     everybody = left = frozenset(followers)
     reached = {ring: frozenset({ring}) for ring in followers}
     waiting, between, met = sorted(followers), list[tuple[RingName, Followers]](), list[RingName]()
@@ -116,13 +117,13 @@ def walk(
 
 
 class _Carried:
-    """By the name of a node: its last incarnation, and the followers that it descends from."""
+    """For each name of a node, its last incarnation and the followers that it descends from."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, tuple[int, Followers]] = {}
 
     def replaces(self, nodes: Sequence[str], by: Followers) -> bool:
-        """These carry it from now on; whether one of them takes the place of an earlier life."""
+        """These nodes carry it from now on. True if one of them takes the place of an earlier life."""
         is_replaced = False
         for name, incarnation in map(life_of, nodes):
             last, before = self._by_name.get(name, (incarnation, by))
@@ -137,7 +138,9 @@ class _Carried:
 
 
 def met_before_all(followers: Sequence[RingName], walked: Walk) -> list[list[RingName]]:
-    """The followers by sides: those that met while another was still apart are one. If by that all are one, then nobody is."""
+    """The followers by sides: those that met while another was still apart are one side. If that makes one of all, each is its
+    own.
+    """
     side_of = {ring: ring for ring in followers}
     for _, together in walked.between:
         merged = {side_of[ring] for ring in together}
@@ -155,7 +158,7 @@ POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 
 
 def policy_of(word: str) -> Policy:
-    """The policy of that name; what is none is a UsageError."""
+    """The policy of that name; UsageError if there is none."""
     for policy in POLICIES:
         if policy == word:
             return policy
@@ -164,8 +167,8 @@ def policy_of(word: str) -> Policy:
 
 @dataclass(frozen=True)
 class Side:
-    """One of those that went apart. `firsts` follow the ring that parted; `rings` are only this side's, up to the merge; `nodes`
-    are those that came from the ring that parted, `size` is how many the largest of its rings had."""
+    """One side of a parting. `firsts` follow the ring that parted; `rings` are this side's alone, up to the merge; `nodes` came
+    from the ring that parted; `size` is the number of nodes in the largest of its rings."""
 
     number: int
     firsts: tuple[RingName, ...]
@@ -180,9 +183,9 @@ class Side:
 
 @dataclass(frozen=True)
 class RingParting:
-    """`between` has every ring that some of the sides saw and not all of them, with their numbers in a word: `2`, or `1+2` for a
-    ring in which two of three met crosswise. `merged` is the first ring that all came to, if they did; `rest` the first that all
-    came to that were left, if no life is left of some."""
+    """`between` has every ring that some sides saw and others did not, with the numbers of those that did: `2`, or `1+2` for a
+    ring in which two of three met. `merged` is the first ring that all sides came to, if they did; `rest` is the first that all
+    remaining sides came to, if no life is left of some."""
 
     number: int
     ring: RingName
@@ -234,7 +237,8 @@ class Lineage:
         return parents
 
     def _followed_by(self, one: ArchivedConfiguration, parents: dict[RingName, tuple[RingName, ...]]) -> set[RingName]:
-        """Where its nodes come from. Who waited in a ring without a member, while others went on from it, is no side of it."""
+        """Where its nodes come from. A node that waited in a ring without a member, while others went on from it, is not a
+        side."""
         came = {
             (node, ring) for node, ring in zip(one.nodes, one.previous, strict=True) if ring in self._nodes and ring is not None
         }
@@ -243,7 +247,7 @@ class Lineage:
         return brought | {ring for ring in waited if not any(_descends(other, ring, parents) for other in brought)}
 
     def nodes_of(self, ring: RingName) -> tuple[str, ...]:
-        """Its members; of a ring that nobody archived those who are known to have come from it."""
+        """Its members; for a ring that nobody archived, those that are known to have come from it."""
         return self._nodes[ring]
 
     # --- partings ---------------------------------------------------------------------------------------------------
@@ -254,7 +258,7 @@ class Lineage:
         return [self._parting(number, *one) for number, one in enumerate(found, 1)]
 
     def _apart(self, followers: list[RingName]) -> Iterator[tuple[list[list[RingName]], Walk]]:
-        """How these followers went apart: the sides, by what each begins with; then the same inside of each side."""
+        """How these followers parted: the sides, by what each begins with; then the same inside each side."""
         walked = walk(followers, self.children, self._nodes)
         sides = met_before_all(followers, walked)
         yield sides, walked
@@ -294,36 +298,36 @@ class Lineage:
     # --- one order --------------------------------------------------------------------------------------------------
 
     def linear(self, policy: Policy) -> dict[RingName, int]:
-        """Every ring behind those that it follows, and of sides the one that the policy prefers before the others, up to the
-        merge. Where partings that cross each other want opposite orders, the later one has its way."""
+        """Every ring comes after those that it follows, and the side that the policy prefers comes before the others, up to the
+        merge. Where crossing partings want opposite orders, the later one wins."""
         return _OneOrder(self, policy).found
 
     def origins(self) -> dict[RingName, tuple[int, str]]:
-        """The parting and the side of each ring that not everybody saw; of several partings the last."""
+        """The parting and the side of each ring that not everybody saw; the last one, if there are several partings."""
         return {ring: (parting.number, side) for parting in self.partings for ring, side in parting.between}
 
 
 class _Precedence(NamedTuple):
-    """That a ring comes first: because it is a parent, or because a parting of that number prefers its side."""
+    """This ring comes first, because it is a parent, or because the parting of that number prefers its side."""
 
     ring: RingName
     parting: int
 
 
 class _PathStep(NamedTuple):
-    """On the way to a ring: which precedence led there, and what it wants before it."""
+    """A step on the way to a ring: which precedence led there, and what it wants before it."""
 
     precedence: _Precedence
     wants: Iterator[_Precedence]
 
 
 PARENT: Final = 1 << 62
-"""In place of a parting: this precedence is never given up."""
+"""Stands for a parting: a precedence that is never given up."""
 
 
 class _OneOrder:
-    """Rings by their sequences, each behind what it wants before it. Wishes that go in a circle cannot all be granted: then that
-    of the first parting among them is given up. A circle has one, as parents make none."""
+    """Rings by their sequence numbers, each after what it wants before it. If wishes form a cycle, the one of the first parting
+    among them is given up. Every cycle has such a wish, because parents alone form none."""
 
     def __init__(self, lineage: Lineage, policy: Policy) -> None:
         self.found: dict[RingName, int] = {}
@@ -336,7 +340,7 @@ class _OneOrder:
                 self._go_to(ring)
 
     def _prefer(self, parting: RingParting, sides: list[Side]) -> None:
-        """Before a side begins, the preferred ones are over. Whoever waited for the merge begins with it, and has no side."""
+        """The preferred sides end before a side begins. A follower that waited for the merge begins with it, and has no side."""
         for rank, side in enumerate(sides):
             preferred = [_Precedence(ring, parting.number) for before in sides[:rank] for ring in before.rings]
             for first in set(side.firsts).intersection(side.rings):
@@ -362,7 +366,7 @@ class _OneOrder:
         return _PathStep(precedence, iter(self._wants[precedence.ring]))
 
     def _give_up(self, way: list[_PathStep], last: _Precedence) -> list[RingName]:
-        """A circle: go back to the ring that had the precedence of the first parting. Returns the rings left for later."""
+        """Break a cycle: go back to the ring that had the precedence of the first parting. Returns the rings left for later."""
         start = next(rank for rank, step in enumerate(way) if step.precedence.ring == last.ring)
         precedences = [*(step.precedence for step in way[start + 1 :]), last]
         rank, dropped = min(enumerate(precedences, start), key=lambda one: one[1].parting)
@@ -384,7 +388,7 @@ def _descends(ring: RingName, ancestor: RingName, parents: dict[RingName, tuple[
 
 
 def _preference(policy: Policy, side: Side) -> tuple[Any, ...]:
-    """Ties go to the lower representative: the sequence of a ring says only how often somebody tried."""
+    """Ties go to the lower representative: the sequence number of a ring only says how often somebody tried."""
     tie = (min(ring.rep for ring in side.firsts), side.firsts)
     if policy == "earlier":
         return (side.seen_us, -side.size, *tie)

@@ -1,13 +1,12 @@
-"""Every message, view and configuration of an archive once, whoever archived it; what contradicts itself; and the view in which
-each message was delivered.
+"""Every message, view and configuration of an archive once, whoever archived it; contradictions; the view of each message.
 
 1. Values are not shuffled. A life has every ordered message of its interval, so of several lives the lowest that covers a place
-   is its owner: a join with the few intervals decides, row by row. Only what has no place on that line is compared one by one:
+   owns it: a join with the few intervals decides, row by row. Only what has no place on that line is compared one by one:
    messages of transitional configurations, and those that are not ordered.
-2. A view stays in force through configurations that change nothing in its group, so `conf` does not say which it is. The stream
-   of a life does: the last view before the message, unless rows are missing in between. Rows of a life are numbered, so a view
-   is an interval of them, and messages are joined with these. Intervals are cut at blocks of rows, so that a message is compared
-   with those of its block only.
+2. A view stays in force through configurations that change nothing in its group, so `conf` does not say which view it is. The
+   stream of a life does: the last view before the message, unless rows are missing in between. Rows of a life are numbered, so
+   a view is an interval of them, and messages are joined with these. Intervals are cut at blocks of rows, so that a message is
+   compared with those of its block only.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ ON_ONE_LINE = ("group", *RING)
 
 
 def messages(stream: DataFrame, spans: DataFrame) -> DataFrame:
-    """Every message once, with the configuration in which it was delivered. Of one that is not ordered the first copy counts, in
-    the order of the history."""
+    """Every message once, with the configuration in which it was delivered. Of an unordered message the first copy in the order
+    of the history counts."""
     recorded = stream.where(is_message()).select(*MESSAGES)
     covering = _covering(spans)
     is_lower = F.struct("other", "other_life") < F.struct("archiver", "life")
@@ -50,7 +49,7 @@ def messages(stream: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def _covering(spans: DataFrame) -> DataFrame:
-    """Intervals, with names of their own."""
+    """The intervals, with column names of their own."""
     line = spans.where("lo is not null")
     own = [F.col(name).alias(f"line_{name}") for name in ON_ONE_LINE]
     return F.broadcast(line.select(*own, F.col("archiver").alias("other"), F.col("life").alias("other_life"), "lo", "hi"))
@@ -90,7 +89,7 @@ def configurations(stream: DataFrame) -> DataFrame:
         *(F.array_distinct(F.flatten(F.collect_set(name))).alias(name) for name in ("hosts", "brought")),
     )
     found = found.withColumn("hosts", F.when(F.size("hosts") > 0, F.col("hosts")))
-    # A transitional one follows its ring; all of its nodes come from there.
+    # A transitional configuration follows its ring; all of its nodes come from there.
     ring = F.when(F.col("transitional"), F.element_at("previous", 1)).otherwise(F.col("conf"))
     return found.where("is_recorded").drop("is_recorded").withColumns(ring_in(ring))
 
@@ -106,8 +105,8 @@ def delivered_in(messages: DataFrame, configurations: DataFrame) -> DataFrame:
 
 
 def conflicting_keys(stream: DataFrame) -> DataFrame:
-    """What cannot be: two messages or two values at one place, one message at two places, one row twice in one life. It is a
-    broken guarantee or a broken file, and never passed over."""
+    """What cannot be: two messages or two values at one place, one message at two places, one row twice in one life. That is a
+    broken guarantee or a broken file, and is always reported."""
     recorded = stream.where(is_message())
     placed = recorded.where("ordered")
     value = F.xxhash64("value")
@@ -131,7 +130,7 @@ def _ends(witness: Column) -> list[Column]:
 
 
 def _contradiction(what: Column) -> list[Column]:
-    """Two witnesses as words: they are of another shape in each kind."""
+    """Two witnesses as text, because each kind has them in a different shape."""
     words = (F.to_json(F.struct(F.col(name).alias("is"))).alias(name) for name in ("first", "last"))
     return [F.col("group"), what.alias("what"), *words]
 
@@ -139,12 +138,12 @@ def _contradiction(what: Column) -> list[Column]:
 # --- in force ---------------------------------------------------------------------------------------------------------
 
 BLOCK: Final = 1 << 12
-"""Rows of a life whose views are looked through for one message."""
+"""Rows of a life that are searched for the view of one message."""
 
 
 def in_views(messages: DataFrame, stream: DataFrame, spans: DataFrame) -> DataFrame:
-    """Messages with the group view (`view`) in which each was delivered, as whoever wrote its copy saw it. It is null behind lost
-    rows, up to the next view: there may have been another one among them."""
+    """Messages with the group view (`view`) in which each was delivered, as seen by the archiver that wrote the copy. It is null
+    behind lost rows, up to the next view: the lost rows may have held another view."""
     same = {name: f"of_{name}" for name in (*LIFE, "block")}
     stays = F.broadcast(_stays(stream, spans).withColumnsRenamed(same))
     recorded = messages.withColumn("block", F.floor(F.col("row") / BLOCK))

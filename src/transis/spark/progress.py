@@ -38,7 +38,7 @@ WHAT_TO_DO: Final[tuple[tuple[str, str], ...]] = (
     (r"All masters are unresponsive|Master removed our application", "the Spark master does not answer, or ended the job"),
     (
         r"Python in worker has different version",
-        "the workers run another Python than this one: set PYSPARK_PYTHON to one of the same version",
+        "the workers run a different version of Python: set PYSPARK_PYTHON to one of the same version",
     ),
     (
         r"ModuleNotFoundError: No module named '(?P<what>[\w.]+)'",
@@ -59,10 +59,10 @@ WHAT_TO_DO: Final[tuple[tuple[str, str], ...]] = (
         "{what} is damaged: put a good copy in its place, or move it away",
     ),
 )
-"""What is looked for in the text of a failure, the first that is found counts, and its sentence."""
+"""Patterns for the text of a failure, each with its sentence; the first pattern found counts."""
 
 BY_PY4J: Final = "An error occurred while calling"
-"""Begins a line that says nothing."""
+"""The beginning of a line that says nothing."""
 
 
 def require_spark() -> None:

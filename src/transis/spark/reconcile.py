@@ -1,7 +1,7 @@
-"""The job behind `transis reconcile`: what an archive lacks, who parted, what only one side saw and what collides; and its words.
+"""The job behind `transis reconcile`: what an archive lacks, who parted, what only one side saw, what collides; and its words.
 
-The intervals of archivers and the configurations are collected once and used as local tables: everything else is one pass over
-the files each.
+The intervals of archivers and the configurations are collected once and used as local tables; each of the other results takes one
+pass over the files.
 """
 
 from __future__ import annotations
@@ -86,15 +86,15 @@ class Reconciled:
     views: int
     lineage: Lineage
     gaps: ListedRows
-    """What is missing first."""
+    """Gaps in which something is missing come first."""
     contradictions: ListedRows
     apart: dict[tuple[int, str], int]
     """Messages by parting and side that not all sides saw."""
     not_json: int
-    """How many of these have a value that is not JSON, and so no key."""
+    """How many of these messages have a value that is not JSON, and so no key."""
     conflicts: ListedRows
     waiting: dict[str, int] = field(default_factory=dict)
-    """By archiver, journals that wait to be published: their rows are not in the tables yet."""
+    """By archiver, the journals that wait to be published: their rows are not in the tables yet."""
 
     @property
     def is_fine(self) -> bool:

@@ -1,6 +1,6 @@
 """Histories of components that parted: side by side, what only one side saw, which keys collide, and one history by a policy.
 
-1. A ring that nobody else saw belongs to its side with everything in it: the lineage says which.
+1. A ring that only one side saw belongs to that side with everything in it: the lineage says which.
 2. Of the ring that parted, all have the same beginning. Each side's own end of it begins above the lowest last place that a side
    delivered in the regular configuration: there a side may have delivered more, or other messages in its transitional one. An
    archiver speaks for the side that it went to; a life that ended in that ring speaks for none.
@@ -37,7 +37,7 @@ from transis.types.errors import PipelineError, UsageError
 # --- sides ------------------------------------------------------------------------------------------------------------
 
 LINEAGE_MAX: Final = 100_000
-"""Configurations that are laid out in memory: one view change every minute for two months."""
+"""The most configurations that are held in memory: one view change every minute for two months."""
 
 _BETWEEN: Final = columns(ring_seq=LONG, ring_rep=TEXT, parting=INT, side=TEXT)
 _WAYS: Final = columns(ring_seq=LONG, ring_rep=TEXT, next_ring_seq=LONG, next_ring_rep=TEXT, parting=INT, side=TEXT, firsts=INT)
@@ -81,7 +81,7 @@ def only_one_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, line
 
 
 def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
-    """Messages of rings that parted which one side delivered there and another did not, each once."""
+    """Messages that one side delivered in a ring that parted and another side did not, each once."""
     has = F.filter("ends", _has)
     rows = _behind_the_parting(stream.where(is_message()), spans, lineage).withColumn(
         "having", F.transform(has, lambda e: e.side)
@@ -97,8 +97,8 @@ def ends_apart(stream: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFra
 
 
 def _has(end: Column) -> Column:
-    """Whether a side has the message of a row: its archiver does, or the place is on its line, or what is not ordered came before
-    anybody archived there, so that nobody can say that it lacks it."""
+    """Whether a side has the message of a row: its archiver has it, or the place is on its line, or the message is unordered
+    and came before anybody archived there, so that nobody can say that the side lacks it."""
     is_on_line = F.when(F.col("ordered"), place() <= end.hi).otherwise(place() <= end.lo)
     return (end.side == F.col("side")) | is_on_line
 
@@ -119,8 +119,8 @@ def side_by_side(stream: DataFrame, spans: DataFrame, messages: DataFrame, views
 
 def _behind_the_parting(rows: DataFrame, spans: DataFrame, lineage: Lineage) -> DataFrame:
     """Rows of rings that parted, behind what all sides are sure to have, with `parting`, the `side` that the archiver went to,
-    and `ends`: the first and the last regular place of every way that an archiver went, and whether all ways of that side were
-    gone. What stands at such a place and is not ordered came behind it."""
+    and `ends`: the first and the last regular place of every way that an archiver took, and whether all ways of that side were
+    taken. What stands at such a place and is not ordered came after it."""
     is_behind = (place() > F.col("lowest")) | (~F.col("ordered") & (place() == F.col("lowest")))
     passing = F.broadcast(_passing(spans, lineage))
     return rows.join(passing, [*LIFE, *RING]).where(is_behind)
@@ -137,7 +137,7 @@ def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
     by = spans.join(F.broadcast(spans.sparkSession.createDataFrame(ways, _WAYS)), [*RING, "next_ring_seq", "next_ring_rep"])
     by = by.where("hi is not null")
     ways_taken = by.groupBy("group", *SIDE, "firsts", "next_ring_seq", "next_ring_rep")
-    began = F.when(~F.max("from_start"), F.min("lo"))  # Null if somebody was there from the beginning of the ring.
+    began = F.when(~F.max("from_start"), F.min("lo"))  # Null if an archiver was there from the beginning of the ring.
     ends = ways_taken.agg(began.alias("lo"), F.max("hi").alias("hi"))
     is_whole = F.count("*").over(Window.partitionBy("group", *SIDE)) == F.col("firsts")
     by_parting = ends.withColumn("is_whole", is_whole).groupBy("group", "parting")
@@ -150,16 +150,17 @@ def _passing(spans: DataFrame, lineage: Lineage) -> DataFrame:
 PATH: Final = r"\$(\.[A-Za-z_]\w*|\[\d{1,9}\]|\['[^']*'\])+"
 NAME: Final = r"[A-Za-z_]\w*"
 BLOCK: Final = 1 << 12
-"""Messages of one ring that are numbered together, if they are spread evenly over its places."""
+"""How many messages of one ring are numbered together, if they are spread evenly over its places."""
 
 RESERVED: Final = frozenset({*MESSAGES, *SIDE, "merged_position", "sides", "touched", "messages", "first", "is_json", "parsed"})
-"""Columns of the tables that keys are in, and of the jobs that make them. Spark takes capitals for the same name."""
+"""Columns of the tables that keys are in, and of the jobs that make these. To Spark capitals make no difference."""
 
 _ORDER: Final = columns(ring_seq=LONG, ring_rep=TEXT, turn=INT)
 
 
 def read_keys(given: Sequence[str]) -> dict[str, str]:
-    """`flight=$.flight` as a name and a path; anything else, or a name that would hide a column of messages, is a UsageError."""
+    """`flight=$.flight` as a name and a path. UsageError for anything else, and for a name that would hide a column of
+    messages."""
     found: dict[str, str] = {}
     for one in given:
         name, _, path = one.partition("=")
@@ -187,8 +188,8 @@ def with_keys(rows: DataFrame, keys: Mapping[str, str]) -> DataFrame:
 
 
 def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Of `only_one_side` with a user's columns: keys that were touched by sides which did not see each other. `touched` has, for
-    each side, how often it did and its first message."""
+    """From `only_one_side` with a user's columns: keys that were touched by sides which did not see each other. `touched` has,
+    for each side, how many messages touched the key, and the first of them."""
     whole = rows.dropna(subset=list(key))
     first = F.min_by(F.struct("process", "counter"), F.struct(*RING, *PLACE, "archiver", "life", "row"))
     by_side = whole.groupBy("group", *SIDE, *key).agg(F.count("*").alias("messages"), first.alias("first"))
@@ -199,17 +200,17 @@ def conflicts(rows: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _sides_apart(sides: str) -> Column:
-    """Two of them have nobody in common."""
+    """Whether two of them have no side in common."""
     return F.expr(f"exists({sides}, one -> exists({sides}, other -> not arrays_overlap(split(one, '[+]'), split(other, '[+]'))))")
 
 
 def merged(stream: DataFrame, spans: DataFrame, messages: DataFrame, lineage: Lineage, policy: Policy) -> DataFrame:
     """All messages as one history: `merged_position` counts from 1. Rings come in the order of the policy, messages in the order
-    of their ring. `parting` and `side` are null for what all saw; of partings inside of each other they are the inner one's."""
+    of their ring. `parting` and `side` are null for what all saw; of nested partings they are the inner one's."""
     spark = stream.sparkSession
     turns = [(*ring, turn) for ring, turn in lineage.linear(policy).items()]
     placed = messages.join(F.broadcast(spark.createDataFrame(turns, _ORDER)), list(RING), "left")
-    placed = placed.withColumn("turn", F.coalesce("turn", F.lit(len(turns))))  # Of a ring that the lineage lacks nothing is lost.
+    placed = placed.withColumn("turn", F.coalesce("turn", F.lit(len(turns))))  # Rings that the lineage lacks go to the end.
     return numbered(_with_origin(placed, ends_apart(stream, spans, lineage), _origins(spark, lineage)))
 
 
@@ -225,7 +226,7 @@ def _with_origin(placed: DataFrame, ends: DataFrame, origins: DataFrame) -> Data
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """Dense numbers without one task that sees all: blocks of places are counted, then each is numbered from where it begins."""
+    """Dense numbers without one task that sees everything: blocks of places are counted, then each is numbered from its start."""
     block = ("turn", "block")
     blocks = in_blocks(rows)
     sizes = blocks.groupBy("group", *block).agg(F.count("*").alias("size"))
@@ -237,8 +238,9 @@ def numbered(rows: DataFrame) -> DataFrame:
 
 
 def in_blocks(rows: DataFrame) -> DataFrame:
-    """With the `block` of each in its ring, as many of equal width as it has messages for. A place is one datagram on the engine
-    `totem`, and every 32,768th number at most on `lansis`: only the messages themselves say how many blocks are worth it."""
+    """Adds the `block` of each row: a ring has blocks of equal width, as many as it has messages for. A place is one datagram
+    on the engine `totem`, and every 32,768th number at most on `lansis`: only the messages themselves say how many blocks are
+    worth it."""
     first, last = F.min("place_seq"), F.max("place_seq")
     width = (last - first + 1) / F.ceil(F.count("*") / BLOCK)
     rings = rows.groupBy("group", "turn").agg(first.alias("first"), width.alias("width"))
