@@ -461,7 +461,7 @@ async def test_two_of_one_name_are_one_too_many(cluster: Clusters, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["", "g" * 129])
 def test_a_name_that_no_group_can_have_is_refused_before_anything_is_made(cluster: Clusters, tmp_path: Path, name: str) -> None:
-    with pytest.raises(UsageError, match="is no group name: 1 to 128 bytes"):
+    with pytest.raises(UsageError, match="is not a group name: use 1 to 128 bytes"):
         Running(cluster(1), "a", tmp_path / "to", "x", group=name)
     assert not (tmp_path / "to").exists()
 

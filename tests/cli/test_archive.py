@@ -74,7 +74,7 @@ def test_what_cannot_begin_says_why_in_a_sentence(up: Up, tmp_path: Path, argume
 
 def test_a_group_that_cannot_be_leaves_no_directory(up: Up, tmp_path: Path) -> None:
     code, _, errors = up.run("archive", "", "--to", str(tmp_path / "to"))
-    assert (code, "is no group name: 1 to 128 bytes" in errors, (tmp_path / "to").exists()) == (2, True, False)
+    assert (code, "is not a group name: use 1 to 128 bytes" in errors, (tmp_path / "to").exists()) == (2, True, False)
 
 
 def test_what_a_killed_archiver_left_is_published_without_a_daemon(up: Up, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_mistake_is_one_sentence(up: Up) -> None:
     assert "must be one of basic, causal, agreed, safe" in errors
     code, _, errors = up.run("send", "bad\nname", "x")
     assert code == 2
-    assert "is no group name" in errors
+    assert "is not a group name" in errors
     code, _, errors = up.run("recv", "orders", TRANSIS_SOCKET="/nowhere/transis.sock")
     assert code == 2
     assert errors.startswith("transis recv: no node listens")

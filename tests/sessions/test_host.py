@@ -112,7 +112,7 @@ def test_a_bad_name_is_not_joined(name: str) -> None:
     (answer,) = alone.tail(process, NotJoined)
     assert isinstance(answer, NotJoined)
     assert answer.name == name
-    assert "is no group name" in answer.why
+    assert "is not a group name" in answer.why
 
 
 def test_joining_twice_is_refused_and_the_first_stands() -> None:
@@ -306,8 +306,8 @@ def test_a_large_message_is_not_kept_out_by_small_ones() -> None:
 @pytest.mark.parametrize(
     ("send", "why"),
     [
-        (Send(b"nonsense", Service.AGREED, [b"x"]), "sent to bytes that are no address"),
-        (Send(b"\x02", Service.AGREED, [b"x"]), "sent to bytes that are no address"),
+        (Send(b"nonsense", Service.AGREED, [b"x"]), "sent to bytes that are not an address"),
+        (Send(b"\x02", Service.AGREED, [b"x"]), "sent to bytes that are not an address"),
         (send_to("x", [bytes(MESSAGE_MAX + 1)]), f"more than {MESSAGE_MAX} bytes: split it"),
         (send_to("x", []), "0 messages at once"),
         (send_to("x", [b""] * (RUN_MESSAGES_MAX + 1)), f"1 to {RUN_MESSAGES_MAX} are allowed"),
@@ -380,7 +380,7 @@ def test_an_unknown_question_is_answered_with_the_known_ones() -> None:
     process = alone.connect()
     alone.say(process, Ask(1, "meaning"))
     alone.take()
-    why = "'meaning' is no question that this node can answer: ask for 'statistics' or 'about'"
+    why = "'meaning' is not a question that this node can answer: ask for 'statistics' or 'about'"
     assert alone.seen[process][-1] == Answer(1, b"", why)
 
 

@@ -39,31 +39,31 @@ class Timing:
     """Every timeout of the protocol, with the relations between them checked at start."""
 
     token_loss_us: int = 40 * MS
-    """T_loss: without a token for so long, the ring is lost (W17)."""
+    """T_loss: a member that sees no token for this long takes the ring for lost (W17)."""
     token_retransmit_us: int = 9_500
-    """T_retx: the forwarded token is sent again after so long without evidence of progress (T_loss / 4.2)."""
+    """T_retx: the forwarded token is sent again after this long without evidence of progress (T_loss / 4.2)."""
     token_hold_us: int = 7 * MS
     """How long the representative keeps the token of an idle ring (W15); below T_retx, so that nobody resends it."""
     hop_us: int = 1 * MS
-    """What one hop of the token is expected to take until rotations were measured."""
+    """What one hop of the token is assumed to take until rotations have been measured."""
     retransmission_pace_us: int = 1 * MS
-    """A rotation takes at least so long while only retransmissions are pending (L4: rate-limit, not hold)."""
+    """A rotation takes at least this long while only retransmissions are pending (L4: rate-limit, not hold)."""
     join_us: int = 10 * MS
-    """Joins are sent again after so long in Gather."""
+    """In Gather, Joins are sent again at this interval."""
     join_coalesce_us: int = 2 * MS
-    """Changes of a Join within so long leave as one packet (W10)."""
+    """Changes to a Join within this time leave as one packet (W10)."""
     consensus_us: int = 48 * MS
-    """Without consensus for so long, those who did not answer are left out (1.2 T_loss)."""
+    """After this long without consensus, the nodes that did not answer are left out (1.2 T_loss)."""
     gather_min_us: int = 50 * MS
-    """A Gather with strangers in it forms no ring earlier, so that start-ups do not merge pairwise."""
+    """A Gather that has met strangers forms no ring before this, so that nodes that start together do not merge pairwise."""
     beacon_us: int = 200 * MS
     """T_merge: how often the representative says that its ring exists (L1)."""
     fail_to_receive_us: int = 80 * MS
-    """aru must have stood still for so long before its holder is accused (L4: at least 2 T_loss)."""
+    """The aru must have stood still for this long before the member that holds it back is accused (L4: at least 2 T_loss)."""
     leave_us: int = 500 * MS
     """How long a graceful leave waits for its last message to become safe (W16)."""
     quarantine_us: int = 1 * SECOND
-    """First back-off before a peer that could not be mutually heard may trigger a Gather again (W7)."""
+    """The first back-off of a peer that we and it could not both hear; until it ends, the peer triggers no Gather (W7)."""
     quarantine_max_us: int = 60 * SECOND
     """Largest back-off of the quarantine."""
 
@@ -73,25 +73,25 @@ class Pulse:
     """The timeouts of Lansis, which has no token to count by. Beacons, leave and quarantine are those of Timing."""
 
     alive_us: int = 20 * MS
-    """An idle member says so often that it lives and what it has; ten times as many members say it a tenth as often."""
+    """How often an idle member says that it is alive and what it has; in a view ten times as large, a tenth as often."""
     prompt_us: int = 100
-    """It says so at once when others wait for its word on something ordered, but not twice within so long."""
+    """When others wait for its acknowledgement of something ordered, it says so at once, but not twice within this time."""
     nack_us: int = 2 * MS
-    """What is missing is asked for after so long, since it may only be late; also the turn of each who could answer."""
+    """A missing datagram is asked for after this long, as it may only be late; also the turn of each member that could answer."""
     silence_us: int = 100 * MS
-    """A member that was not heard for so long is asked whether it lives."""
+    """A member not heard for this long is asked whether it is alive."""
     probe_us: int = 20 * MS
-    """It is asked three times, so far apart."""
+    """It is asked three times, at this interval."""
     ack_lag_us: int = 300 * MS
-    """A member that acknowledges nothing new for so long, while others wait for it, is left out, alive or not (L9)."""
+    """A member that acknowledges nothing new for this long while others wait for it is left out, alive or not (L9)."""
     alpha_us: int = 50 * MS
-    """How long strangers are gathered before a membership is proposed (Stage 1)."""
+    """How long Stage 1 collects names before a membership is proposed."""
     repeat_us: int = 10 * MS
-    """What is said about the next membership is said again after so long."""
+    """Statements about the next membership are repeated at this interval."""
     coalesce_us: int = 2 * MS
-    """Changes of it within so long leave as one packet (W10)."""
+    """Changes to a statement within this time leave as one packet (W10)."""
     agree_us: int = 350 * MS
-    """A member that does not agree within so long is left out."""
+    """A member that does not agree within this time is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +103,20 @@ class Window:
     visit_max: int = 120
     """New datagrams of one node in one token visit (the paper's max_messages)."""
     gap_max: int = 4_000
-    """Unsafe datagrams on the ring before nobody sends anything new: bounds the store."""
+    """With this many datagrams on the ring that are not yet safe, nobody sends anything new: bounds the store."""
     outbox_bytes: int = 8 * 1024 * 1024
     """Bytes a node queues for sending before `submit` takes no more."""
     accelerated: int = 0
     """Accelerated Ring: datagrams of a visit sent after the token. 0 is the original protocol."""
     fail_to_receive_rotations: int = 50
-    """aru must also have stood still for so many rotations before its holder is accused (L4)."""
+    """The aru must also have stood still for this many rotations before the member that holds it back is accused (L4)."""
     unicast_retries: int = 2
-    """After so many unicast retransmissions the token goes by multicast, addressed to the successor (W8)."""
+    """After this many unicast retransmissions the token goes by multicast, addressed to the successor (W8)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything a node is told. `digest_fields` must be equal on all nodes of a cluster."""
+    """Everything that configures a node. `digest_fields` must be equal on all nodes of a cluster."""
 
     name: str
     cluster: str = "transis"
@@ -126,31 +126,31 @@ class Config:
     window: Window = Window()
     info: bytes = b""
     quorum: tuple[str, ...] = ()
-    """Names of nodes: views say whether their configuration holds a majority of them (`primary`). None: views say nothing."""
+    """Names of nodes. Views say whether their configuration holds a majority of them (`primary`); if empty, they say None."""
     plaintext: bool = False
     """Run without a key: anybody on the network may then speak and listen. For simulation, loopback and teaching."""
     engine: str = "totem"
-    """Who orders: the Totem ring, or Lansis, which orders by acknowledgements."""
+    """What orders messages: the Totem ring, or Lansis, which orders by acknowledgements."""
     order: str = "all-ack"
-    """How Lansis agrees on an order: by everybody's word, or by the votes of a majority (ToTo)."""
+    """How Lansis agrees on an order: by everybody's acknowledgement, or by the votes of a majority (ToTo)."""
     mode: str = "evs"
-    """What Lansis promises across views: extended virtual synchrony, or what Transis did, whose sends never stop."""
+    """What Lansis promises across views: extended virtual synchrony, or, as the original Transis did, that sends never stop."""
     pulse: Pulse = Pulse()
 
     @property
     def guarantees(self) -> str:
-        """What views promise; guarantees.py says what each name leaves out."""
+        """The name of what views promise; `audit/guarantees` knows which properties each name leaves out."""
         return "toto" if self.order == "toto" else self.mode
 
     @property
     def detection_us(self) -> int:
-        """How long a silent member goes unnoticed in a small and healthy view: what other durations are scaled by."""
+        """How long a silent member goes unnoticed in a small, healthy view. Other durations are scaled by it."""
         if self.engine == "totem":
             return self.timing.token_loss_us
         return self.pulse.silence_us + 3 * self.pulse.probe_us
 
     def shared(self) -> dict[str, object]:
-        """What all members must agree on, or they could not read each other's datagrams."""
+        """What must be equal on all members: otherwise they could not read each other's datagrams."""
         choices = {} if self.engine == "totem" else {"order": self.order, "mode": self.mode}
         return {"engine": self.engine, **choices, "datagram": self.datagram}
 
@@ -212,11 +212,11 @@ def _one_of(field: str, value: str, choices: tuple[str, ...]) -> None:
 def _check_pulse(pulse: Pulse) -> None:
     for field in fields(pulse):
         _between(f"pulse.{field.name}", getattr(pulse, field.name), 1, 3_600 * SECOND, "microseconds")
-    _ordered(pulse, "alive_us", 4, "silence_us", "a few signs of life may be lost before anybody is missed")
-    _ordered(pulse, "repeat_us", 3, "agree_us", "what is said must be repeated before agreement is given up")
-    _ordered(pulse, "nack_us", 2, "ack_lag_us", "what is missing must be asked for before its absence is held against anybody")
+    _ordered(pulse, "alive_us", 4, "silence_us", "a few signs of life may be lost before a member counts as silent")
+    _ordered(pulse, "repeat_us", 3, "agree_us", "statements must be repeated before agreement is given up")
+    _ordered(pulse, "nack_us", 2, "ack_lag_us", "a member must be able to ask for what it misses before it counts as lagging")
     if pulse.alpha_us + pulse.ack_lag_us > pulse.agree_us:
-        why = f"alpha_us + ack_lag_us must be at most agree_us ({pulse.agree_us}): it must outlast who gathers and who lags"
+        why = f"alpha_us + ack_lag_us must be at most agree_us ({pulse.agree_us}): agreement must outlast Stage 1 and any lag"
         raise ConfigError("pulse.alpha_us", pulse.alpha_us, why)
 
 
@@ -262,7 +262,7 @@ LOCAL: Final = replace(
     consensus_us=120 * MS,
     fail_to_receive_us=200 * MS,
 )
-"""One machine, many processes: the scheduler is the network, so suspicion is slower."""
+"""Many processes on one machine: delays come from the scheduler rather than the network, so suspicion is slower."""
 WAN: Final = replace(
     LAN,
     token_loss_us=2 * SECOND,

@@ -6,19 +6,19 @@
     │   └── MessageTooLarge
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
-    │   └── TraceCutOff      it ends before its header does: whoever began to write it was killed there
-    ├── ArchiveError         an archive cannot be written there, or a file of it cannot be read: says what to do
+    │   └── TraceCutOff      it ends before its header does: its writer was killed there
+    ├── ArchiveError         an archive cannot be written, or one of its files cannot be read: says what to do
     ├── PipelineError        the pipeline cannot run or go on, with the reason and where Spark's log is
     ├── MissingExtra         something optional is not installed: says which extra to install
-    ├── ConnectError         no session came about: says where a node was looked for, and how to start one
-    ├── SessionLost          the node behind a session is gone or ended it: says which and why; connect again
-    │   └── SlowConsumer     it ended it because this client did not take its messages
+    ├── ConnectError         no session could be opened: says where a node was looked for, and how to start one
+    ├── SessionLost          the node behind a session is gone or closed it: says which and why; connect again
+    │   └── SlowConsumer     the node closed it because this client did not read its messages
     ├── NodeLost             the node embedded in this program is gone: says why
-    ├── JoinRefused          a group could not be joined, or the process was put out of it
+    ├── JoinRefused          a group could not be joined, or the process was removed from it
     ├── SendRefused          messages were not sent and will not be
     ├── InDoubt              nobody knows whether messages were sent: the session was lost first
     ├── CodecError           a message cannot be decoded: names its sender and id
-    ├── TransferError        the state of a group could not be had
+    ├── TransferError        the state of a group could not be obtained
     │   └── TransferInterrupted   raised inside `load`: the provider is gone, another one will be asked
     └── InternalError        our bug: a broken invariant; the process must stop
 
@@ -61,11 +61,11 @@ class TraceError(TransisError):
 
 
 class TraceCutOff(TraceError):
-    """A trace file ends before its header does, as one may whose node was killed between creating it and writing into it."""
+    """A trace file ends before its header does: its node was killed between creating the file and writing into it."""
 
 
 class ArchiveError(TransisError):
-    """An archive cannot be written or read there."""
+    """An archive cannot be written or read."""
 
 
 class PipelineError(TransisError):
@@ -80,7 +80,7 @@ class MissingExtra(TransisError):
 
 
 class ConnectError(TransisError):
-    """There is no session."""
+    """No session could be opened."""
 
 
 class SessionLost(TransisError):
@@ -88,7 +88,7 @@ class SessionLost(TransisError):
 
 
 class SlowConsumer(SessionLost):
-    """The node did not want to keep so much for this client any longer."""
+    """The node closed the session: too much was waiting for this client, for too long."""
 
 
 class NodeLost(TransisError):
@@ -108,26 +108,26 @@ class InDoubt(TransisError):
 
 
 class CodecError(TransisError):
-    """A message cannot be decoded; the iteration goes on behind it."""
+    """A message cannot be decoded; the iteration continues after it."""
 
 
 class TransferError(TransisError):
-    """The state of a group could not be had."""
+    """The state of a group could not be obtained."""
 
 
 class TransferInterrupted(TransferError):
-    """What was loaded so far is worth nothing: `load` will be called again with the state from the beginning."""
+    """Discard what was loaded so far: `load` will be called again with the state from the beginning."""
 
 
 class InternalError(TransisError):
-    """A broken invariant: our bug. The node stops rather than go on with a state nobody reasoned about."""
+    """A broken invariant: our bug. The node stops rather than go on in a state that nobody has reasoned about."""
 
 
 # --- rejection --------------------------------------------------------------------------------------------------------
 
 
 class Rejection(NamedTuple):
-    """`field` names what was wrong and is one of few words, fit to be a counter's label; `why` is for people."""
+    """`field` names what was wrong, as one of a few fixed words, so that it can label a counter; `why` is for people."""
 
     field: str
     why: str

@@ -1,4 +1,4 @@
-"""Who and what: nodes, processes, messages, rings, views; what a sender may ask for. Every id is an immutable, ordered tuple.
+"""Ids of nodes, processes, messages, rings and views, and the services a sender may ask for. Ids are immutable, ordered tuples.
 
 A node is (name, incarnation, boot). A restarted node is a *new* identity (docs/protocol.md, Identity), and two nodes that run
 from copies of one state directory still differ in their random boot id, so the protocol never confuses them even before one of
@@ -93,8 +93,8 @@ class Place(NamedTuple):
 
 
 Stretch = tuple[int, int, int]
-"""(seq, index, count): so many consecutive messages, which end in one datagram, have the places (seq, index), (seq, index + 1)
-and so on. A plain tuple, because there is one for every datagram of a busy cluster: those of numbers cost the collector nothing.
+"""(seq, index, count): `count` consecutive messages that end in one datagram have the places (seq, index), (seq, index + 1) and
+so on. A plain tuple, because there is one for every datagram of a busy cluster, and tuples of numbers cost the collector nothing.
 """
 
 
@@ -113,7 +113,8 @@ class Service(IntEnum):
 class DatagramClass(IntEnum):
     """A datagram's class. Agreed and safe messages may share a datagram, which then counts as safe.
 
-    Basic and causal never share one with ordered. On the ring causal messages are stamped ordered; Lansis keeps them apart.
+    Basic or causal messages never share one with ordered ones. On the ring causal messages are stamped ordered; Lansis keeps
+    them apart.
     """
 
     BASIC = 0

@@ -17,7 +17,7 @@ ADDRESS_MAX: Final = 1024
 """Bytes of a run's address (groups it goes to), repeated in every run header."""
 
 NETWORK_ADDRESS_MAX: Final = 256
-"""Bytes of the address at which a node is reached: a numeric IPv6 address with scope and port fits many times."""
+"""Bytes of the address at which a node is reached: several times the length of a numeric IPv6 address with scope and port."""
 
 INFO_MAX: Final = 256
 """Bytes that a member may attach to itself in views."""
@@ -38,19 +38,19 @@ RTR_RANGES_MAX: Final = 64
 """Ranges of retransmission requests on one token: the token stays one datagram of the smallest size allowed."""
 
 PROC_SET_MAX: Final = 4 * MEMBERS_MAX
-"""Nodes that one Gather may know of, dead and alive: what one Join can name."""
+"""Nodes that one Gather may know of, failed ones included: what one Join can name."""
 
 SEQ_JUMP_MAX: Final = 1 << 22
 """How far a datagram or a token may be ahead of what a node holds. Flow control keeps honest members far below it."""
 
 RING_SEQ_MAX: Final = 1 << 61
-"""Ring sequences above it are taken from nobody, half of it by a node that is alone: there is always room for more rings."""
+"""Ring sequences above it are never adopted, and a node that is alone adopts only up to half of it: more rings must still fit."""
 
 KNOWN_NAMES_MAX: Final = 4096
 """Names whose highest incarnation a node remembers, to tell a lost state directory from a restart."""
 
 BURST_DATAGRAMS_MAX: Final = 256
-"""Datagrams of one burst of Lansis: their index has 8 bits of a place in its order."""
+"""Datagrams of one burst of Lansis: their index takes 8 bits of a place in its order."""
 
 VISIT_DATAGRAMS_MAX: Final = (1 << 16) - 1
-"""Datagrams of one token visit: their index has 16 bits."""
+"""Datagrams of one token visit: their index takes 16 bits."""

@@ -1,9 +1,9 @@
-"""What an engine and a node hand out, in which order it is carried out, and who may watch.
+"""The outputs of an engine and of a node, the order in which they are carried out, and who may watch.
 
 Outputs are carried out in list order: `Originated` precedes its `Send`, `Configure` its `Deliver`s. Whoever drives a node never
 holds one back; an engine that needs durability first waits, and emits the `Send` after `persisted(ticket)`.
 
-Of a node's outputs three are effects, which the driver brings about. All others are news: observers record them, sessions tell
+Three of a node's outputs are effects, which the driver carries out. All others are news: observers record them, sessions tell
 clients. Observers see all outputs, before any of them takes effect.
 """
 
@@ -25,7 +25,7 @@ NEVER = 1 << 62
 class Port(IntEnum):
     """Three sockets: data and control are multicast, token is unicast with a port per node.
 
-    Lansis, which has no token, asks silent members there whether they live: a channel that no data can fill.
+    Lansis has no token. It uses that socket, which no data can fill, to ask silent members whether they are alive.
     """
 
     DATA = 0
@@ -48,7 +48,7 @@ class Lane(IntEnum):
 
 
 class Phase(IntEnum):
-    """In which configuration of its ring a message is delivered: the regular one or the transitional after it."""
+    """In which configuration of its ring a message is delivered: the regular one or the transitional one after it."""
 
     REGULAR = 0
     TRANSITIONAL = 1
@@ -73,13 +73,13 @@ class RunIds(NamedTuple):
 
     process: int
     first_counter: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of ids
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     service: Service
     address: bytes = b""
 
 
 class BurstSlice(Protocol):
-    """Consecutive datagrams of one sender as one object; messages are cut out of it lazily (the wire room's Burst)."""
+    """Consecutive datagrams of one sender as one object, from which messages are cut lazily (`wire.burst.Burst`)."""
 
     @property
     def first_seq(self) -> int: ...
@@ -103,7 +103,7 @@ class Deliver(NamedTuple):
     early: bool
     """True for basic datagrams delivered on receipt, before their place."""
     place_seq: int
-    """`Place.seq` of what ends in the first datagram; each further datagram adds one."""
+    """`Place.seq` of the messages that end in the first datagram; each further datagram adds one."""
 
 
 class Originated(NamedTuple):
@@ -139,7 +139,7 @@ class Persist(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something an operator, a test or the coverage table wants to know; never part of the protocol."""
+    """Something that an operator, a test or the coverage table wants to know; never part of the protocol."""
 
     what: str
     detail: tuple[tuple[str, str | int], ...] = ()
@@ -171,7 +171,7 @@ class Transmit(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """From here on RING means who has these addresses. Ahead of the view itself, which may have to wait on its way up."""
+    """From here on RING means these addresses. Comes ahead of the view itself, which the groups may still hold back."""
 
     addresses: tuple[str, ...]
 
@@ -196,16 +196,16 @@ class Delivered(NamedTuple):
     origin_us: int
     timestamp: int
     ordered: bool
-    """Whether it has a place in the total order: basic messages have none, causal ones only where the engine orders them."""
+    """Whether the run has a place in the total order: basic messages have none, causal ones only if the engine orders them."""
 
     @property
     def place(self) -> Place:
-        """Of the first message."""
+        """The place of the first message."""
         seq, index, _ = self.stretches[0]
         return Place(seq, index)
 
     def parts(self) -> Iterator[Delivered]:
-        """The same messages, those that end in one datagram at a time."""
+        """The same messages, one part for each datagram that any of them ends in."""
         if len(self.stretches) == 1:
             yield self
             return
@@ -221,7 +221,7 @@ class Delivered(NamedTuple):
 
 
 class Recipient(NamedTuple):
-    """A local process that gets a run, and the addressed groups through which it does; none for a private name."""
+    """A local process that gets a run, and the addressed groups it gets it through; none if addressed by its private name."""
 
     process: int
     groups: tuple[GroupId, ...]
@@ -235,14 +235,14 @@ class GroupViewInstalled(NamedTuple):
 
 
 class GroupDelivered(NamedTuple):
-    """A run for local processes: one copy each, whatever number of groups it went to."""
+    """A run for local processes: one copy each, however many groups it went to."""
 
     run: Delivered
     recipients: tuple[Recipient, ...]
 
 
 class GroupLeft(NamedTuple):
-    """The last word to a local process about a group: from here on it gets nothing from it."""
+    """The last output about a group to a local process: from here on it gets nothing from that group."""
 
     process: int
     group: GroupId
@@ -272,13 +272,13 @@ class ProcessGone(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a local process says about its state, and behind which message of its group. It may have invented all of it."""
+    """What a local process says about its state, and after which message of its group. All of it is the process's claim."""
 
     process: int
     group: GroupId
     name: str
     view: GroupViewId
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody wants of a checkpoint
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     sender: ProcessId | None
     counter: int
     place: Place
@@ -286,7 +286,7 @@ class Checkpoint(NamedTuple):
 
 
 ProcessOutput = ProcessConnected | ProcessGone | Checkpoint
-"""What local processes do that only observers want to know."""
+"""What local processes do that only observers need to know."""
 
 # --- carrying out -----------------------------------------------------------------------------------------------------
 
@@ -296,25 +296,25 @@ NodeOutput = Effect | News
 """What a node hands to its driver."""
 
 EFFECTS: Final = (Transmit, Persist, Reach)
-"""What a driver does; every other output is news."""
+"""What a driver carries out; every other output is news."""
 HAND_OVER: Final = (Port.DATA, Port.CONTROL, Port.TOKEN)
-"""The order in which a driver hands over what waits in its sockets: data that was sent before a token is read before it."""
+"""The order in which a driver reads its sockets, so that data sent before a token is handed over before it."""
 
 
 class Observer:
     """Sees a node's outputs before any of them takes effect. Never raises, never waits, never changes anything."""
 
     kinds: ClassVar[frozenset[type[NodeOutput]]]
-    """It is called for steps in which there is one of these, and then with everything that was handed out."""
+    """It is called for a step that has an output of one of these kinds, and then with all outputs of the step."""
     keeps_evidence: ClassVar[bool] = False
-    """What it observed has to be written down before effects begin: then, once a step, `flush` is called. Such observers come
-    first: one behind them may act on what it sees, as a daemon does that says it is ready."""
+    """If true, what it observed must be written down before effects begin, and `flush` is called once a step. Such observers
+    come first, because a later one may act on what it sees: a daemon announces that it is ready."""
 
     def observe(self, now_us: int, outputs: Sequence[NodeOutput]) -> None:
-        """What a node handed out in a step, in its order."""
+        """The outputs of one step of the node, in order."""
 
     def flush(self) -> None:
-        """Evidence precedes effect."""
+        """Write down what was observed: evidence precedes effect."""
 
     def close(self, now_us: int, how: str) -> None:
-        """The life is over: `stopped`, or `failed`."""
+        """The life is over; `how` is `stopped` or `failed`."""

@@ -22,31 +22,31 @@ SOCKET_IN_RUNTIME: Final = "transis/transis.sock"
 
 def socket_candidates(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The places to look at, in order. An empty variable counts as none."""
-    told = environment.get(SOCKET_VARIABLE, "")
-    if told:
-        return (told,)
+    given = environment.get(SOCKET_VARIABLE, "")
+    if given:
+        return (given,)
     runtime = environment.get(RUNTIME_VARIABLE, "")
     return (f"{runtime.rstrip('/')}/{SOCKET_IN_RUNTIME}", MACHINE_SOCKET) if runtime else (MACHINE_SOCKET,)
 
 
 def socket_to_listen_at(environment: Mapping[str, str]) -> str:
-    """Where a daemon that is not told listens: where its clients look first."""
+    """Where a daemon listens by default: where its clients look first."""
     return socket_candidates(environment)[0]
 
 
 def find_socket(environment: Mapping[str, str], exists: Callable[[str], bool]) -> str | None:
-    """Where a client that is not told finds a node: the first candidate that is there."""
+    """Where a client finds a node by default: the first candidate that exists."""
     return next(filter(exists, socket_candidates(environment)), None)
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 ADMIN_VARIABLE: Final = "TRANSIS_ADMIN"
-"""The environment's word for the admin socket, for administrators of several daemons on one host."""
+"""The environment variable that names the admin socket, for administrators of several daemons on one host."""
 
 
 def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> Path:
-    """The service manager's word, else the system's directory for root, else the user's. A directory per node, by its name."""
+    """The service manager's directory; else a directory per node, by its name, below the system's for root or the user's."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.partition(":")[0])
     home = Path(environment.get("HOME") or "/")
@@ -55,7 +55,7 @@ def default_state(name: str, environment: Mapping[str, str], *, root: bool) -> P
 
 
 def admin_beside(clients: Path) -> Path:
-    """`transis.sock` has its admin socket in `transis-admin.sock`."""
+    """The admin socket beside `transis.sock` is `transis-admin.sock`."""
     return clients.with_name(f"{clients.stem}-admin{clients.suffix}")
 
 

@@ -1,8 +1,8 @@
-"""Views: who is together now, how each came here, and why it changed; process groups, as everybody above an engine sees them.
+"""Views: who is together now, where each member came from, and why it changed; and process groups as seen above an engine.
 
-A group is the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused. A group view is
-known by the configuration it stands in and the place of what caused it, so daemons that never talked about it give it the same
-id. `Place(0, 0)` is the configuration change itself: messages are placed from 1 on.
+A group is identified by the 64-bit hash of its name. Two names with one hash cannot both be groups: the second is refused. A
+group view is identified by its configuration and the place of what caused it, so daemons give it the same id without talking
+about it. `Place(0, 0)` is the configuration change itself: messages are placed from 1 on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from transis.types.ids import NodeId, Place, ProcessId, ViewId, ViewKind
 
 
 class Cause(NamedTuple):
-    """Why a view exists: what happened, who said so, who was accused, and which timer fired if any."""
+    """Why a view exists: what happened, who said so, who was accused, and which timer fired, if any."""
 
     what: str
     accuser: NodeId | None = None
@@ -31,7 +31,7 @@ class Cause(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member with the regular view it comes from (None for a first view) and its advertised address."""
+    """A member, its advertised address, and the regular view it comes from (None for a first view)."""
 
     node: NodeId
     address: str
@@ -71,16 +71,16 @@ GROUP_NAME_MAX: Final = 128
 """Bytes of a group's name in UTF-8: names travel in joins and announcements, never with messages."""
 
 GROUPS_MAX: Final = 65_536
-"""Groups of one configuration. Every daemon knows all of them, and a view change walks over them. Beyond it a join is refused."""
+"""Groups of one configuration: every daemon knows all of them, and a view change walks over them. Further joins are refused."""
 
 GROUP_MEMBERS_MAX: Final = 16_384
-"""Processes of one group: a view names each of them. Beyond it a join is refused."""
+"""Processes of one group: a view names each of them. Further joins are refused."""
 
 LOCAL_MEMBERSHIPS_MAX: Final = 65_536
-"""Memberships of one daemon's processes: bounds what it announces after a change. Beyond it a join raises at once."""
+"""Memberships of one daemon's processes: bounds what it announces after a change. A further join raises at once."""
 
 PROCESSES_MAX: Final = 1 << 31
-"""Numbers of processes end here; those above belong to the daemon itself."""
+"""Numbers of clients' processes stay below it; those from here on belong to the daemon itself."""
 
 ADDRESSED_GROUPS_MAX: Final = 64
 """Groups that one message goes to: the address is repeated in every run header."""
@@ -93,7 +93,7 @@ AT_CONFIGURATION: Final = Place(0, 0)
 
 
 class GroupViewId(NamedTuple):
-    """The configuration that a group view stands in, and the place of its cause in that configuration's order."""
+    """The configuration of a group view, and the place of its cause in that configuration's order."""
 
     configuration: ViewId
     place: Place
@@ -104,7 +104,7 @@ class GroupViewId(NamedTuple):
 
 class GroupCause(NamedTuple):
     """Why a group view exists: a process joined, left or was disconnected; several did, in one datagram; or the configuration
-    changed for its own cause."""
+    changed, for the cause given."""
 
     what: str
     process: ProcessId | None = None
@@ -117,7 +117,7 @@ class GroupCause(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Members that come from one previous group view, and so delivered the same messages until now."""
+    """Members that come from one previous group view, and so have delivered the same messages up to now."""
 
     view: GroupViewId
     members: tuple[ProcessId, ...]
@@ -126,10 +126,10 @@ class Origin(NamedTuple):
 class GroupView(NamedTuple):
     """The members of a group, from here on.
 
-    1. `members`, `joined` and `left` are sorted; `joined` is a part of `members`.
+    1. `members`, `joined` and `left` are sorted; `joined` is a subset of `members`.
     2. Equal ids have equal members, causes and origins, everywhere. `joined` and `left` compare with what *this* daemon had in
        force, so two sides of a merge see them differently.
-    3. Who is in both `joined` and `left` went away and came back between two views, and may have missed messages.
+    3. A process in both `joined` and `left` went away and came back between two views, and may have missed messages.
     4. A transitional view has only members that come from the regular view before it; nobody joins in it.
     """
 
@@ -150,7 +150,7 @@ class GroupView(NamedTuple):
 
 
 class PrivateName(NamedTuple):
-    """A process as an address names it: its node by the boot id, which no other life of any node has."""
+    """A process as an address names it, with its node given by the boot id, which no other life of any node has."""
 
     boot: int
     number: int
@@ -174,7 +174,7 @@ def is_group_name(name: str) -> bool:
 
 def require_group_name(name: str) -> str:
     if not is_group_name(name):
-        raise UsageError(f"{name[:40]!r} is no group name: 1 to {GROUP_NAME_MAX} bytes of printable text are allowed")
+        raise UsageError(f"{name[:40]!r} is not a group name: use 1 to {GROUP_NAME_MAX} bytes of printable text")
     return name
 
 
@@ -183,7 +183,7 @@ def private_name(process: ProcessId) -> PrivateName:
 
 
 def is_primary(quorum: frozenset[str], nodes: tuple[NodeId, ...]) -> bool | None:
-    """Whether more than half of the configured names are together; two components can never both say yes."""
+    """Whether more than half of the configured names are together. Two components can never both say yes."""
     if not quorum:
         return None
     return 2 * len(quorum.intersection(node.name for node in nodes)) > len(quorum)

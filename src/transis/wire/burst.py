@@ -1,15 +1,14 @@
 """A burst: consecutive datagrams of one sender as one object, from socket to application.
 
-1. A burst's headers are equal but for `seq` and `index`, which both count up by one, and `last`, which only the final datagram
-   may carry. The header says where a datagram belongs in the order, and nothing about what is inside.
-2. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is byte-identical with the original;
-   as views of what they came in, if that was one piece. Cutting a burst shares them; whoever keeps a part takes it
-   `by_itself`, so that one datagram does not hold a piece of many in memory.
-3. Counters that a peer may send end at COUNTER_MAX, far below 2^64, so that adding to a received one cannot overflow what this
-   node encodes.
+1. The headers of a burst differ only in `seq` and `index`, which both count up by one, and in `last`, which only the final
+   datagram may have set. The header says where a datagram belongs in the order, and nothing about what is inside.
+2. Bursts are immutable. The raw datagrams are kept as they came, so that a retransmission is byte-identical with the original. If
+   they came in one piece, they are views of it. Slices of a burst share them; to keep a slice, copy it with `by_itself`, so that
+   one datagram does not hold a piece of many in memory.
+3. A peer may send counters up to COUNTER_MAX, far below 2^64, so that adding to one cannot overflow what this node encodes.
 
-The header, big-endian, 52 bytes. What all datagrams of a burst share comes first, what counts up comes last, so that a ramp of
-datagrams is recognised by comparing a byte string and three numbers of each:
+The header, big-endian, 52 bytes. The part that all datagrams of a burst share comes first, the part that counts up (the ramp)
+last, so that a burst is recognised by comparing one byte string and three numbers of each datagram:
 
     kind u8 | class u8 | flags u8 (bit 0 encapsulated) | sender u16 | ring sequence u64 | ring boot u64 | round u32
     | timestamp u64 | time u64   ... 41 bytes, then ...   seq u64 | index u16 | last u8
@@ -55,13 +54,13 @@ class DataHeader(NamedTuple):
     round: int
     timestamp: int
     time_us: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a header
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     last: bool
     encapsulated: bool
 
 
 def body_max(datagram: int) -> int:
-    """What a UDP payload leaves for a body. Recovery wraps a datagram in a second header: reserved always.
+    """What a UDP payload leaves for a body. Room for the second header that recovery wraps around a datagram is always kept.
 
     Otherwise a full datagram could be sent but never be recovered (trap 22).
     """
@@ -77,7 +76,7 @@ def encode_data(header: DataHeader, body: bytes) -> bytes:
 
 
 def encode_ramp(header: DataHeader, bodies: Sequence[bytes], ends_visit: bool) -> list[bytes]:
-    """The datagrams of one burst, which begins with this header."""
+    """The datagrams of the burst that begins with this header."""
     shared, seq, index = encode_data(header, b"")[:RAMP_OFFSET], header.seq, header.index
     datagrams = [shared + _RAMP.pack(seq + ahead, index + ahead, 0) + body for ahead, body in enumerate(bodies[:-1])]
     ahead = len(datagrams)
@@ -85,11 +84,11 @@ def encode_ramp(header: DataHeader, bodies: Sequence[bytes], ends_visit: bool) -
 
 
 read_ramp: Final = _RAMP.unpack_from
-"""(seq, index, last) of a datagram, at RAMP_OFFSET."""
+"""Read (seq, index, last) of a datagram, at RAMP_OFFSET."""
 
 
 def decode_data_header(datagram: bytes | memoryview, start: int = 0) -> DataHeader | Rejection:
-    """Of a datagram that begins there."""
+    """The header of the datagram that begins at `start`."""
     if len(datagram) - start < DATA_HEADER_SIZE:
         return Rejection("length", f"{len(datagram) - start} bytes are shorter than a data header")
     fields = _LAYOUT.unpack_from(datagram, start)
@@ -168,11 +167,11 @@ class Burst:
         ]
 
     def by_itself(self) -> Burst:
-        """The same in memory of its own."""
+        """A copy in memory of its own."""
         return Burst(self.header, [bytes(datagram) for datagram in self.datagrams])
 
     def joined(self, after: Burst) -> Burst | None:
-        """Both as one, if `after` goes on where this one ends; None if it does not."""
+        """Both bursts as one, if `after` continues where this one ends; otherwise None."""
         header, its = self.header, after.header
         if self.ends_visit or its.seq != self.last_seq + 1 or its.index != header.index + len(self):
             return None
@@ -181,7 +180,7 @@ class Burst:
         return Burst(header, self.datagrams + after.datagrams)
 
     def slice(self, first_seq: int, last_seq: int) -> Burst:
-        """The datagrams from first_seq to last_seq, both included; the burst itself when that is all of it."""
+        """The datagrams from first_seq to last_seq, both included; the burst itself if that is all of them."""
         if first_seq == self.first_seq and last_seq == self.last_seq:
             return self
         assert self.first_seq <= first_seq, f"{first_seq} is before {self!r}"
@@ -206,7 +205,7 @@ class Burst:
 
 
 def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection]]:
-    """Group arrivals into bursts, in the order they arrived; what is not a data datagram is rejected alone."""
+    """Group arrivals into bursts, in order of arrival. An arrival that is not a data datagram is rejected by itself."""
     bursts: list[Burst] = []
     rejections: list[Rejection] = []
     start = 0
@@ -223,7 +222,7 @@ def read_bursts(datagrams: Sequence[bytes]) -> tuple[list[Burst], list[Rejection
 
 
 def read_whole(segments: Segments, start: int) -> Burst | None:
-    """What came in one piece as one burst, without a copy; None if it is not one. Each datagram begins `start` bytes late."""
+    """Read a piece as one burst, without a copy; None if it is not one. The data begins `start` bytes into each datagram."""
     content, size = segments.content, segments.size
     header = decode_data_header(content, start)
     starts = range(start, len(content), size)
@@ -236,7 +235,7 @@ def read_whole(segments: Segments, start: int) -> Burst | None:
 
 
 def _is_ramp(content: bytes, header: DataHeader, starts: range) -> bool:
-    """Do the headers that begin there differ from the first only as those of a burst do?"""
+    """Do the headers at `starts` differ from the first only as those of a burst do?"""
     count = len(starts)
     if header.index + count - 1 > INDEX_MAX:
         return False
@@ -269,13 +268,13 @@ def _ramp_end(datagrams: Sequence[bytes], start: int, header: DataHeader) -> int
 
 
 def encapsulate(header: DataHeader, old: bytes) -> bytes:
-    """A datagram of the old ring as the body of one on the new ring, whole, so that it is recovered as it was."""
+    """A whole datagram of the old ring as the body of one on the new ring, so that it is recovered exactly as it was."""
     assert header.encapsulated, "the header of an encapsulating datagram says so"
     return encode_data(header, old)
 
 
 def decapsulate(burst: Burst) -> tuple[list[Burst], list[Rejection]]:
-    """The old-ring bursts inside. Recovery never recovers a recovery, so nesting is rejected."""
+    """The old ring's bursts inside. An encapsulated datagram is never encapsulated again, so nesting is rejected."""
     assert burst.encapsulated, "only an encapsulating burst has datagrams inside"
     rejections: list[Rejection] = []
     inner: list[bytes] = []

@@ -1,14 +1,14 @@
 """Control packets <-> bytes: everything on the wire that is not data.
 
-A control packet is one byte of kind, then its fields. Most are msgpack arrays checked against a typed layout; the packets that
-come all the time have a fixed binary layout of their own. Each class of packets stands beside its layout: those that both
-engines send here, the ring's in totem/packets.py, those of Lansis in lansis/packets.py. The registry below knows them by kind.
+A control packet is one byte of kind, then its fields. Most are msgpack arrays checked against a typed layout; the most frequent
+packets have a fixed binary layout of their own. Each packet class stands beside its layout: here if both engines send it, else in
+totem/packets.py or lansis/packets.py. The registry below knows them by kind.
 
 1. Kinds are only ever appended; a layout never changes under the same kind.
-2. msgspec checks types and bounds the length of every array before it makes room for it. Decoders check what values mean: names,
-   tables in order, ranks within tables, sizes of digests, counters that leave room to count on.
+2. msgspec checks types and bounds the length of every array before it allocates it. Decoders check what values mean: names,
+   sorted tables, ranks within tables, sizes of digests, counters that leave room to count on.
 3. Encoding is canonical: equal packets give equal bytes in every process. A packet names every node once, in a sorted table, and
-   its sets are bitmaps over that table: with ids spelled out, a Join of 128 members and their rows would need hundreds of parts.
+   its sets are bitmaps over that table: with ids in full, a Join of 128 members and their rows would need hundreds of parts.
 4. A packet larger than one datagram travels in parts (`split`, `PartAssembler`).
 """
 
@@ -35,23 +35,23 @@ from transis.wire.envelope import WIRE_VERSION
 
 
 class PacketLayout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How a packet lies on the wire. Fields travel by position; an array that is too short or too long is not a packet."""
+    """A packet on the wire. Fields are identified by position; an array that is too short or too long is not a packet."""
 
 
 class Role(IntEnum):
-    """What a packet says of its sender; each role includes those before it."""
+    """What a packet says about its sender; each role includes those before it."""
 
     NONE = 0
     INTRODUCES = 1
-    """It names its sender and its address: nobody sends it for somebody else."""
+    """It names its sender and the sender's address; nobody sends it on another's behalf."""
     ANNOUNCES = 2
-    """It tells the world who its sender is together with: only the newest of each sender counts."""
+    """It tells the world whom its sender is together with; only the newest packet of each sender counts."""
     ASKS = 3
-    """Its sender wants to be together with whoever hears it."""
+    """Its sender wants to be together with every node that hears it."""
 
 
 class ControlPacket:
-    """A packet that was checked. `class Beacon(_Beacon, ControlPacket, kind=5, layout=BeaconLayout)` makes its kind known.
+    """A packet that was checked. `class Beacon(_Beacon, ControlPacket, kind=5, layout=BeaconLayout)` registers its kind.
 
     Its fields are a NamedTuple's, with sets as sets. `to_layout` and `from_layout` say how they travel; a kind without a layout
     has `to_bytes` and `parse`, or `read`, of its own.
@@ -73,10 +73,10 @@ class ControlPacket:
             if layout is not None:
                 cls._decoder = msgspec.msgpack.Decoder(layout)
         if "kind" in cls.__dict__:
-            _KINDS[cls.kind], _READERS[cls.kind] = cls, cls.read  # A dataclass with slots is made twice: the second one stays.
+            _KINDS[cls.kind], _READERS[cls.kind] = cls, cls.read  # A dataclass with slots is created twice: the second one stays.
 
     def to_bytes(self) -> bytes:
-        """All that follows the kind."""
+        """All bytes after the kind."""
         return msgspec.msgpack.encode(self.to_layout())
 
     def to_layout(self) -> PacketLayout:
@@ -88,7 +88,7 @@ class ControlPacket:
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """The packet in these bytes, kind and all; raises what `_parse` catches."""
+        """The packet in these bytes, which begin with the kind; raises what `_parse` catches."""
         return cls.from_layout(cls._decoder.decode(memoryview(body)[1:]))
 
     @classmethod
@@ -100,12 +100,12 @@ class ControlPacket:
 
 
 _KINDS: Final[dict[int, type[ControlPacket]]] = {}
-"""1 is data (wire/burst.py) and 9 a part of a packet; all others are classes."""
+"""Kind 1 is data (wire/burst.py) and 9 a part of a packet; all others are classes."""
 _READERS: Final[dict[int, Callable[[bytes], ControlPacket | Rejection]]] = {}
 
 
 class Introduction(Protocol):
-    """What every packet has that introduces its sender."""
+    """What every packet that introduces its sender has."""
 
     role: ClassVar[Role]
 
@@ -116,7 +116,7 @@ class Introduction(Protocol):
 
 
 class SignedIntroduction(Introduction, Protocol):
-    """An introduction that says how its sender is configured: nodes that would be together must agree on that."""
+    """An introduction that says how its sender is configured, which must be equal on all members of a view."""
 
     @property
     def digest(self) -> bytes: ...
@@ -166,7 +166,7 @@ def _parse(body: bytes) -> ControlPacket | Rejection:
 
 _REMEMBERED_SIZE: Final = 8192
 _parse_remembered: Final = lru_cache(maxsize=256)(_parse)
-"""Joins and beacons come again and again with the same bytes, and packets are immutable: decode each once."""
+"""Joins and beacons repeat with the same bytes, and packets are immutable: decode each once."""
 
 
 # --- fields ------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def require(holds: bool, field: str, why: str) -> None:
 
 @lru_cache(maxsize=PROC_SET_MAX)
 def is_valid_node(node: NodeId) -> bool:
-    """Ids repeat in every packet, so the answer is remembered for as many nodes as one packet may name."""
+    """Ids repeat in every packet, so the answer is cached for as many nodes as one packet may name."""
     name, incarnation, boot = node
     return is_valid_text(name, 1, NAME_MAX) and 0 <= incarnation <= COUNTER_MAX and 0 <= boot < _BOOT_END
 
@@ -217,7 +217,7 @@ def require_about_node(address: str, info: bytes) -> None:
 
 
 class NodeTable:
-    """The nodes of one packet, sorted and unique, and the two ways between sets and bitmaps over them."""
+    """The nodes of one packet, sorted and unique, and the conversion between sets and bitmaps over them."""
 
     __slots__ = ("_ranks", "_width", "nodes")
 
@@ -228,7 +228,7 @@ class NodeTable:
 
     @classmethod
     def of(cls, *groups: Iterable[NodeId]) -> NodeTable:
-        """The table of everyone in these groups, for encoding."""
+        """The table of all nodes in these sets, for encoding."""
         nodes: set[NodeId] = set()
         nodes.update(*groups)
         assert len(nodes) <= PROC_SET_MAX, f"a packet that names {len(nodes)} nodes"
@@ -237,7 +237,7 @@ class NodeTable:
 
     @classmethod
     def received(cls, nodes: tuple[NodeId, ...]) -> NodeTable:
-        """The checked table of a packet, for decoding, which never asks for ranks."""
+        """The checked table of a packet, for decoding, which never needs ranks."""
         for node in nodes:
             require_node(node)
         require(all(map(tuple.__lt__, nodes, nodes[1:])), "nodes", "the node table is not sorted and unique")
@@ -265,7 +265,7 @@ class NodeTable:
         return frozenset(self._chosen(bits)) if bits else _EMPTY
 
     def _chosen(self, bits: int) -> Iterator[NodeId]:
-        """Most sets are nearly empty or nearly full, so this walks the set bits and not the table."""
+        """Most sets that are not full are nearly empty, so this walks the set bits and not the table."""
         while bits:
             lowest = bits & -bits
             yield self.nodes[lowest.bit_length() - 1]
@@ -311,11 +311,11 @@ def config_digest(fields: tuple[object, ...]) -> bytes:
 
 KIND_PART: Final = 9
 CONTROL_MAX: Final = 256 * 1024
-"""Bytes of one control packet: twice what 512 known nodes with all their rows need."""
+"""Bytes of one control packet: twice what a Join with 512 known nodes and all their rows needs."""
 REASSEMBLIES_MAX: Final = 4 * MEMBERS_MAX
 
 _PART: Final = struct.Struct(">BBQHH")
-"""kind u8 | kind of the whole u8 | packet id u64 | i u16 | n u16, then this part's share of the bytes."""
+"""kind u8 | kind of the whole packet u8 | packet id u64 | part i u16 | of n u16, then this part's share of the bytes."""
 
 
 class _Part(NamedTuple):
@@ -368,9 +368,9 @@ def _read_part(body: bytes) -> _Part | Rejection:
 class PartAssembler:
     """Puts packets together again.
 
-    1. There is one reassembly per transmitter and packet kind; a newer id evicts, an older one is ignored.
-    2. A packet that is sent again keeps its id, so parts that were lost are filled in by the repetition.
-    3. Memory grows with bytes received only: the claimed number of parts is compared, never set aside. The transmitter heard
+    1. There is one reassembly per transmitter and packet kind; a newer id replaces it, an older one is ignored.
+    2. A packet that is sent again keeps its id, so the repetition fills in parts that were lost.
+    3. Memory grows with bytes received only: the claimed number of parts is compared, never allocated. The transmitter heard
        least recently is forgotten first.
     """
 
@@ -434,7 +434,7 @@ class PartAssembler:
 KIND_BEACON: Final = 5
 KIND_PROBE: Final = 7
 KIND_PROBE_ANSWER: Final = 16
-"""8 was an answer without the boot id of the life that its sender knows."""
+"""Kind 8 was an answer that did not say which life its sender knows."""
 
 
 class BeaconLayout(PacketLayout, frozen=True):
@@ -462,7 +462,7 @@ class _Beacon(NamedTuple):
 
 
 class Beacon(_Beacon, ControlPacket, kind=KIND_BEACON, layout=BeaconLayout, role=Role.ANNOUNCES):
-    """I am here, in this view, and these I have heard: how views that share no traffic find each other."""
+    """ "I am here, in this view, and have heard these nodes": how views that share no traffic find each other."""
 
     __slots__ = ()
 
@@ -510,7 +510,7 @@ class _Probe(NamedTuple):
 
 
 class Probe(_Probe, ControlPacket, kind=KIND_PROBE, layout=ProbeLayout, role=Role.INTRODUCES):
-    """May I run under this name? Asked before a node joins anything (C4)."""
+    """ "May I run under this name?", asked before a node joins anything (C4)."""
 
     __slots__ = ()
 

@@ -3,13 +3,13 @@
 Big-endian layout, 36 bytes: magic "Ts" | version u8 | flags u8 | cluster u64 | transmitter 16 bytes | counter u64.
 Then the inner body, then a 16-byte AES-GCM tag if flag bit 0 says so.
 
-1. The envelope belongs to the *transmitter*, who need not be the author of the body: whoever sends, seals, also when
-   retransmitting for another. The body inside is immutable.
+1. The envelope belongs to the *transmitter*, which need not be the author of the body: a node that retransmits for another
+   seals the datagram itself. The body inside is immutable.
 2. A nonce is never reused: the key is derived for one (name, incarnation, boot) and the counter only grows.
-3. A node that has a key takes no plaintext, and a node that has none takes nothing sealed: there is no downgrade.
+3. A node with a key accepts no plaintext, and a node without one accepts nothing sealed: there is no downgrade.
 4. The 36 bytes are authenticated with the body, so a sealed datagram cannot be moved to another cluster or sender.
-5. Datagrams that the system handed over in one piece (UDP GRO) stay one piece as long as nobody needs them apart (`Segments`): a
-   whole burst is checked in it and read out of it without a copy. All have one length but the last, which may be shorter.
+5. Datagrams that the kernel handed over in one piece (UDP GRO) stay in one piece (`Segments`) until somebody needs them apart: a
+   whole burst is checked and read without a copy. All have the same length but the last, which may be shorter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from transis.types.limits import MEMBERS_MAX
 
 
 class Segments:
-    """More than one datagram, each of `size` bytes but the last."""
+    """Several datagrams in one piece, each of `size` bytes but the last, which may be shorter."""
 
     __slots__ = ("content", "size")
 
@@ -51,11 +51,11 @@ class Segments:
 
 
 Arrival = bytes | Segments
-"""What one look at a socket brings: a datagram, or several in one piece."""
+"""What one read of a socket brings: a datagram, or several in one piece."""
 
 
 def apart(arrivals: Iterable[Arrival]) -> list[bytes]:
-    """All datagrams, each for itself."""
+    """All datagrams, one by one."""
     found: list[bytes] = []
     for arrival in arrivals:
         if isinstance(arrival, Segments):
@@ -85,13 +85,13 @@ _NONCE_HEAD: Final = bytes(4)
 
 
 def transmitter_tag(node: NodeId) -> bytes:
-    """16 bytes that stand for one life of one node; the name is length-prefixed, so no two nodes encode alike."""
+    """16 bytes that stand for one life of one node. The name is length-prefixed, so no two nodes encode alike."""
     name = node.name.encode()
     return sha256(struct.pack(">H", len(name)) + name + struct.pack(">QQ", node.incarnation, node.boot)).digest()[:16]
 
 
 def counter_of(datagram: bytes) -> int:
-    """The transmitter's count of what it sent, of a datagram that opened."""
+    """The transmitter's counter in a datagram that was opened."""
     return int.from_bytes(datagram[_TAG_END:ENVELOPE_SIZE])
 
 
@@ -131,7 +131,7 @@ class Sealer:
         return self._counter
 
     def seal_all(self, bodies: Sequence[bytes | memoryview]) -> list[bytes]:
-        """A burst at a time."""
+        """Seal a burst at a time."""
         if self._cipher is not None or self._counter + len(bodies) > COUNTER_END:
             return list(map(self.seal, bodies))
         prefix, first = self._prefix, self._counter + 1
@@ -150,9 +150,9 @@ class Sealer:
 
 
 class Opener:
-    """Takes envelopes off. Keys of transmitters are remembered only after one of their datagrams opened.
+    """Takes envelopes off. A transmitter's key is remembered only after one of its datagrams could be opened.
 
-    So that a flood of forged transmitters costs time but never pushes a real member's key out.
+    So a flood of forged transmitters costs time but never pushes a real member's key out.
     """
 
     __slots__ = ("_ciphers", "_key", "_prefix")
@@ -164,7 +164,7 @@ class Opener:
         self._ciphers: OrderedDict[bytes, AESGCM] = OrderedDict()
 
     def opens(self, segments: Segments) -> bool:
-        """Are all of them plaintext of this cluster? Then their bodies begin behind ENVELOPE_SIZE bytes of each."""
+        """Are all of them plaintext of this cluster? Then the body of each begins after ENVELOPE_SIZE bytes."""
         content, size, prefix = segments.content, segments.size, self._prefix
         return (
             self._key is None
@@ -173,7 +173,7 @@ class Opener:
         )
 
     def open(self, datagram: bytes) -> tuple[bytes, bytes] | Rejection:
-        """(transmitter, body)."""
+        """(transmitter, body), or why the datagram is rejected."""
         if len(datagram) < ENVELOPE_SIZE:
             return Rejection("length", f"{len(datagram)} bytes are shorter than an envelope")
         if datagram[: _PREFIX.size] != self._prefix:
@@ -205,7 +205,7 @@ class Opener:
             self._ciphers.popitem(last=False)
 
     def _explain(self, datagram: bytes) -> Rejection:
-        """Why a prefix is not ours; the order goes from "not Transis at all" to "ours, but set up differently"."""
+        """Why a prefix is not ours, from "not Transis at all" to "ours, but configured differently"."""
         magic, version, flags, cluster = _PREFIX.unpack_from(datagram)
         if magic != MAGIC:
             return Rejection("magic", "not a datagram of Transis")

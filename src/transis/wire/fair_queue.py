@@ -1,13 +1,13 @@
 """Messages that wait to be sent: each process has its own queue, and processes take turns.
 
-Deficit round robin (Shreedhar and Varghese 1995): a turn is worth a quantum of bytes, and what a process could
-not use of it is kept for its next turn. Messages larger than a datagram can be cut at the end of a turn or visit, so one
-of 16 MiB never holds up the others. A process that is alone takes all there is.
+Deficit round robin (Shreedhar and Varghese 1995): a turn is worth a quantum of bytes, and what a process could not use of it is
+kept for its next turn. Messages larger than a datagram can be cut at the end of a turn or visit, so one of 16 MiB never holds up
+the others. A process that is alone takes all the room there is.
 
 1. Within a process, messages leave in the order they came in.
 2. A turn that a full visit interrupts goes on in the next visit.
-3. At most PARTIALS_MAX messages are in the middle of their fragments, because receivers keep no more.
-4. A visit of one kind of messages passes over processes with another kind at the head of their queue; so 1 holds across kinds.
+3. At most PARTIALS_MAX messages are partly sent at a time, because receivers keep no more.
+4. A visit that takes one kind of messages skips processes with another kind at the head of their queue; so 1 holds across kinds.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from transis.types.outputs import OutboundRun, RunIds
 from transis.wire.items import FRAGMENT_HEAD_SIZE, LENGTH_SIZE, RUN_HEAD_SIZE, Fragment, Run, VisitWriter
 
 PARTIALS_MAX: Final = 8
-"""Messages of one lane in the middle of their fragments: half of what receivers keep for a sender."""
+"""Messages of one lane that may be partly sent as fragments: half of what receivers keep for a sender."""
 TURN_DATAGRAMS: Final = 4
-"""A turn in datagrams: small enough to mix, large enough that run headers stay cheap."""
+"""The length of a turn in datagrams: small enough to mix processes, large enough that run headers stay cheap."""
 
 
 class QueuedRun:
     """Messages of one process with one address, service and binding, not yet sent.
 
-    `length` is that of every message, or None when they differ; then `ends` are running sums of lengths with their
-    length fields, and `base` is what the sums were when the first message still here began. `placed` bytes of the first
-    message's address and payload have left as fragments. `bytes` is what the run occupies of its lane.
+    `length` is that of every message, or None when they differ; then `ends` are running sums of lengths with their length fields,
+    and `base` is the sum where the first message that is still here begins. `placed` bytes of the first message's address and
+    payload have left as fragments. `bytes` is what the run occupies of its lane.
     """
 
     __slots__ = (
@@ -71,11 +71,11 @@ class QueuedRun:
 
     @property
     def kind(self) -> DatagramClass:
-        """The weakest class of datagrams that cuts and straddles messages and keeps what this service promises."""
+        """The weakest class of datagrams that may carry pieces of messages and still keeps what this service promises."""
         return DatagramClass.CAUSAL if self.service <= Service.CAUSAL else DatagramClass.ORDERED
 
     def continues_with(self, run: OutboundRun, first_counter: int, count: int, bound_to: ViewId | None) -> bool:
-        """Whether these messages may simply be appended: many small submits then cost one run header."""
+        """Whether these messages can simply be appended, so that many small submits cost one run header."""
         return (
             self.first_counter + len(self.payloads) == first_counter
             and self.service is run.service
@@ -132,7 +132,7 @@ class QueuedRun:
 
     @property
     def whole(self) -> int:
-        """Bytes of the first message as fragments see it: address and payload."""
+        """Bytes of the first message as fragments count them: address and payload."""
         return len(self.address) + len(self.payloads[0])
 
     def cut(self, size: int) -> tuple[Fragment, bytes]:
@@ -151,7 +151,7 @@ class QueuedRun:
         return fragment, share
 
     def restart(self) -> int:
-        """Forget that anything of the first message was placed; how many bytes are to be sent again."""
+        """Forget that part of the first message was placed; return how many bytes must be sent again."""
         again, self.placed = self.placed, 0
         self.bytes += again
         return again
@@ -188,7 +188,7 @@ class FairQueue:
         self.bytes += queue[-1].bytes
 
     def drain(self, writer: VisitWriter, kind: DatagramClass | None = None) -> bool:
-        """Write what the visit has room for, of one kind or of all. False when it is full, True when nothing more may be sent.
+        """Write what the visit has room for, of one kind or of all. False if it is full, True if nothing more may be sent.
 
         A process that only used up the rest of an interrupted turn has not had its chance yet, so it does not count as idle.
         """
@@ -222,7 +222,7 @@ class FairQueue:
             del self._queues[process], self._credits[process]
 
     def _serve(self, process: int, writer: VisitWriter, kind: DatagramClass | None) -> bool:
-        """One turn. False when the visit, and not the turn, ended it."""
+        """One turn. False if the end of the visit cut it short."""
         queue = self._queues[process]
         while queue and (kind is None or queue[0].kind is kind):
             alone = len(self._turns) == 1
@@ -237,7 +237,7 @@ class FairQueue:
         return True
 
     def _place(self, head: QueuedRun, writer: VisitWriter, room: int) -> int:
-        """Write as much of the head as `room` allows; the bytes of stream it took."""
+        """Write as much of the head as `room` allows; return the bytes of stream it took."""
         before = head.bytes
         count = 0 if head.placed else head.fitting(room)
         if count:
@@ -248,7 +248,7 @@ class FairQueue:
         return taken
 
     def _place_fragment(self, head: QueuedRun, writer: VisitWriter, room: int) -> int:
-        """Small messages wait for the next visit instead, and a large one does not begin with a silly little piece."""
+        """Only large messages are fragmented, small ones wait for the next visit; and no fragment is uselessly small."""
         if room < min(head.whole - head.placed, self._body_max // 4) or not self._is_large(head) or self._is_blocked(head):
             return 0
         begins = head.placed == 0
@@ -260,18 +260,18 @@ class FairQueue:
         return RUN_HEAD_SIZE + LENGTH_SIZE + head.whole > self._body_max
 
     def _is_blocked(self, head: QueuedRun) -> bool:
-        """Another message's fragments would be one too many for the receivers."""
+        """Would starting this message's fragments be one more than receivers keep?"""
         return self._is_large(head) and head.placed == 0 and self._partials >= PARTIALS_MAX
 
     def restart(self) -> int:
-        """A new view: receivers forgot what was partial, so it starts again; how many bytes are to be sent again."""
+        """A new view: receivers forgot partial messages, so these start again. Return how many bytes must be sent again."""
         again = sum(queue[0].restart() for queue in self._queues.values())
         self.bytes += again
         self._partials = 0
         return again
 
     def drop(self, unwanted: Callable[[QueuedRun], bool]) -> list[RunIds]:
-        """Remove what is unwanted, by process and in order."""
+        """Remove and return what is unwanted, by process and in order."""
         dropped: list[RunIds] = []
         for process in sorted(self._queues):
             queue = self._queues[process]

@@ -1,4 +1,4 @@
-"""What is inside data datagrams: runs of messages, fragments of messages too large for the rest of a visit, addresses.
+"""What is inside data datagrams: runs of messages, fragments of large messages, addresses.
 
 A *visit stream* is the concatenation of the bodies of one sender's ordered datagrams in one token visit; it is cut into
 datagrams blindly, so item headers and messages straddle them. It is a sequence of items, big-endian:
@@ -9,17 +9,16 @@ datagrams blindly, so item headers and messages straddle them. It is a sequence 
               | bytes
     ACKS      kind u8 (4) | dep u64 | acks u8 | nacks u8 | 9 bytes for each ack | 11 for each nack
 
-ACKS stand first in the bursts of Lansis, whose engine reads them (lansis/packets.py): here only their size is known.
+ACKS stand first in the bursts of Lansis, whose engine reads them (lansis/packets.py); this file knows only their size.
 
 1. A fragmented message is cut from its address followed by its payload, so that an address longer than a datagram needs no
    second mechanism and fragments do not repeat it; `total` counts both.
 2. A message *ends* in the datagram that carries the byte before its end in the stream; for an empty message that is the byte
    before it. Sender and receivers both use `endings` to tell where, so they cannot disagree.
-3. Runs end within their visit; only fragments go on in the next.
-4. Messages stay where they came: `Payloads` cuts one out of the stream of its visit when somebody looks at it.
-5. The first byte of an address says whether it is an application's or that of the groups' own messages; no bytes stand for no
-   group. Addresses are sorted and unique, so equal addresses are equal bytes and share a run. Any bytes become an address or a
-   rejection.
+3. Runs end within their visit; only a fragmented message may continue in the next.
+4. Messages are not copied: `Payloads` cuts one out of the stream of its visit when somebody looks at it.
+5. The first byte of an address tells an application's message from the groups' own; an empty address names no group. Addresses
+   are sorted and unique, so equal addresses are equal bytes and share a run. Any bytes become an address or a rejection.
 6. `VisitWriter` appends items while there is room, then cuts the stream blindly: all datagrams but the last are full, so
    the kernel can segment such a burst by itself (GSO).
 """
@@ -61,7 +60,7 @@ ACKS_HEAD_SIZE: Final = _ACKS.size
 
 
 class Run:
-    """A run's header: who, how, and where each message ends, counted from the first payload byte.
+    """A run's header: process, service, address, and where each message ends, counted from the first payload byte.
 
     `length` is that of every message, or None when they differ; then `ends` has the end of each.
     """
@@ -95,7 +94,7 @@ class Run:
         return self.ends[message] if self.length is None else self.length * (message + 1)
 
     def ended_by(self, position: int) -> int:
-        """How many messages end at or before this position, which is not before the payloads."""
+        """How many messages end at or before this position, which is not negative."""
         if self.length is None:
             return bisect_right(self.ends, position)
         return min(self.count, position // self.length) if self.length else self.count
@@ -150,9 +149,9 @@ INCOMPLETE: Final = Incomplete()
 
 
 def endings(run: Run, position: int, bounds: Sequence[int]) -> tuple[int, list[int]]:
-    """The datagram that the first message of the run ends in, and how many end in it, in the next one and so on.
+    """The datagram in which the first message of the run ends, and how many messages end in it, in the next one and so on.
 
-    `bounds` has the stream position behind each datagram. Messages that end beyond the last bound are left out.
+    `bounds` has the stream position after each datagram. Messages that end beyond the last bound are left out.
     """
     length = run.length
     first = bisect_left(bounds, position + run.end_of(0))
@@ -167,7 +166,7 @@ def endings(run: Run, position: int, bounds: Sequence[int]) -> tuple[int, list[i
 
 
 def encode_run_head(run: Run, lengths: Sequence[int]) -> bytes:
-    """`lengths` of all messages; only the first is looked at when the run is uniform."""
+    """`lengths` has the length of each message; a uniform run ignores it."""
     kind = MIXED if run.length is None else UNIFORM
     head = _RUN.pack(kind, run.service, run.process, run.first_counter, run.count, len(run.address)) + run.address
     if run.length is None:
@@ -181,7 +180,7 @@ def encode_fragment_head(fragment: Fragment) -> bytes:
 
 
 def read_item(stream: bytes, position: int) -> RunAt | FragmentAt | AcksAt | Incomplete | Rejection:
-    """The item whose header begins at `position`; its payloads need not be there yet."""
+    """The item whose header begins at `position`; its payloads need not have arrived yet."""
     if position >= len(stream):
         return INCOMPLETE
     kind = stream[position]
@@ -243,7 +242,7 @@ def _pass_acks(stream: bytes, position: int) -> AcksAt | Incomplete:
 
 
 class Payloads(Sequence[memoryview]):
-    """Messages first..end-1 of a run, cut out of the stream when they are looked at."""
+    """Messages first..end-1 of a run, cut out of the stream only when somebody looks at them."""
 
     __slots__ = ("_end", "_first", "_position", "_run", "_stream")
 
@@ -275,17 +274,17 @@ class Payloads(Sequence[memoryview]):
 
     @property
     def size(self) -> int:
-        """Bytes of all of them, without cutting out one."""
+        """Bytes of all messages, without cutting any out."""
         return self._start_of(self._end) - self._start_of(self._first)
 
     def copies(self) -> list[bytes]:
-        """Each in memory of its own, to be kept longer than the burst they came in."""
+        """Copies of the messages, to be kept longer than the burst they came in."""
         whole = self._stream.obj
         assert isinstance(whole, bytes), "streams are put together from bodies"
         return [whole[start:end] for start, end in pairwise(self._borders())]
 
     def _borders(self) -> Iterable[int]:
-        """Where each of them begins, and behind the last where that one ends."""
+        """Where each message begins, and finally where the last one ends."""
         position, first, length = self._position, self._first, self._run.length
         if length:
             return range(position + first * length, position + self._end * length + 1, length)
@@ -296,7 +295,7 @@ class Payloads(Sequence[memoryview]):
 
 
 def payload_size(payloads: Sequence[bytes | memoryview]) -> int:
-    """Bytes of all of them; those that were cut out of a burst know it without being looked at."""
+    """Bytes of all payloads; `Payloads` knows it without cutting any out."""
     return payloads.size if isinstance(payloads, Payloads) else sum(map(len, payloads))
 
 
@@ -324,17 +323,17 @@ def encode_address(address: Address) -> bytes:
 
 
 def decode_address(address: bytes) -> Address | Rejection:
-    """The address of an application message; an empty one is for nobody in the groups."""
+    """The address of an application message; an empty one names nobody."""
     if not address:
         return Address()
     if len(address) < _HEAD.size or address[0] != APPLICATION_KIND:
-        return Rejection("address", "bytes that are no address")
+        return Rejection("address", "bytes that are not an address")
     _, groups, processes = _HEAD.unpack_from(address)
     split = _HEAD.size + groups * _GROUP.size
     if groups > ADDRESSED_GROUPS_MAX or processes > ADDRESSED_PROCESSES_MAX:
-        return Rejection("address", "an address of too many")
+        return Rejection("address", "an address of too many groups or processes")
     if len(address) != split + processes * _PRIVATE.size:
-        return Rejection("address", "an address whose length is not what it says")
+        return Rejection("address", "an address whose length does not fit its counts")
     named = tuple(GroupId(group) for (group,) in _GROUP.iter_unpack(address[_HEAD.size : split]))
     private = tuple(PrivateName(*name) for name in _PRIVATE.iter_unpack(address[split:]))
     if list(named) != sorted(set(named)) or list(private) != sorted(set(private)):
@@ -346,11 +345,11 @@ def decode_address(address: bytes) -> Address | Rejection:
 
 
 class FilledDatagram(NamedTuple):
-    """A body to be stamped and sent. `ended` are the messages that end in it, in order, as receivers will see them."""
+    """A body to be stamped and sent. `ended` has the messages that end in it, in the order in which receivers will see them."""
 
     klass: DatagramClass
     body: bytes
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody wants of a datagram
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     last: bool
     ended: tuple[RunIds, ...]
 
@@ -363,7 +362,7 @@ class Filled(NamedTuple):
 
 
 class VisitWriter:
-    """At most `capacity` bytes of items. What ends where is worked out once, when the stream is cut.
+    """Collects items up to a capacity. In which datagram each message ends is worked out once, when the stream is cut.
 
     `prefix` is what the engine puts before the items of a burst; it takes room, and no message ends in it.
     """
@@ -383,7 +382,7 @@ class VisitWriter:
         return self._capacity - self.size
 
     def add_run(self, run: Run, payloads: Sequence[bytes]) -> int:
-        """How many bytes of the stream the run took."""
+        """Add a run; return how many bytes of the stream it took."""
         head = encode_run_head(run, [len(payload) for payload in payloads] if run.length is None else ())
         self._ending.append(RunAt(run, self.size + len(head)))
         self._parts.append(head)
@@ -407,7 +406,7 @@ class VisitWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was added to the prefix."""
+        """Whether nothing was added after the prefix."""
         return len(self._parts) == 1
 
     def ordered(self) -> list[FilledDatagram]:
@@ -454,6 +453,6 @@ class VisitWriter:
 
 
 def _class_of(ended: Sequence[RunIds]) -> DatagramClass:
-    """A datagram counts as safe when a safe message ends in it: only then does anyone wait for it to be safe."""
+    """A datagram counts as safe if a safe message ends in it: only then does anybody wait for it to become safe."""
     safe = any(ids.service is Service.SAFE for ids in ended)
     return DatagramClass.SAFE if safe else DatagramClass.ORDERED

@@ -1,11 +1,11 @@
 """The Outbox: what a node wants to send, bounded, and packed into datagrams when the engine has a permit.
 
-1. Each lane holds at most `limit_bytes`; a submit is cut short, never refused silently: the number taken is returned and
-   the lane is named by `take_room` as soon as what was cut would fit.
+1. Each lane holds at most `limit_bytes`. A submit that does not fit is cut short, never refused silently: the number taken is
+   returned, and `take_room` names the lane as soon as the first message that was left out would fit.
 2. Control goes first and is never held. Within a lane processes take turns (fair_queue.py).
 3. Basic messages travel in datagrams of their own, each self-contained; one that does not fit such a datagram travels
    in the ordered stream, which knows how to straddle and fragment.
-4. A message leaves the Outbox when its last byte is placed. Until then it can be started again in a new view, or dropped.
+4. A message leaves the Outbox when its last byte is placed. Until then it can be dropped, or sent from its start in a new view.
 5. The ring fills visits (`fill`), where causal messages are ordered ones. Lansis fills bursts of one kind each (`fill_burst`):
    basic, causal (with basic ones that fit no datagram), ordered. The kinds take turns.
 """
@@ -31,7 +31,7 @@ _KINDS: Final = (DatagramClass.BASIC, DatagramClass.CAUSAL, DatagramClass.ORDERE
 
 
 class _LaneQueues:
-    """`cut_short` is what the first message that a submit had to leave out would occupy, or 0."""
+    """The queues of a lane. `cut_short` is what the first message that a submit had to leave out would occupy, or 0."""
 
     __slots__ = ("basic", "cut_short", "held", "ordered")
 
@@ -61,7 +61,7 @@ class Outbox:
         self._kinds = deque(_KINDS)
 
     def submit(self, lane: Lane, run: OutboundRun, bound_to: ViewId | None) -> int:
-        """Take as many of the run's messages as the lane has room for; how many that is."""
+        """Take as many of the run's messages as the lane has room for; return how many."""
         _check_run(run)
         queues = self._lanes[lane]
         taken = self._room_for(queues, run)
@@ -72,7 +72,7 @@ class Outbox:
         return taken
 
     def _room_for(self, queues: _LaneQueues, run: OutboundRun) -> int:
-        """A message larger than the whole limit is taken when it is the only one, else it could never be sent."""
+        """How many messages fit. One larger than the whole limit is taken if the lane is empty: else it could never be sent."""
         room = self._limit - queues.bytes - RUN_HEAD_SIZE - len(run.address)
         if sum(map(len, run.payloads)) + LENGTH_SIZE * len(run.payloads) <= room:
             return len(run.payloads)
@@ -116,11 +116,11 @@ class Outbox:
         return sum(queues.bytes for queues in self._open_lanes())
 
     def queued(self) -> int:
-        """Bytes that wait, those of a held lane too."""
+        """Bytes that wait, those of held lanes included."""
         return sum(queues.bytes for queues in self._lanes.values())
 
     def has_work(self, only: Lane | None = None) -> bool:
-        """Could anything be sent now, of all lanes or of one?"""
+        """Could anything be sent now, from all lanes or from one?"""
         return any(self._open_lanes(only))
 
     def was_refused(self, lane: Lane) -> bool:
@@ -129,7 +129,7 @@ class Outbox:
     def take_room(self) -> list[Lane]:
         """Lanes that cut a submit short and would now take the message they left out; each is named once.
 
-        They also wait until they are half empty, so that a full lane is refilled in batches.
+        A lane must also be half empty, so that it is refilled in batches.
         """
         lanes = [lane for lane, queues in sorted(self._lanes.items()) if queues.cut_short and self._has_room(queues)]
         for lane in lanes:
@@ -148,7 +148,7 @@ class Outbox:
         return self._fill_basic(lanes, permit - len(ordered)) + ordered
 
     def _ordered_share(self, lanes: list[_LaneQueues], permit: int) -> int:
-        """All but what basic datagrams may need, which is at most half; a single datagram is given in turns."""
+        """The ordered datagrams: all but what basic ones may need, which is at most half. A single datagram alternates."""
         waiting = sum(queues.basic.bytes for queues in lanes)
         if permit > 1 or waiting == 0:
             # Whole messages only: a basic datagram may stay half empty, so they may need twice their bytes.
@@ -171,10 +171,10 @@ class Outbox:
         return filled
 
     def fill_burst(self, permit: int, prefix: bytes, only: Lane | None = None) -> Filled | None:
-        """One burst of one kind behind the engine's prefix, of all open lanes or of one; None if there is nothing to send.
+        """One burst of one kind after the engine's prefix, from all open lanes or from one; None if there is nothing to send.
 
-        At most `permit` datagrams, but always room for one body of messages beside the prefix: a small permit and a long
-        prefix would starve this node otherwise.
+        At most `permit` datagrams, but always room for one body of messages besides the prefix: otherwise a small permit and a
+        long prefix would starve this node.
         """
         if permit <= 0:
             return None
@@ -194,7 +194,7 @@ class Outbox:
         return None if writer.is_empty else writer.burst(kind)
 
     def _basic_burst(self, lanes: list[_LaneQueues], prefix: bytes) -> Filled | None:
-        """Basic messages are whole in the last datagram, so that it can be read on receipt, without the prefix if need be."""
+        """Basic messages are whole in the last datagram, so that it can be read on receipt, even if the prefix is missing."""
         queues = [lane.basic for lane in lanes]
         if not any(queues):
             return None
@@ -206,7 +206,7 @@ class Outbox:
         return self._basic_behind(queues, prefix)
 
     def _basic_behind(self, queues: list[FairQueue], prefix: bytes) -> Filled:
-        """The prefix has datagrams of its own."""
+        """The prefix in datagrams of its own, then one of basic messages."""
         writer = VisitWriter(self._body_max, 1)
         _drain(queues, writer)
         starts = range(0, len(prefix), self._body_max)
@@ -215,7 +215,7 @@ class Outbox:
         return Filled(DatagramClass.BASIC, [*datagrams, writer.basic()._replace(index=len(ahead))])
 
     def restart(self, lanes: Collection[Lane] = tuple(Lane)) -> int:
-        """A new view: messages that were partly placed start again from their first byte; how many bytes that is."""
+        """A new view: messages that were partly placed start again from their first byte. Return how many bytes that adds."""
         return sum(self._lanes[lane].ordered.restart() for lane in sorted(lanes))
 
     def drop_bound(self, view: ViewId) -> list[RunIds]:
@@ -233,7 +233,7 @@ class Outbox:
 
 
 def _drain(queues: list[FairQueue], writer: VisitWriter, kind: DatagramClass | None = None) -> None:
-    """In order of rank: the next lane gets what the one before it had no use for."""
+    """Drain in the order of lanes: each gets the room that the one before it left."""
     for queue in queues:
         if not queue.drain(writer, kind):
             return

@@ -1,14 +1,14 @@
-"""From ordered bursts back to messages: one incremental parser per sender, and the fragments in between.
+"""From ordered bursts back to messages: one incremental parser per sender, and messages that are still in fragments.
 
-1. Whatever bursts the datagrams of a visit arrive in, the messages and their places come out the same. A `Delivered` holds the
-   messages of one run that one feed made whole; its `parts`, by datagram, are the same whatever the feeds were.
+1. However the datagrams of a visit are grouped into bursts, the messages and their places come out the same. A `Delivered` holds
+   the messages of one run that one feed completed; its `parts`, by datagram, are the same for any grouping.
 2. Basic messages are whole in the last datagram of their visit, which on the ring is the only one. It is parsed alone,
    early or at its place, and never touches the parser of its sender's ordered stream. Datagrams before it hold ACKS only.
 3. A datagram that is not the expected next of its visit ends that visit here: the parser waits for the next one. So
    does a malformed stream. Both are counted by name in `rejections`.
 4. Partial messages die with their regular view (`reset`), never later (trap 1).
-5. A message of a stronger service than the datagram's class promises was put there by a broken sender and is malformed.
-6. ACKS are the engine's: it has read them before the burst came here, so they are passed over.
+5. A message of a stronger service than the datagram's class promises comes from a broken sender and is malformed.
+6. ACKS are skipped: the engine has read them before the burst comes here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transis.wire.burst import Burst
 from transis.wire.items import AcksAt, Fragment, FragmentAt, Incomplete, Payloads, Run, RunAt, endings, read_item
 
 PARTIALS_MAX: Final = 16
-"""Messages of one sender that may be in the middle of their fragments: twice what an Outbox starts in a lane."""
+"""Messages of one sender of which only some fragments have come: twice what an Outbox starts in a lane."""
 
 _STRONGEST: Final = {
     DatagramClass.BASIC: Service.BASIC,
@@ -49,8 +49,8 @@ class _Context(NamedTuple):
 class _Visit:
     """The parser of one sender's visit stream.
 
-    `chunks` is what was received and not yet used; it starts with an item's header, or, when `run` is set, with the payloads
-    of that run. Nothing can be done before it has grown to `need` bytes.
+    `chunks` is what was received and not yet used. It starts with an item's header or, if `run` is set, with the payloads of that
+    run. Nothing can be parsed before it has grown to `need` bytes.
     """
 
     __slots__ = ("chunks", "need", "next_index", "next_seq", "ring", "run", "size")
@@ -72,7 +72,7 @@ class _Visit:
 
 
 class _Partial(NamedTuple):
-    """A message in the middle of its fragments; bytes are set aside only as they come."""
+    """A message of which only some fragments have come; memory grows only with the bytes received."""
 
     expected: Fragment
     shares: list[bytes]
@@ -102,7 +102,7 @@ class _Placer:
         self._index = 0
 
     def place_run(self, run: Run, position: int) -> int:
-        """Deliver what of the run has arrived; how many messages that is."""
+        """Deliver the messages of the run that have arrived; return how many."""
         datagram, counts = endings(run, position, self._bounds)
         done = sum(counts)
         if done:
@@ -116,7 +116,7 @@ class _Placer:
             self._deliver(run, self._stretches(datagram, counts), (payload,))
 
     def _stretches(self, datagram: int, counts: Sequence[int]) -> list[Stretch]:
-        """Places of messages that end in this datagram and the next ones, behind those that were given places before."""
+        """Places of messages that end in this datagram and the next ones, after the places already given."""
         index = self._index if datagram == self._datagram else 0
         seq, last = self._context.place_seq + datagram, len(counts) - 1
         self._datagram, self._index = datagram + last, counts[last] if last else index + counts[0]
@@ -205,7 +205,7 @@ class Assembler:
             placer.place_run(item.run, item.position)
 
     def _visit(self, burst: Burst, sender: NodeId) -> _Visit | None:
-        """The visit this burst goes on with, or None if its beginning was missed."""
+        """The visit that this burst continues, or None if an earlier part of it was missed."""
         visit = self._visits.get(sender)
         header = burst.header
         if header.index == 0:
@@ -246,7 +246,7 @@ class Assembler:
         return placer.delivered
 
     def _parse(self, visit: _Visit, placer: _Placer, stream: bytes, sender: NodeId) -> None:
-        """Use up all whole messages and fragments, and keep the rest for the next feed."""
+        """Consume all whole messages and fragments, and keep the rest for the next feed."""
         position = 0
         run = visit.run
         while True:
@@ -303,5 +303,5 @@ class Assembler:
 
 
 def _continues(expected: Fragment, fragment: Fragment) -> bool:
-    """All but the length, which each fragment has its own, must be what the fragments before promised."""
+    """All fields but the length, which differs between fragments, must be as the fragments before promised."""
     return expected._replace(length=fragment.length) == fragment
