@@ -1,1 +1,1 @@
-"""What both engines stand on: the contract they fulfil, and the parts that are the same idea in each."""
+"""What both engines build on: the contract they fulfil, and the parts that they share."""

@@ -1,4 +1,4 @@
-"""The contract of an engine, and what both engines have alike.
+"""The contract of an engine, and what both engines have in common.
 
 An engine orders bursts and agrees on views. It does no I/O and reads no clock: everything that happens enters through a method,
 with the time as an argument, and everything that has to be done leaves through `take_outputs`, in the order in which it is to be
@@ -28,7 +28,7 @@ from transis.wire.control import ControlPacket, SignedIntroduction
 from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 Packet = Burst | ControlPacket
-"""What was checked on its way in; an engine passes over the kinds that are not its own."""
+"""A packet that was checked on its way in. An engine ignores the kinds that are not its own."""
 
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
@@ -42,12 +42,12 @@ Handlers = Mapping[S, Mapping[E, Handler | None]]
 
 
 def ignored(*events: E) -> dict[E, Handler | None]:
-    """Entries of these events in a state in which they do nothing."""
+    """Entries for events that do nothing in a state."""
     return dict.fromkeys(events, IGNORED)
 
 
 def bind(handlers: Handlers[S, E], states: type[S], events: type[E], parts: Sequence[object]) -> dict[S, dict[E, Handler | None]]:
-    """Each handler as a method of the part that has it."""
+    """Bind each handler to the part whose method it is."""
     missing = [f"{state.value} x {event.value}" for state in states for event in events if event not in handlers.get(state, ())]
     if missing:
         raise InternalError(f"no handler is named for {', '.join(missing)}")
@@ -74,9 +74,9 @@ class EngineBase(ABC, Generic[C]):
     """`C` is the engine's core: what its parts share."""
 
     packets: ClassVar[tuple[type[ControlPacket], ...]]
-    """The kinds of packets that only this engine sends. Data, Beacons and questions about names belong to all."""
+    """The kinds of packets that only this engine sends. Data, Beacons and questions about names are common to both."""
     accuses: ClassVar[frozenset[Any]]
-    """Timers that accuse somebody else."""
+    """Timers that accuse other members."""
 
     def __init__(self, core: C, handlers: Handlers[Any, Any], parts: Sequence[object]) -> None:
         self._core = core
@@ -86,7 +86,7 @@ class EngineBase(ABC, Generic[C]):
     # --- from the node ----------------------------------------------------------------------------------------------
 
     def prepare(self, now: int) -> None:
-        """The node still asks for its name: whatever needs the disk may begin."""
+        """The node is still asking whether its name is free: whatever needs the disk may begin."""
         self._core.now = now
 
     def start(self, now: int) -> None:
@@ -99,8 +99,8 @@ class EngineBase(ABC, Generic[C]):
         self._begin()
 
     def submit(self, now: int, lane: Lane, run: OutboundRun, bound_to: ViewId | None = None) -> int:
-        """Queue messages; how many were taken. None after a stop, and none of the application after a leave: what it said before
-        may wait for an exchange that the groups have to end first."""
+        """Queue messages; return how many were taken: none after a stop, and after a leave none on the application's lane. The
+        control lane stays open, because what was sent before may wait for an exchange that the groups have to finish first."""
         core = self._core
         core.now = now
         if core.state is core.stopped or (core.is_leaving and lane is Lane.APPLICATION):
@@ -111,7 +111,7 @@ class EngineBase(ABC, Generic[C]):
         return taken
 
     def open(self, now: int, lane: Lane) -> None:
-        """Nothing is left to be exchanged in this view: the lane's messages may flow."""
+        """The groups' exchange in this view is over: the lane's messages may flow."""
         self._core.now = now
         self._core.outbox.open(lane)
         self._work()
@@ -137,7 +137,7 @@ class EngineBase(ABC, Generic[C]):
         self._end_turn()
 
     def deadline(self) -> int:
-        """When `wake` wants to be called next."""
+        """When `wake` must be called next."""
         return self._core.timers.deadline()
 
     def persisted(self, now: int, ticket: int) -> None:
@@ -145,7 +145,7 @@ class EngineBase(ABC, Generic[C]):
         self._core.now = now
 
     def leave(self, now: int) -> None:
-        """Take nothing new from the application; when what was taken is sent and safe, say goodbye and stop (W16)."""
+        """Take nothing new from the application; once what was taken is sent and safe, say goodbye and stop (W16)."""
         core = self._core
         core.now = now
         if core.state is not core.stopped and not core.is_leaving:
@@ -172,13 +172,13 @@ class EngineBase(ABC, Generic[C]):
 
     @property
     def state(self) -> Enum:
-        """Its value is the name by which traces, faults and coverage know it."""
+        """The state; its value is its name in traces, faults and coverage."""
         state: Enum = self._core.state
         return state
 
     @property
     def coverage(self) -> dict[tuple[str, str], int]:
-        """How often each event came in each state."""
+        """How often each event occurred in each state."""
         return {(state.value, event.value): count for (state, event), count in self._coverage.items()}
 
     @abstractmethod
@@ -197,11 +197,11 @@ class EngineBase(ABC, Generic[C]):
         """The view of this node alone, with which every life begins."""
 
     def _begin(self) -> None:
-        """What runs by itself from the start on, beside the beacons."""
+        """Start what runs by itself from the start on, besides the beacons."""
 
     @abstractmethod
     def _queued(self) -> None:
-        """Messages were submitted: count it as a trap if no view is in force."""
+        """Messages were submitted: note the trap if no view is in force."""
 
     @abstractmethod
     def _work(self) -> None:
@@ -213,19 +213,19 @@ class EngineBase(ABC, Generic[C]):
 
     @abstractmethod
     def _dispatch(self, packet: Packet) -> None:
-        """Find the event that a packet is here."""
+        """Find the event that a packet stands for, and handle it."""
 
     def _end_turn(self) -> None:
-        """Everything that came at once has been handled."""
+        """All packets or timers of one call have been handled."""
 
     @abstractmethod
     def _fired_late(self, late_us: int) -> bool:
-        """Does it show by this timer that this node was away?"""
+        """Does the lateness of this timer show that this node itself was away?"""
 
     @property
     @abstractmethod
     def _retry_us(self) -> int:
-        """How long an accusing timer that fired late waits for its second try."""
+        """How long an accusing timer that fired late waits before its second try."""
 
     def _forgive(self) -> None:
         """This node was away: nobody else was late."""
@@ -240,7 +240,7 @@ class EngineBase(ABC, Generic[C]):
             handler(*arguments)
 
     def _may_believe(self, event: Any, late_us: int) -> bool:
-        """A timer that accuses others gets one second try if this node was away itself, and no third."""
+        """An accusing timer that fired late, because this node was away, gets a second try but no third."""
         core = self._core
         if not self._fired_late(late_us):
             return True
@@ -253,7 +253,7 @@ class EngineBase(ABC, Generic[C]):
     # --- whom to meet -----------------------------------------------------------------------------------------------
 
     def _is_admitted(self, packet: SignedIntroduction) -> bool:
-        """Meet whoever introduces itself, unless it is this node, or cannot read our datagrams: that is refused loudly."""
+        """Meet a node that introduces itself, unless it is this one, or could not read our datagrams: a note then says why."""
         core = self._core
         if packet.sender == core.me:
             return False
@@ -264,7 +264,7 @@ class EngineBase(ABC, Generic[C]):
         return True
 
     def _why_refused(self, packet: SignedIntroduction) -> str:
-        """What its operator has to change; nothing if it may be a member. Its digest does not say which setting differs."""
+        """What the operator has to change; empty if the node may be a member. A digest does not tell which setting differs."""
         low, high = packet.versions
         if not low <= WIRE_VERSION or not high >= WIRE_VERSION_MIN:
             return (
@@ -277,4 +277,4 @@ class EngineBase(ABC, Generic[C]):
 
 
 Engine = EngineBase[Any]
-"""What a node runs: either of them."""
+"""What a node runs: Totem or Lansis."""

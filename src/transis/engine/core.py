@@ -1,15 +1,15 @@
-"""What the parts of any engine share, and the way from the Outbox to the network.
+"""What the parts of both engines share, and the way from the Outbox to the network.
 
     Timers           named timers: an event, and the absolute time at which it happens
-    is_..._in_reach  which numbers of others an engine takes over
+    is_..._in_reach  which numbers an engine adopts from others
     BaseCore         identity, state, time, outputs, timers, known addresses, the Outbox
     DatagramStore    numbered datagrams of one ring or one sender, as intervals over bursts
     Health           how well this node keeps time itself
-    originate        what the Outbox filled becomes a burst: stamped datagrams, with the ids and places of their messages
+    originate        turns what the Outbox filled into a burst: stamped datagrams, with the ids and places of their messages
 
-Numbers of views and timestamps only grow and are taken over from others. One senseless claim would carry everybody to where
-numbers end, and nobody could go on from there. So members of a view take no number that a cluster could not reach in honest
-work. A node that is alone takes any that leaves room: it may come anew to a cluster that has been at work for long.
+Numbers of views and timestamps only grow, and nodes adopt larger ones from each other. One absurd claim would carry everybody to
+the largest number, from which nobody could go on. So members of a view adopt no number that a cluster could not reach honestly. A
+node that is alone adopts any that leaves room: it may be new to a cluster that has worked for a long time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Timers(Generic[E]):
         self._postponed.discard(event)
 
     def postpone(self, event: E, at: int) -> bool:
-        """Let a timer that just fired fire once more; False if it had this second chance already."""
+        """Let a timer that just fired fire once more; False if it already had this second chance."""
         if event in self._postponed:
             return False
         self._deadlines[event] = at
@@ -81,15 +81,15 @@ class Timers(Generic[E]):
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 AHEAD_MAX: Final = 1 << 40
-"""A million views a second for two weeks; as timestamps, of bursts, the same."""
+"""What a million views a second reach in two weeks, or, for timestamps, a million bursts a second."""
 
 
 TIMESTAMP_TAKEN_MAX: Final = COUNTER_MAX >> 1
-"""Timestamps beyond it are taken from nobody: own ticks must never reach what receivers reject."""
+"""Timestamps beyond it are never adopted: this node's own ticks must not reach what receivers reject."""
 
 
 def is_seq_in_reach(seq: int, mine: int, *, is_alone: bool) -> bool:
-    """May the number of a view or ring become mine?"""
+    """May this node adopt the number of a view or ring?"""
     return seq <= RING_SEQ_MAX // 2 if is_alone else seq <= min(RING_SEQ_MAX, mine + AHEAD_MAX)
 
 
@@ -106,10 +106,10 @@ class BaseCore(Generic[S, E]):
     """`S` is the enumeration of the engine's states, `E` that of its events, some of which are timers."""
 
     stopped: ClassVar[Any]
-    """The state of an engine that stopped."""
+    """The state of a stopped engine."""
     beacon_due: ClassVar[Any]
     leave_due: ClassVar[Any]
-    """The timer after which a node that leaves waits no longer."""
+    """The timer that ends a graceful leave."""
 
     def __init__(self, config: Config, me: NodeId, state: S, transitions: Mapping[S, Collection[S]], events: type[E]) -> None:
         self.config = config
@@ -137,7 +137,7 @@ class BaseCore(Generic[S, E]):
         self.state = state
 
     def stop(self, why: str) -> None:
-        """Stop at once. What was taken and has no place in any order is refused."""
+        """Stop at once. Messages that were taken and have no place in any order are refused."""
         if self.state is self.stopped:
             return
         self.refuse(self._take_unsent(), why)
@@ -155,7 +155,7 @@ class BaseCore(Generic[S, E]):
         self.out.append(Note(what, tuple(detail.items())))
 
     def trap(self, trap: Enum) -> None:
-        """One of the engine's Trap enumeration was met; its value is the text that coverage counts."""
+        """Note that one of the engine's traps was met; its value is the text that coverage counts."""
         self.out.append(Note("trap", (("number", trap.value),)))
 
     def tick(self) -> int:
@@ -164,18 +164,18 @@ class BaseCore(Generic[S, E]):
         return self.clock
 
     def observe(self, timestamp: int) -> None:
-        """Whatever a peer claims, the clock stays where everybody still reads it."""
+        """Adopt a peer's later timestamp, but never one so large that receivers would reject ours."""
         self.clock = max(self.clock, min(timestamp, TIMESTAMP_TAKEN_MAX))
 
     def arm(self, event: E, after_us: int) -> None:
         self.timers.arm(event, self.now + after_us)
 
     def packet(self, packet: ControlPacket) -> list[bytes]:
-        """Encode a control packet, in parts if it is large. To send it again is to send these very bytes (D25)."""
+        """Encode a control packet, in parts if it is large. A retransmission sends these very bytes (D25)."""
         return self.in_parts(encode_control(packet))
 
     def in_parts(self, encoded: bytes) -> list[bytes]:
-        """What fits no datagram travels in several; each packet has a number of its own by which they are put together."""
+        """Split a packet that does not fit one datagram. Its number lets the receiver put the parts together."""
         self._packet_id += 1
         return split(self._packet_id, encoded, self.config.datagram - ENVELOPE_SIZE - SEAL_SIZE)
 
@@ -183,7 +183,7 @@ class BaseCore(Generic[S, E]):
         self.emit(Send(Audience.WORLD, Port.CONTROL, self.packet(packet)))
 
     def meet(self, node: NodeId, address: str) -> None:
-        """Somebody introduced itself. A crowd larger than one change of membership can name is not remembered."""
+        """A node introduced itself. No more nodes are remembered than one change of membership can name."""
         if node in self.addresses or len(self.addresses) < PROC_SET_MAX:
             self.heard_at[node] = self.now
             self.addresses[node] = address
@@ -191,7 +191,7 @@ class BaseCore(Generic[S, E]):
     def forget_strangers(self, members: Iterable[NodeId]) -> None:
         """After an installation only the members' addresses matter; others introduce themselves again.
 
-        Hearing starts afresh too: a node heard before the change may have gone out of reach with it.
+        The record of who was heard starts afresh too: a node heard before the change may be out of reach now.
         """
         self.heard_at.clear()
         self.addresses = {node: self.addresses.get(node, "") for node in members}
@@ -211,11 +211,11 @@ class BaseCore(Generic[S, E]):
 
 HEALTH_MAX: Final = 7
 CURE: Final = 64
-"""This many things in a row that go well take one from the score."""
+"""This many good events in a row lower the score by one."""
 
 
 class Health:
-    """`score` 0 is well. It rises when this node's own timers fire late: a pause, a garbage collection, a starved machine."""
+    """`score` rises when this node's own timers fire late: a pause, a garbage collection, a starved machine. 0 is healthy."""
 
     def __init__(self) -> None:
         self.score = 0
@@ -230,7 +230,7 @@ class Health:
         return True
 
     def went_well(self) -> None:
-        """Something that needs a healthy node happened in time, such as a rotation of the token."""
+        """Something happened in time that takes a healthy node, such as a rotation of the token."""
         self._good += 1
         if self._good >= CURE and self.score:
             self.score -= 1
@@ -241,7 +241,7 @@ class Health:
 
 
 class Stamp(NamedTuple):
-    """What all datagrams of a burst say alike: where they were sent, by which rank, when."""
+    """What all datagrams of a burst have in common: the view they were sent in, the sender's rank, the time."""
 
     view: ViewId
     tag: RingTag
@@ -263,7 +263,7 @@ def originate(core: BaseCore[Any, Any], stamp: Stamp, first_seq: int, place_seq:
 
 
 def _placed(parts: Iterable[FilledDatagram], place_seq: int) -> Iterator[tuple[RunIds, list[Stretch]]]:
-    """Runs that end in these datagrams, each as one however many they are, with the places of their messages."""
+    """The runs that end in these datagrams, with the places of their messages. A run over several datagrams comes as one."""
     run: RunIds | None = None
     stretches: list[Stretch] = []
     behind = 0
@@ -286,7 +286,7 @@ def _is_alike(run: RunIds, ids: RunIds) -> bool:
 
 
 def multicast(core: BaseCore[Any, Any], bursts: Iterable[Burst]) -> None:
-    """New bursts and old ones alike: a datagram is sent again byte for byte as it was."""
+    """Multicast bursts, new or old: a datagram is sent again byte for byte."""
     for burst in bursts:
         core.emit(Send(Audience.RING, Port.DATA, burst.datagrams))
 
@@ -304,7 +304,7 @@ class DatagramStore:
     """
 
     def __init__(self, start: int = 0) -> None:
-        """Numbers up to `start` are none of this store's: they count as had and discarded."""
+        """Numbers up to `start` are not this store's concern: they count as received and discarded."""
         self._firsts: list[int] = []
         self._bursts: list[Burst] = []
         self.aru = start
@@ -312,7 +312,7 @@ class DatagramStore:
         self.discarded = start
 
     def insert(self, burst: Burst) -> list[Burst]:
-        """Keep what is new of a burst; return the parts that were new, in order."""
+        """Keep the new parts of a burst and return them, in order."""
         if burst.first_seq > self.highest:
             fresh = [burst]
             self._firsts.append(burst.first_seq)
@@ -404,6 +404,6 @@ class DatagramStore:
 
 
 def _part(burst: Burst, first: int, last: int) -> Burst:
-    """To be kept: all of it as it is, less of it by itself."""
+    """What to keep of a burst: the burst itself if all of it, else a copy of the part."""
     part = burst.slice(first, last)
     return part if part is burst else part.by_itself()

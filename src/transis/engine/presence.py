@@ -1,9 +1,9 @@
-"""How views that share no traffic find each other, and who has to wait before that ends a healthy view.
+"""How views that share no traffic find each other, and which peers must wait before they may disturb a healthy view.
 
 1. Every member beacons, with or without traffic: the representative every T_merge, the others at a fifth of that rate (L1, D24).
-2. A beacon carries whom its sender has heard since its view was installed. Mutual hearing ends a quarantine early (W7).
-3. A peer with whom no view could be formed waits for a back-off that doubles each time (W7, D27). Without it, a network that is
-   not transitive flaps for ever.
+2. A beacon names the nodes that its sender has heard since its view was installed. Mutual hearing ends a quarantine early (W7).
+3. A peer with which no view could be formed waits for a back-off that doubles each time (W7, D27). Without it, a network that is
+   not transitive would flap forever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from transis.wire.envelope import WIRE_VERSION, WIRE_VERSION_MIN
 
 BEACONS_OF_OTHERS: Final = 5
 HEARD_BEACONS: Final = 12
-"""A node counts as heard for this many beacon intervals: two beacons of an ordinary member may be lost."""
+"""A node counts as heard for this many beacon intervals, so an ordinary member may lose two beacons."""
 
 
 def broadcast_beacon(core: BaseCore[Any, Any], view: RingId, members: frozenset[NodeId]) -> None:
@@ -38,17 +38,17 @@ def beacon_interval_us(core: BaseCore[Any, Any], i_represent: bool) -> int:
 
 
 def are_too_many(members: Sequence[NodeId], others: frozenset[NodeId]) -> bool:
-    """Nobody can be added to a full view: a change would end with the same two views, again and again."""
+    """A full view takes no more members: a change would end in the same two views, again and again."""
     return max(len(members), len(others)) >= MEMBERS_MAX
 
 
 def are_all_heard(core: BaseCore[Any, Any], nodes: frozenset[NodeId], members: frozenset[NodeId]) -> bool:
-    """Have I heard all of these since my view was installed? Whom I heard before, I may not hear any more."""
+    """Has this node heard all of these since its view was installed? Those it heard before may be out of reach by now."""
     return nodes <= core.heard_at.keys() | members
 
 
 def was_superseded(node: NodeId, members: Sequence[NodeId]) -> bool:
-    """Is a later life of it one of us?"""
+    """Is a later life of this node a member?"""
     return any(member.name == node.name and member.incarnation > node.incarnation for member in members)
 
 
@@ -59,11 +59,11 @@ class Release(IntEnum):
     """What ends a back-off early."""
 
     HEARING = 0
-    """A beacon that shows that we hear each other: that was what was missing."""
+    """A beacon that shows mutual hearing, which was what was missing."""
     ANSWER = 1
-    """Only a Join: the peer invited us by its beacon but did not answer ours, so it may be deaf."""
+    """Only a Join: we heard the peer's beacon but it did not answer us, so it may not hear us."""
     NONE = 2
-    """Nothing: it hears and is heard, but rings with it fail."""
+    """Nothing: we hear each other, but rings with this peer fail."""
 
 
 class PeerBackoff(NamedTuple):
@@ -73,14 +73,14 @@ class PeerBackoff(NamedTuple):
 
 
 class Quarantine:
-    """A peer that was left out triggers no Gather until its back-off ends; each time it is twice as long."""
+    """A peer that was left out triggers no Gather until its back-off ends; each back-off is twice as long as the one before."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._backoffs: dict[NodeId, PeerBackoff] = {}
 
     def holds(self, node: NodeId, now: int, evidence: Release | None = None) -> bool:
-        """Must the peer wait? `evidence` is what it has shown now, if anything."""
+        """Must the peer wait? `evidence` is what it has just shown, if anything."""
         backoff = self._backoffs.get(node)
         if backoff is None or now >= backoff.until:
             return False
@@ -89,7 +89,7 @@ class Quarantine:
     def installed(self, members: Iterable[NodeId], left_out: Mapping[NodeId, Release], now: int) -> None:
         """After an installation: members are free, those left out wait.
 
-        A back-off that ended long ago is forgotten: every life of every node would stay here otherwise.
+        A back-off that ended long ago is forgotten; otherwise every life of every node would stay here.
         """
         remembered = now - self._timing.quarantine_max_us
         self._backoffs = {node: it for node, it in self._backoffs.items() if it.until >= remembered}
@@ -101,7 +101,7 @@ class Quarantine:
             self._backoffs[node] = PeerBackoff(now + length, length, left_out[node])
 
     def _release(self, node: NodeId, now: int) -> None:
-        """A member is free. One that breaks every ring it is in comes back each time, so its record is kept for a while."""
+        """Free a member. If it breaks every ring it is in, it will be back, so that record is kept for a while."""
         backoff = self._backoffs.pop(node, None)
         if backoff is not None and backoff.release is Release.NONE:
             self._backoffs[node] = backoff._replace(until=min(backoff.until, now))
