@@ -1,12 +1,12 @@
-"""The commit token goes round twice (TOCS95 section 5 and figure 6; F2, F4, W9, W14).
+"""The two rotations of the commit token (TOCS95 section 5 and figure 6; F2, F4, W9, W14).
 
 First rotation: every member checks the membership and writes its entry. Second rotation: everybody reads the full list and enters
-Recovery. When it returns to the representative after that, it becomes the regular token.
+Recovery. When the token then returns to the representative, it becomes the regular token.
 
 Deviations: (D16) the rotation is a field of the token, so a repeated first-rotation token is never taken for a second one (F2);
 (D17) a first-rotation token is accepted only above every ring sequence accepted before (W9); (D18) the entry is forwarded only
-when its ring sequence is durable, which reservation ahead of use makes the normal case (F4, W14); (D19) no Join is sent in Commit
-or Recovery (F5), and a Join from a member with this ring's sequence means that it gave up.
+when its ring sequence is durable, which it usually is already, as sequences are reserved ahead of use (F4, W14); (D19) no Join is
+sent in Commit or Recovery (F5), and a Join from a member with this ring's sequence means that it gave the ring up.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from transis.types.ids import NodeId, RingId
 from transis.types.views import Cause
 
 CAUSE_ACCUSED_MAX = 16
-"""Lost members that a cause names: after a large partition the list would only repeat the view."""
+"""At most this many lost members are named in a cause: after a large partition the list would only repeat the view."""
 RING_SEQ_STEP = 4
-"""New rings go up by four: transitional configurations use the number two below, odd ones stay free for many rings."""
+"""Ring sequences go up by four: transitional configurations use the number two below, and odd numbers are kept for later use."""
 
 
 class CommitRotation:
@@ -49,7 +49,7 @@ class CommitRotation:
         self._enter(commit, 0)
 
     def _cause(self, members: frozenset[NodeId]) -> Cause:
-        """Why this ring is formed: what started my Gather, and whom the old ring loses by it."""
+        """Why this ring is formed: what started my Gather, and which members of the old ring are lost."""
         cause = self._core.cause
         lost = tuple(sorted(self._core.ring.member_set - members))[:CAUSE_ACCUSED_MAX]
         what = "members lost" if lost and cause.what == MEMBER_GATHERS else cause.what
@@ -100,7 +100,7 @@ class CommitRotation:
             self._recover(commit)
 
     def _is_complete(self, commit: Commit) -> bool:
-        """Everybody wrote its entry, and mine is as I wrote it."""
+        """Every member has written its entry, and mine is as I wrote it."""
         return self._my_entry in commit.entries and all(entry.filled and entry.old_ring is not None for entry in commit.entries)
 
     def _recover(self, commit: Commit) -> None:
@@ -143,14 +143,14 @@ class CommitRotation:
         self._passing.forward(ring.members[ring.successor], self._core.packet(outgoing))
 
     def _send_to_myself(self, commit: Commit) -> None:
-        """A singleton needs no network: both rotations happen here and now."""
+        """A singleton needs no network: both rotations happen at once."""
         if commit.rotation == 1:
             self.first_returned(commit)
         else:
             self.second_returned(commit)
 
     def durable(self) -> None:
-        """The disk caught up: send what waited for it, if the attempt is still on."""
+        """The ring sequence is durable: send the commit token that waited for it, unless the attempt was given up."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and self._core.forming is not None and self._core.forming.id == waiting.ring:
             self._send(waiting)
@@ -158,7 +158,7 @@ class CommitRotation:
     # --- giving up --------------------------------------------------------------------------------------------------
 
     def join_while_forming(self, join: Join) -> None:
-        """A member of the ring being formed went back to Gather, left, or was born again: so must I."""
+        """A member of the ring being formed went back to Gather, left or was restarted: go back to Gather too."""
         ring = self._core.forming
         assert ring is not None, "Commit and Recovery always form a ring"
         reborn = [node for node in ring.members if node.name == join.sender.name and node.incarnation < join.sender.incarnation]
@@ -170,7 +170,7 @@ class CommitRotation:
 
 
 def _ring_order(members: frozenset[NodeId], attempt: int) -> tuple[NodeId, ...]:
-    """The representative, then ascending ids; after failed attempts another order, so that other pairs are neighbours (W8)."""
+    """The representative, then ascending ids; after a failed attempt in another order, to make other pairs neighbours (W8)."""
     first, *rest = sorted(members)
     if rest:
         turn = (attempt // 2) % len(rest)

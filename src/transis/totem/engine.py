@@ -1,4 +1,4 @@
-"""The engine of the Totem single ring: its parts, which of them handles what, and the way from a packet to its event.
+"""The engine of the Totem single ring: its parts, which of them handles which event, and the way from a packet to its event.
 
 visit        what happens at a token visit           gather      who forms the next ring
 passing      handing the token on, retransmission    commit      the two rotations of the commit token
@@ -30,7 +30,7 @@ from transis.wire.control import Beacon
 
 @dataclass(slots=True, init=False)
 class TotemParts:
-    """The parts of this engine, each made of those before it. A part reaches those after it through this record."""
+    """The parts of this engine. Each is built from earlier ones; a part reaches later ones through this record."""
 
     core: TotemCore
     quarantine: Quarantine
@@ -118,10 +118,10 @@ RUNNING: Final = tuple(state for state in State if state is not State.STOPPED)
 
 @dataclass(frozen=True, slots=True)
 class TotemInspection:
-    """What tests look at and no output says."""
+    """What tests look at and no output shows."""
 
     received_flg: bool
-    """It has everything of the exchange, and its entries say so."""
+    """This node has received everything of the exchange, and its commit entries say so."""
 
 
 class TotemEngine(EngineBase[TotemCore]):
@@ -136,7 +136,7 @@ class TotemEngine(EngineBase[TotemCore]):
     # --- what is the ring's own -------------------------------------------------------------------------------------
 
     def prepare(self, now: int) -> None:
-        """Reserve ring sequences while the node still asks for its name, so that the first view waits for no disk (W14)."""
+        """Reserve ring sequences while the node asks whether its name is free, so that the first view waits for no disk (W14)."""
         super().prepare(now)
         self._core.reserve(self._core.ring_seq)
 
@@ -146,7 +146,7 @@ class TotemEngine(EngineBase[TotemCore]):
             self._parts.commit.durable()
 
     def _first_view(self) -> View:
-        """A singleton ring, and not Gather (D2)."""
+        """A node starts as a singleton ring, not in Gather (D2)."""
         core, ring = self._core, self._core.ring
         member = Member(core.me, core.config.address, None, core.config.info)
         return View(ring.view_id, ring.view_id, (member,), Cause("start"), core.tick())
@@ -225,7 +225,7 @@ class TotemEngine(EngineBase[TotemCore]):
         return self._core.ring.id
 
     def statistics(self) -> dict[str, int]:
-        """Figures for an operator. A token counts as lost in the state in which its timer was believed."""
+        """Figures for an operator. A lost token is counted in the state in which its timer fired and was believed."""
         core, ring = self._core, self._core.ring
         figures = {f"tokens_lost_{state.value.lower()}": self._fired(state, Event.TOKEN_LOSS) for state in RUNNING}
         return figures | {

@@ -1,13 +1,13 @@
 """Gather: agree on who forms the next ring (TOCS95 section 5 and figure 5; W7, W8, W10).
 
 proc_set, fail_set and the rows of reachability only grow until a ring is installed (F3), so every Gather ends, at worst with a
-singleton. Attempts that fail are counted: when the same membership fails twice, somebody in it is to blame (L2).
+singleton. Failed attempts are counted: when one membership fails twice, one of its members is blamed (L2).
 
-Deviations: (D11) a Join names the membership that its sender proposes, and consensus is that every proposed member proposes the
-same: what must agree is the result, not each set that it came from; (D12) a member that somebody still hears is *unheard* in my
+Deviations: (D11) a Join names the membership that its sender proposes, and there is consensus when every proposed member proposes
+the same: the results must agree, not the sets they came from; (D12) a member that others hear but I do not is *unheard* in my
 row and not failed (W7); only one that nobody hears goes to fail_set; (D13) an outsider cannot fail a member of my old ring
 (trap 18); (D14) changes within join_coalesce_us leave as one Join (W10); (D15) after two failed attempts with one membership, the
-representative fails the member after which the commit token was seen no more (W8).
+representative fails the member at which the commit token was lost (W8).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ATTEMPTS_BEFORE_BLAME = 2
 
 
 class Attempts:
-    """`progress` of an attempt counts hops of its commit token: index of the last member known to have forwarded it,
-    plus the number of members for the second rotation."""
+    """Failed attempts by membership. `progress` counts the hops of an attempt's commit token: the index of the last member known
+    to have forwarded it, plus the number of members in the second rotation."""
 
     def __init__(self) -> None:
         self.clear()
@@ -49,7 +49,7 @@ class Attempts:
         self.progress = 0
 
     def forwarded(self, ring: Ring, rotation: int) -> None:
-        """I sent the commit token of this ring on."""
+        """This node forwarded the commit token of this ring."""
         self.seq = ring.id.seq
         self._order = ring.members
         self.progress = (rotation - 1) * len(ring.members) + ring.rank
@@ -66,7 +66,7 @@ class Attempts:
         return self._failures.get(members, 0)
 
     def blame(self, members: frozenset[NodeId], me: NodeId, joins: Iterable[Join]) -> NodeId | None:
-        """After repeated failures, the member after which the commit token was seen no more; never myself."""
+        """After repeated failures, the member at which the commit token was lost; never this node."""
         if self.count(members) < ATTEMPTS_BEFORE_BLAME or len(members) == 1:
             return None
         if frozenset(self._order) != members:
@@ -85,12 +85,12 @@ FOREIGN_RING = "foreign ring"
 FAILED_TO_RECEIVE = "failed to receive"
 BLAMED = "blamed for failed attempts"
 CONDEMNING = (FAILED_TO_RECEIVE, BLAMED)
-"""Causes whose accused hear and are heard, and yet break every ring they are in."""
+"""Causes whose accused hear and are heard, yet break every ring they are in."""
 STRIKES = 2
-"""Consensus timeouts that a member may spend heard but of another opinion before I give it up."""
+"""After this many consensus timeouts a member that is heard but still does not agree is given up."""
 REPEATS_PER_CONSENSUS = 5
 REPEATS_PER_BEAT = 2
-"""A Join is repeated so often before its beat changes: the parts of equal repetitions add up at receivers."""
+"""A Join is repeated this often before its beat changes: receivers can put together the parts of equal repetitions."""
 
 
 class Gather:
@@ -121,7 +121,7 @@ class Gather:
     # --- entering ---------------------------------------------------------------------------------------------------
 
     def shift(self, cause: Cause, *, fail: Iterable[NodeId] = (), proc: Iterable[NodeId] = (), join: Join | None = None) -> None:
-        """Enter Gather. From Operational it starts afresh; after a failed attempt the sets go on growing (F3)."""
+        """Enter Gather: afresh from Operational; after a failed attempt the sets go on growing (F3)."""
         core = self._core
         if core.state is State.OPERATIONAL:
             self._begin(cause)
@@ -168,7 +168,7 @@ class Gather:
         self.try_to_form()
 
     def _absorb(self, join: Join) -> bool:
-        """Remember a Join and learn from it; True if my own Join changes by it."""
+        """Remember a Join and learn from it; True if that changes my own Join."""
         core, sender = self._core, join.sender
         if sender in self.fail_set or self._is_outdated(sender) or not core.is_in_reach(join.ring_seq):
             return False
@@ -182,7 +182,7 @@ class Gather:
         return self._learn(join)
 
     def _learn(self, join: Join) -> bool:
-        """Take what a Join knows and I do not; True if my own Join changes by it."""
+        """Add what a Join says to the sets and rows; True if that changes my own Join."""
         before = (len(self.proc_set), len(self.fail_set))
         self.proc_set.add(join.sender)
         self.proc_set.update(join.proc_set)
@@ -195,7 +195,7 @@ class Gather:
         return any(rows_changed) or before != (len(self.proc_set), len(self.fail_set))
 
     def _believable_failures(self, join: Join) -> set[NodeId]:
-        """Whom a Join may make me fail: its sender if it fails me; else its list, but no outsider fails my ring (D13)."""
+        """The nodes that a Join makes me fail: its sender if it fails me, else its fail_set; no outsider fails my ring (D13)."""
         me, sender = self._core.me, join.sender
         if join.leaving or me in join.fail_set:
             return {sender}
@@ -206,7 +206,7 @@ class Gather:
         return set(join.fail_set - self._core.ring.member_set)
 
     def _is_outdated(self, node: NodeId) -> bool:
-        """A later life of the same name is known, so this one is over."""
+        """Whether a later life of the same name is known, so that this one is over."""
         return any(other.name == node.name and other.incarnation > node.incarnation for other in self.proc_set)
 
     def _fail_outdated(self) -> None:
@@ -225,7 +225,7 @@ class Gather:
         self._arm_repeat()
 
     def _arm_repeat(self) -> None:
-        """Often enough that several repetitions fit into the wait for consensus, however large the membership (W10)."""
+        """Repeat often enough that several repetitions fit into the wait for consensus, however large the membership (W10)."""
         patience_us = self._core.timeouts.consensus_us(len(self.proposal))
         self._core.arm(Event.JOIN_REPEAT, max(self._core.config.timing.join_us, patience_us // REPEATS_PER_CONSENSUS))
 
@@ -237,8 +237,8 @@ class Gather:
         self._send_now()
 
     def _send_now(self) -> None:
-        """Send my Join. Until its content or its beat changes it is the same packet, byte for byte, so that the parts of
-        repetitions add up at a receiver that lost some (D25); the clock and relayed beats alone do not change it."""
+        """Send my Join. Until its content or its beat changes it is the same packet, byte for byte, so that a receiver that lost
+        some parts gets them from a repetition (D25); the clock and relayed beats alone do not change it."""
         core = self._core
         core.timers.cancel(Event.JOIN_SEND)
         known = tuple(sorted((node, row.version, row.unheard) for node, row in self._reach.rows.items()))
@@ -276,7 +276,7 @@ class Gather:
         return Row(self._core.me, self._version, self._repeats // REPEATS_PER_BEAT, unheard)
 
     def leave_now(self) -> None:
-        """Say goodbye with a Join that fails its own sender, twice because nobody repeats it, and stop."""
+        """Say goodbye with a Join that fails its own sender, and stop. It is sent twice at once, as nobody will repeat it."""
         self.proc_set.update(self._core.ring.members)
         datagrams = self._core.packet(self._my_join(leaving=True))
         for _ in range(2):
@@ -286,7 +286,7 @@ class Gather:
     # --- consensus --------------------------------------------------------------------------------------------------
 
     def _propose(self) -> None:
-        """M = my part of the clique partition of everybody who is not failed."""
+        """The proposal is my part of the clique partition of all nodes that are not failed."""
         candidates = self.proc_set - self.fail_set
         self.proposal = clique_of(self._core.me, candidates, self._reach.unheard())
 
@@ -301,7 +301,7 @@ class Gather:
         return not self.proposal <= self._core.ring.member_set
 
     def try_to_form(self) -> None:
-        """With consensus, the lowest member makes the commit token; the others wait for it."""
+        """If there is consensus, the lowest member makes the commit token and the others wait for it."""
         core = self._core
         if not all(self._agrees(node) for node in self.proposal):
             return
@@ -326,7 +326,7 @@ class Gather:
         self._changed()
 
     def consensus_timeout(self) -> None:
-        """Those who did not agree in time are left out, each for what it was: silent, deaf, or stubborn."""
+        """Give up the members that did not agree in time, each according to whether it is silent, unheard here, or disagrees."""
         since = self._core.now - self._core.timeouts.consensus_us(len(self.proposal))
         for node in sorted(self.proposal):
             if not self._agrees(node):
@@ -334,9 +334,9 @@ class Gather:
         self._changed()
 
     def commit_never_came(self) -> None:
-        """Everybody agreed, but the representative made no ring of it."""
+        """All agreed, but the representative's commit token never came."""
         representative = min(self.proposal)
-        assert representative != self._core.me, "who represents a consensus forms its ring at once"
+        assert representative != self._core.me, "the representative forms the ring as soon as there is consensus"
         self._give_up(representative, self._core.now - self._core.timeouts.consensus_us(len(self.proposal)))
         self._changed()
 
@@ -372,9 +372,9 @@ class Gather:
         self._clear()
 
     def _left_out(self, members: tuple[NodeId, ...]) -> dict[NodeId, Release]:
-        """Whom this Gather left out although they live, and what would bring each back early.
+        """The nodes that this Gather left out although they are alive, and what would bring each back early.
 
-        The silent, the departed and the reborn are not among them: they may come at any time.
+        Nodes that were never heard, left, or were restarted are not among them: they may come at any time.
         """
         fell_silent = {node for node in self.fail_set if node in self._heard_at}
         left_out = dict.fromkeys(self.proc_set - self.fail_set | fell_silent, Release.HEARING)
@@ -385,7 +385,7 @@ class Gather:
         return {node: release for node, release in left_out.items() if node not in members and node not in self._left}
 
     def old_data_in_gather(self, burst: Burst) -> None:
-        """Until my commit entry is written, data of the old ring still counts, and is delivered eagerly (W12)."""
+        """Until my commit entry is written, data of the old ring is still accepted and delivered eagerly (W12)."""
         core = self._core
         if self._delivery.accept(core.ring, burst, installed=True):
             self._delivery.eager(core.ring)

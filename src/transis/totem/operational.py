@@ -1,10 +1,10 @@
 """The installed ring at work: visits, the hold of an idle token, the wake, beacons, Joins (W15, W16).
 
-Deviations: (D10) the representative keeps the token of a ring that was idle for three rotations (two are needed for safe delivery
-at everybody, the third shows that they happened), and paces the rotation while only retransmissions are pending; whoever has work
+Deviations: (D10) the representative keeps the token of a ring that was idle for three rotations (safe delivery everywhere takes
+two, the third shows that they happened), and paces the rotation while only retransmissions are pending; a member that has work
 asks for the token by multicast; (D24) beacons: engine/presence.py says who sends them, and when.
 
-Rings that do not share a token find each other by beacons and Joins (L1). Neither bounces a healthy ring without need.
+Rings find each other by beacons and Joins (L1). Neither makes a healthy ring gather without need.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class OperationalRing:
             self._run_visit(token)
 
     def _pause(self, ring: Ring, token: Token) -> int:
-        """How long the representative keeps the token: idle, or only waiting for retransmissions; else not at all."""
+        """How long the representative keeps the token of a ring that is idle or only waits for retransmissions; otherwise 0."""
         timing = self._core.config.timing
         woken, self._woken = self._woken, False
         if not ring.i_represent or self._core.outbox.has_work():
@@ -120,7 +120,7 @@ class OperationalRing:
             self._passing.hurry()
 
     def _try_to_leave(self) -> None:
-        """Is all that was taken sent and safe? A held lane counts too: a young view has not opened it yet."""
+        """Leave once everything that was taken is sent and safe. A held lane counts too: a new view has not opened it yet."""
         ring = self._core.ring
         if not self._core.outbox.queued() and ring.high_delivered >= ring.own_seq and ring.safe_upto >= ring.own_seq:
             self._gather.leave_now()
@@ -141,7 +141,7 @@ class RingPresence:
         core.arm(Event.BEACON_SEND, beacon_interval_us(core, ring.i_represent))
 
     def beacon_in_operational(self, beacon: Beacon) -> None:
-        """A beacon of another ring: gather, unless its sender is one of us with an old ring, or in quarantine."""
+        """A beacon of another ring: gather, unless its sender is a member of ours, superseded, or in quarantine."""
         core, sender = self._core, beacon.sender
         if sender in core.ring.member_set or self._was_superseded(sender) or self._is_full(beacon.members):
             return
@@ -167,8 +167,8 @@ class RingPresence:
         self._gather.shift(Cause("foreign join" if stranger else MEMBER_GATHERS, sender), proc=(sender,), join=join)
 
     def _is_noise(self, join: Join) -> bool:
-        """Joins that must not bounce a healthy ring (trap 17): stale, superseded, in quarantine, or from strangers who fail
-        one of us: they finish their own Gather first and meet us by their beacon."""
+        """Joins that must not make a healthy ring gather (trap 17): stale, superseded, in quarantine, or from strangers that fail
+        one of our members; those finish their own Gather first and then meet us by their beacon."""
         core, sender = self._core, join.sender
         if sender in core.ring.member_set:
             fails_me = core.me in join.fail_set and not join.leaving
@@ -181,7 +181,7 @@ class RingPresence:
         return join.leaving or fails_us or self._was_superseded(sender) or self._stays_in_quarantine(join)
 
     def _stays_in_quarantine(self, join: Join) -> bool:
-        """A Join that proposes all of us and only nodes that I hear shows that the network allows it again."""
+        """A Join that proposes all our members, and only nodes that I hear, shows that the network lets us form a ring again."""
         mutual = self._core.ring.member_set <= join.proposal and self._hear_all(join.proposal)
         return self._quarantine.holds(join.sender, self._core.now, Release.ANSWER if mutual else None)
 

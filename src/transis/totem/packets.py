@@ -1,9 +1,9 @@
 """The ring's packets and their layouts: Token, Join, Commit, Wake.
 
-The token (TOCS95 section 4) carries retransmission requests as ranges. They count backwards from seq: that bounds them by the
-window whatever aru does, and six bytes a range let a token with RTR_RANGES_MAX of them fit the smallest datagram that a
-configuration may choose. A Join carries rows of reachability, a proposal and the last attempt (W7, W8); a commit entry carries
-the obligation and the flags of TOCS95 section 5 with the corrections F1 and W3.
+The token (TOCS95 section 4) carries retransmission requests as ranges. They count backwards from seq, so the window bounds them
+whatever the aru does, and at six bytes a range a token with RTR_RANGES_MAX of them fits the smallest datagram that may be
+configured. A Join carries rows of reachability, a proposal and the last attempt (W7, W8); a commit entry carries the obligation
+and the flags of TOCS95 section 5 with the corrections F1 and W3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from transis.wire.control import (
 
 KIND_TOKEN: Final = 2
 NOBODY: Final = 0xFFFF
-"""aru_id when nobody has lowered aru."""
+"""The aru_id of a token whose aru nobody has lowered."""
 
 _TOKEN: Final = struct.Struct(">BBHHQQQIQQHIQQB")
 """Big-endian: kind u8 | flags u8 (bit 0 retrans_flg) | sender u16 | target u16 | ring sequence u64 | ring boot u64
@@ -127,7 +127,7 @@ def _decode_ranges(body: bytes, count: int, seq: int) -> list[tuple[int, int]] |
 
 @dataclass(slots=True)
 class Token(ControlPacket, kind=KIND_TOKEN):
-    """`sender` and `target` are ranks: a token sent by multicast says whom it is for (W8).
+    """`sender` and `target` are ranks: a token sent by multicast names its addressee (W8).
 
     1. aru <= seq. 2. `rtr` holds inclusive (first, last) ranges, sorted and disjoint, 1 <= first <= last <= seq.
     """
@@ -158,7 +158,7 @@ KIND_JOIN: Final = 3
 
 
 class Row(NamedTuple):
-    """Whom `node` does not hear, by its own word; `version` is the number of its Gather, `beat` counts its Joins in it."""
+    """The nodes that `node` says it does not hear; `version` is the number of its Gather, `beat` counts its Joins in it."""
 
     node: NodeId
     version: int
@@ -209,7 +209,7 @@ class _Join(NamedTuple):
 
 
 class Join(_Join, ControlPacket, kind=KIND_JOIN, layout=JoinLayout, role=Role.ASKS):
-    """`rows` are sorted by node. `attempt_*` name the last ring tried and the highest commit index seen in it."""
+    """`rows` are sorted by node. `attempt_*` name the last ring tried and how far its commit token was seen to come."""
 
     __slots__ = ()
 
@@ -274,7 +274,7 @@ KIND_COMMIT: Final = 4
 
 
 class CommitEntry(NamedTuple):
-    """What one member says of itself while the commit token passes; `filled` tells said from not yet said."""
+    """What a member enters about itself in the commit token; `filled` is false until it has."""
 
     node: NodeId
     address: str
@@ -304,7 +304,7 @@ class EntryLayout(PacketLayout, frozen=True):
 
 
 class CommitLayout(PacketLayout, frozen=True):
-    """The ring's representative is the first entry's node, so only the ring's sequence travels."""
+    """The representative is the node of the first entry, so of the ring's id only the sequence travels."""
 
     nodes: Nodes
     ring_seq: int
@@ -424,7 +424,7 @@ class _Wake(NamedTuple):
 
 
 class Wake(_Wake, ControlPacket, kind=KIND_WAKE):
-    """Somebody has something to send: the representative should let a held token go."""
+    """The sender has something to send: the representative should let a held token go."""
 
     __slots__ = ()
 

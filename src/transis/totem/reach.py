@@ -1,6 +1,6 @@
-"""Who hears whom, as common knowledge, and the membership that follows from it (L3, W7). Pure.
+"""Who hears whom, shared among all, and the membership that follows from it (L3, W7). Pure.
 
-A row says whom a node does *not* hear. Within one Gather rows only grow, so they can be merged by union, relayed by
+A row lists the nodes that a node does *not* hear. Within one Gather rows only grow, so they can be merged by union and relayed by
 anybody, and every change brings the end nearer. A row's version is the number of its node's Gather; its beat counts the
 node's Joins in it, so that a relayed row also shows that somebody hears the node.
 """
@@ -15,7 +15,7 @@ from transis.types.limits import MEMBERS_MAX
 
 
 class Reachability:
-    """The rows of one Gather, with the time at which each last showed a sign of life."""
+    """The rows of one Gather, with the time at which each node last showed a sign of life."""
 
     def __init__(self) -> None:
         self.rows: dict[NodeId, Row] = {}
@@ -23,10 +23,10 @@ class Reachability:
         self._floor: dict[NodeId, int] = {}
 
     def merge(self, row: Row, now: int) -> bool:
-        """Take a row that somebody relayed; True if it taught anything about who hears whom.
+        """Merge a row, perhaps a relayed one; True if it changes what is known of who hears whom.
 
-        What a node once did not hear stays unheard until my Gather ends, even if the node began a newer one: a row that
-        could shrink would let two neighbours who form ring after ring keep me in Gather for ever.
+        What a node once did not hear stays unheard until my Gather ends, even if the node began a newer one: if rows could
+        shrink, two neighbours that form ring after ring could keep me in Gather forever.
         """
         known = self.rows.get(row.node)
         if row == known or row.version < self._floor.get(row.node, 0):
@@ -43,16 +43,16 @@ class Reachability:
         return {node: row.unheard for node, row in self.rows.items()}
 
     def reset(self, installed: Iterable[NodeId]) -> None:
-        """A ring was installed: rows of its members' ended Gathers must not come back by a late relay."""
+        """A ring was installed: a late relay must not bring back rows of its members' past Gathers."""
         self._floor = {node: self.rows[node].version + 1 for node in installed if node in self.rows}
         self.rows.clear()
         self.beat_at.clear()
 
 
 def clique_of(me: NodeId, candidates: Iterable[NodeId], unheard: Mapping[NodeId, frozenset[NodeId]]) -> frozenset[NodeId]:
-    """My part of the greedy partition of the candidates into sets that hear each other mutually, lowest id first.
+    """My part of the greedy partition of the candidates into sets whose members hear each other, lowest id first.
 
-    Everybody who knows the same rows computes the same partition, so the middle of a chain does not have to choose.
+    All nodes that know the same rows compute the same partition, so the middle of a chain does not have to choose.
     """
     rest = sorted(candidates)
     while rest:

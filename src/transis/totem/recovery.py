@@ -1,10 +1,10 @@
 """Recovery: exchange what the old ring left behind, then install the new one (TOCS95 sections 6 and 7).
 
-Deviations: (D20) after the transitional configuration, everything up to the first gap is delivered whoever sent it, and only
-behind the gap only what my_deliver_memb sent (F1); (D21) obligations travel in the commit token and are united at entry to
-Recovery, so that a member that acknowledged an exchange keeps its promise through later, smaller ones (F3, W3); (D22) the
-retransmission flag is cleared only by its owner, and only with an empty queue (W11); (D23) the old ring is frozen from the commit
-entry to the installation, and recovered datagrams survive a failed attempt (W12, traps 6, 11).
+Deviations: (D20) in the transitional configuration, everything up to the first gap is delivered whoever sent it, and after the
+gap only what members of my_deliver_memb sent (F1); (D21) obligations travel in the commit token and are united on entry to
+Recovery, so that a member that acknowledged an exchange keeps its promise through later, smaller ones (F3, W3); (D22) only the
+member that set the retransmission flag clears it, and only with an empty queue (W11); (D23) the old ring is frozen from the
+commit entry to the installation, and recovered datagrams survive a failed attempt (W12, traps 6, 11).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transis.wire.burst import Burst, decapsulate
 from transis.wire.outbox import FilledDatagram
 
 ROTATIONS_TO_AGREE = 2
-"""Rotations without the retransmission flag after which the end of the exchange is known."""
+"""After this many rotations without the retransmission flag, the last datagram of the exchange is known."""
 ROTATIONS_TO_INSTALL = 3
 
 
@@ -44,7 +44,7 @@ class RecoveryQueue:
             self._waiting.pop(seq, None)
 
     def backlog(self) -> int:
-        """In bytes, as flow control counts, taking every datagram for a full one."""
+        """In bytes, as flow control counts, as if every datagram were full."""
         return len(self._waiting) * self._datagram
 
     def fill(self, permit: int) -> list[FilledDatagram]:
@@ -78,7 +78,7 @@ class Recovery:
         self._install_seq = 0
 
     def my_entry(self) -> CommitEntry:
-        """What I say of myself in the commit token. Delivery was eager up to here and is frozen now (W12)."""
+        """My entry in the commit token. Delivery was eager up to here and is frozen now (W12)."""
         core, ring = self._core, self._core.ring
         self._delivery.eager(ring)
         assert ring.high_delivered >= min(ring.safe_upto, ring.store.aru), "ordered delivery is eager"
@@ -99,7 +99,7 @@ class Recovery:
     # --- entering ---------------------------------------------------------------------------------------------------
 
     def enter(self, commit: Commit) -> None:
-        """From the full list: who comes with me from the old ring, what we owe, and what must be exchanged."""
+        """Read off the full list who comes with me from the old ring, what we are obliged to, and what must be exchanged."""
         core, old = self._core, self._core.ring
         self._entries = commit.entries
         self._trans_memb = tuple(entry for entry in commit.entries if entry.old_ring == old.id)
@@ -189,8 +189,8 @@ class Recovery:
     # --- installation -----------------------------------------------------------------------------------------------
 
     def _install(self, ring: Ring) -> None:
-        """One local step without communication (TOCS95 section 7): the rest of the old regular configuration, the
-        transitional one, what is delivered in it, the new regular one."""
+        """One local step without communication (TOCS95 section 7): deliver the rest of the old regular configuration, install the
+        transitional one, deliver what belongs in it, install the new regular one."""
         core, old = self._core, self._core.ring
         timestamp = 1 + max(entry.timestamp for entry in self._entries)
         core.observe(timestamp)
@@ -207,7 +207,7 @@ class Recovery:
         core.arm(Event.BEACON_SEND, core.config.timing.beacon_us)
 
     def _deliver_transitional(self, old: Ring) -> None:
-        """Up to the first gap from anybody, behind it only from those whose messages we all have (F1)."""
+        """Deliver what anybody sent up to the first gap, and after it only from members whose messages we all have (F1)."""
         expected = old.high_delivered + 1
         gap = False
         for burst in old.store.after(old.high_delivered):
@@ -221,7 +221,7 @@ class Recovery:
             expected = burst.last_seq + 1
 
     def _configure(self, view: View) -> None:
-        """A regular view: nothing bound to another view may be sent in it, and the application lane waits for the groups."""
+        """Install a regular view: messages bound to another view are refused, and the application lane waits for the groups."""
         core = self._core
         if core.outbox.restart():
             core.trap(Trap.HALF_SENT)

@@ -1,16 +1,18 @@
 """One ring as a member sees it, what the ring's parts share, and delivery on an installed ring (TOCS95 section 4).
 
-The names are the paper's: `token_seq` is my_token_seq *as received* (F6), `aru` of the store my_aru, `high_delivered`
-my_high_delivered; `safe_upto` is the highest number known to be everywhere.
+The names are the paper's: `token_seq` is my_token_seq *as received* (F6), the store's `aru` is my_aru, `high_delivered` is
+my_high_delivered; `safe_upto` is the highest number up to which everybody is known to have everything.
 
 Delivery (section 4.3). Agreed: in the order of sequence numbers, with nothing left out. Safe: in addition, the token was
 forwarded with aru >= seq on two successive rotations. The first blocked datagram blocks everything after it: there is one
-total order. Basic: on receipt, or at its place, whichever comes first; once.
+total order. Basic: once, on receipt or at its place, whichever comes first.
 
-Timeouts (W17, D26): the configured ones, stretched by what the ring shows and by this node's own health. T_loss = max(configured,
-8 x longest recent rotation) x (1 + health). Health rises when this node's own timers fire late (a pause, a garbage collection, a
-starved machine) and falls with every 64 rotations that go well: a sick observer suspects others more slowly (Lifeguard).
-Everything is integer arithmetic: no float decides a protocol step.
+
+Timeouts (W17, D26): the configured ones, stretched by the measured rotation and by this node's own health. T_loss =
+max(configured, 8 x longest recent rotation) x (1 + health). Health, 0 at best, rises when this node's own timers fire late (a
+pause, a garbage collection, a starved machine) and falls after 64 good rotations: a sick observer suspects others more slowly
+(Lifeguard).
+All arithmetic is on integers: no float decides a protocol step.
 """
 
 from __future__ import annotations
@@ -29,9 +31,9 @@ from transis.wire.burst import Burst
 
 ROTATIONS_IN_LOSS: Final = 8
 RETRIES_IN_LOSS: Final = 3
-"""T_retx stays this many times below T_loss, however large the ring: a lost token must be sent again before it is missed."""
+"""T_retx is at most T_loss divided by this, however large the ring: a lost token must be sent again before the ring is lost."""
 STRETCH_MAX: Final = 16
-"""However slow the ring looks, T_loss stays below this many times its configured value: a dead ring must be noticed."""
+"""However slow the ring looks, T_loss is at most this many times its configured value: a dead ring must be noticed."""
 
 
 class Timeouts:
@@ -44,7 +46,7 @@ class Timeouts:
         self._members = 1
 
     def begin_ring(self, members: int) -> None:
-        """A new ring: nothing is known of its rotation yet, so expect a modest time per hop."""
+        """A new ring: its rotation has not been measured yet, so assume a modest time per hop."""
         self._members = members
         self._rotation_us = members * self.timing.hop_us
 
@@ -74,8 +76,8 @@ class Timeouts:
 
     @property
     def token_retransmit_us(self) -> int:
-        """Grows with the size of the ring but never with measured rotations: a lost token makes a rotation long, and a
-        retransmission that waits longer because of it would make the next one longer still."""
+        """Grows with the size of the ring but not with measured rotations: a lost token makes a rotation long, and waiting longer
+        with the retransmission because of that would make the next one longer still."""
         return min(self._for_size(self.timing.token_retransmit_us, self._members), self._healthy_loss_us // RETRIES_IN_LOSS)
 
     def consensus_us(self, members: int) -> int:
@@ -83,7 +85,7 @@ class Timeouts:
         return self._for_size(self.timing.consensus_us, members) * (1 + self.health)
 
     def _for_size(self, base_us: int, members: int) -> int:
-        """A timeout stretched as T_loss is, for a ring of this many members whose rotation nobody has measured yet."""
+        """A timeout stretched as T_loss is, for a ring of this many members whose rotation has not been measured yet."""
         expected = ROTATIONS_IN_LOSS * members * self.timing.hop_us * base_us // self.timing.token_loss_us
         return min(max(base_us, expected), STRETCH_MAX * base_us)
 
@@ -104,7 +106,7 @@ class Ring:
         self.token_seq = 0
         self.token_at = 0
         self.seq_seen = 0
-        """seq of the token at my previous visit: what is missing up to here is asked for (D6)."""
+        """seq of the token at my previous visit: what is missing up to here is requested (D6)."""
         self.last_aru_sent = 0
         self.safe_upto = 0
         self.high_delivered = 0
@@ -113,7 +115,7 @@ class Ring:
         self.my_last = 0
         self.my_last_backlog = 0
         self.last_fcc = 0
-        """Datagrams of the last rotation and bytes queued at everybody, as the token said when it left here."""
+        """With `last_backlog`: datagrams of the last rotation, and bytes queued at all members, on the token as it left here."""
         self.last_backlog = 0
         self.last_missing = 0
         self.own_seq = 0
@@ -149,13 +151,13 @@ class Ring:
         assert self.high_delivered <= self.store.aru, "delivered only what is contiguous"
         assert self.store.discarded <= self.high_delivered
         assert self.store.discarded <= max(self.safe_upto, 0)
-        assert self.safe_upto <= self.store.aru, "safe means that I have it too"
+        assert self.safe_upto <= self.store.aru, "what is safe is held here too"
 
 
 # --- core -------------------------------------------------------------------------------------------------------------
 
 RESERVE = 4_000
-"""Ring sequence numbers reserved on disk ahead of use, so that a view change waits for no fsync (W14)."""
+"""Ring sequences reserved on disk ahead of use, so that no view change waits for an fsync (W14)."""
 
 
 class TotemCore(BaseCore[State, Event]):
@@ -169,23 +171,23 @@ class TotemCore(BaseCore[State, Event]):
         self.ring_seq = ring_seq
         """The highest ring sequence that this node ever accepted, proposed or installed (W9)."""
         self.ring_seq_seen = ring_seq
-        """The highest ring sequence in any Join: a new ring goes beyond it."""
+        """The highest ring sequence seen in any Join: a new ring goes above it."""
         self.durable_seq = ring_seq
         self._reserving = 0
         self.ring = Ring(RingId(ring_seq, me), (me,), me)
         self.forming: Ring | None = None
         self._tickets = 0
         self.retransmitted = 0
-        """Datagrams sent again because somebody asked for them."""
+        """Datagrams sent again because they were requested."""
         self.requested = 0
-        """Datagrams asked for; one that is asked for at several visits counts at each."""
+        """Datagrams requested here; one that is requested at several visits counts each time."""
 
     def stop(self, why: str) -> None:
         self.forming = None
         super().stop(why)
 
     def is_in_reach(self, seq: int) -> bool:
-        """May another's ring sequence become ours?"""
+        """May this node adopt a ring sequence from another?"""
         return is_seq_in_reach(seq, max(self.ring_seq, self.ring_seq_seen), is_alone=len(self.ring.members) == 1)
 
     def reserve(self, seq: int) -> None:
@@ -196,7 +198,7 @@ class TotemCore(BaseCore[State, Event]):
             self.emit(Persist(self._tickets, "ring_seq", self._reserving))
 
     def persisted(self, ticket: int) -> bool:
-        """A write completed. True if everything that was asked for is durable now."""
+        """A write completed. True if everything reserved is durable now."""
         if ticket == self._tickets:
             self.durable_seq = max(self.durable_seq, self._reserving)
         return ticket == self._tickets
@@ -210,7 +212,7 @@ class RingDelivery:
         self._core = core
 
     def accept(self, ring: Ring, burst: Burst, *, installed: bool) -> list[Burst]:
-        """Store what is new; hand basic datagrams up at once if their view is installed here."""
+        """Store what is new; deliver basic datagrams at once if their view is installed here."""
         if burst.last_seq > ring.store.aru + SEQ_JUMP_MAX:
             return []
         fresh = ring.store.insert(burst)
@@ -234,7 +236,7 @@ class RingDelivery:
             ring.high_delivered = last
 
     def at_place(self, ring: Ring, burst: Burst, phase: Phase) -> None:
-        """Deliver a burst at its place in the order, unless it went up early or only carried recovery."""
+        """Deliver a burst at its place in the order, unless it was delivered early or only carries recovered datagrams."""
         if burst.encapsulated:
             return
         if burst.klass is not DatagramClass.BASIC:

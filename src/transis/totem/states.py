@@ -1,10 +1,10 @@
 """The ring's states, events and transitions as data (TOCS95 figure 2), and the traps that a sweep counts.
 
-What happens on an event in a state is in the table of totem/engine.py, after figures 4 to 6.
+The table in totem/engine.py says what happens on an event in a state, after figures 4 to 6.
 
-Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header cannot name its sender,
-and delayed data of a ring that we left would bounce a healthy one; (D2) a node starts as a singleton ring that beacons, and
-not in Gather: the first Gather then always has a partner; (D3) Commit and Recovery have no Join timer (F5).
+Deviations: (D1) foreign *data* never starts a Gather, only Beacons and Joins do, because a data header does not name its sender,
+and delayed data of a ring that we left would make a healthy one gather; (D2) a node starts as a singleton ring that beacons, not
+in Gather, so the first Gather always has a partner; (D3) Commit and Recovery have no Join timer (F5).
 """
 
 from __future__ import annotations

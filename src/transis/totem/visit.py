@@ -3,19 +3,20 @@
 Follows TOCS95 sections 4 and 8 and figure 4. The same visit serves Operational, where new datagrams come from the Outbox, and
 Recovery, where they come from the retransmission queue.
 
-Deviations: (D6) a datagram is asked for only if it was missing up to the seq of my *previous* visit: unicast tokens overtake
-multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to receive: others accuse
-aru_id, never itself, and only after both K rotations and T_frx (L4); (D28) requests for what is safe are taken off the token.
+Deviations: (D6) a datagram is requested only if it is not above the seq of my *previous* visit: unicast tokens overtake
+multicast data on real networks (trap 15), and the Accelerated Ring needs the same horizon; (D9) failure to receive: aru_id is
+accused by others, never by itself, and only after both K rotations and T_frx (L4); (D28) requests for what is safe are taken off
+the token.
 
-Flow control is pure arithmetic, all in datagrams. Deviations: (D4) my own contribution of the last rotation is taken out of fcc,
-or a lone sender would alternate between full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the
-fairness terms, but below the hard caps, or a slow sender beside a saturated one would starve (L5b, W4). One datagram of the
-window is kept for each member, and a growing gap leaves it too.
+Flow control is pure arithmetic, in datagrams. Deviations: (D4) my own contribution to the last rotation is taken out of fcc, or a
+lone sender would alternate between full and zero (L5a); (D5) the floor of one datagram applies after the minimum of the fairness
+terms but below the hard caps, or a slow sender beside a saturated one would starve (L5b, W4). One datagram of the window is kept
+for each member, and a member whose gap grows may still send it.
 
-Handing the token on serves the regular and the commit token alike, until there is proof that it arrived. Deviations: (D7) only a
-datagram with a number above the one that I forwarded proves that the token moved on (F7); it also proves that the ring lives, so
-it re-arms the loss timer; (D8) after a few unicast retries the token goes by multicast, addressed to the successor, so that a
-broken unicast path does not break the ring (W8).
+Passing the token on is the same for the regular and the commit token: it is sent again until there is proof that it arrived.
+Deviations: (D7) only a datagram with a number above the seq that I forwarded proves that the token moved on (F7); it also proves
+that the ring is alive, so it re-arms the loss timer; (D8) after a few unicast retries the token goes by multicast, addressed to
+the successor, so that a broken unicast path does not break the ring (W8).
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from transis.types.outputs import Audience, Port, Send
 from transis.wire.burst import Burst
 from transis.wire.outbox import FilledDatagram
 
-# --- handing the token on ---------------------------------------------------------------------------------------------
+# --- passing the token on ---------------------------------------------------------------------------------------------
 
 SELF_ROTATION_US = 100
-"""How long a singleton's token takes for its rotation: it must not spin."""
+"""How long the token of a singleton takes for a rotation, so that it does not spin."""
 
 
 class TokenPassing:
@@ -51,7 +52,7 @@ class TokenPassing:
         self._forwarded_seq = 0
 
     def forward_token(self, ring: Ring, token: Token) -> None:
-        """Send the token to the successor; a singleton keeps it and comes back to it by a timer."""
+        """Send the token to the successor; a singleton keeps it until a timer fires."""
         core = self._core
         if ring.i_represent:
             token.round = (token.round + 1) & 0xFFFFFFFF
@@ -67,14 +68,14 @@ class TokenPassing:
         self.forward(ring.members[ring.successor], [encode_token(token)], hold_us)
 
     def forward(self, to: NodeId, datagrams: Sequence[bytes], hold_us: int = 0) -> None:
-        """Send a token on. One that will be held on its way is not late before the hold is over."""
+        """Forward a token. If the representative will hold it, it is not late before the hold is over."""
         self._to, self._datagrams, self._retries = to, datagrams, 0
         self._core.emit(Send(to, Port.TOKEN, datagrams))
         self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us + hold_us)
         self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
 
     def hold(self, token: Token, for_us: int) -> None:
-        """Keep the token for a while: it cannot be lost meanwhile."""
+        """Keep the token for a while, during which it cannot be lost."""
         self.held = token
         self._core.timers.cancel(Event.TOKEN_LOSS, Event.TOKEN_RETRANSMIT)
         self._core.arm(Event.TOKEN_HOLD, for_us)
@@ -84,7 +85,7 @@ class TokenPassing:
         return token
 
     def hurry(self) -> None:
-        """There is work: let a held token go in this very turn, after everything else of the turn."""
+        """There is work: let a held token go at once, after everything else that happens now."""
         if self.held is not None:
             self._core.arm(Event.TOKEN_HOLD, 0)
 
@@ -99,13 +100,13 @@ class TokenPassing:
         self._core.arm(Event.TOKEN_RETRANSMIT, self._core.timeouts.token_retransmit_us)
 
     def evidence(self, seq: int) -> None:
-        """A datagram numbered above the token that I forwarded: somebody after me had it."""
+        """A datagram with a number above the seq of the token that I forwarded: a member after me has had the token."""
         if self._to is not None and self.held is None and seq > self._forwarded_seq:
             self._core.timers.cancel(Event.TOKEN_RETRANSMIT)
             self._core.arm(Event.TOKEN_LOSS, self._core.timeouts.token_loss_us)
 
     def arrived(self) -> None:
-        """A fresh token or commit token is here: what I sent before has arrived."""
+        """A newer token or commit token is here, so the one that I forwarded has arrived."""
         self._core.timers.cancel(Event.TOKEN_RETRANSMIT, Event.TOKEN_LOSS, Event.WAKE_REPEAT)
 
     def forget(self) -> None:
@@ -121,19 +122,19 @@ class Demand(NamedTuple):
 
     members: int
     fcc: int
-    """Datagrams sent in the last rotation by everybody, as the token says."""
+    """Datagrams sent in the last rotation by all members, as the token says."""
     my_last: int
     """My own share of fcc, from my previous visit."""
     backlog: int
-    """Bytes queued at everybody, as the token says."""
+    """Bytes queued at all members, as the token says."""
     my_last_backlog: int
     """My own share of backlog, as I put it on the token at my previous visit."""
     my_backlog: int
     """Bytes queued here now."""
     unsafe: int
-    """Datagrams on the ring that are not known to be everywhere: seq - safe_upto."""
+    """Datagrams on the ring that are not yet safe: seq - safe_upto."""
     gap_grows: bool
-    """I am missing more than at my previous visit: I must not add to the load."""
+    """More is missing here than at my previous visit: I must not add to the load."""
 
 
 def permit(window: Window, demand: Demand) -> int:
@@ -148,7 +149,7 @@ def permit(window: Window, demand: Demand) -> int:
 
 
 def _shared_window(window: Window, members: int) -> int:
-    """The window less one datagram per member, which the floor of one may use at any time (W4)."""
+    """The window less one datagram per member, kept for the floor of one (W4)."""
     return max(1, window.window - members)
 
 
@@ -158,7 +159,7 @@ def _left_in_window(window: Window, demand: Demand) -> int:
 
 
 def _share(window: Window, demand: Demand) -> int:
-    """My part of the window in proportion to my part of all backlog, rounded up."""
+    """My part of the window, in proportion to my part of the whole backlog, rounded up."""
     total = max(demand.my_backlog, demand.backlog - demand.my_last_backlog + demand.my_backlog)
     return -(-_shared_window(window, demand.members) * demand.my_backlog // total)
 
@@ -166,7 +167,7 @@ def _share(window: Window, demand: Demand) -> int:
 # --- the visit --------------------------------------------------------------------------------------------------------
 
 GAP_SHARE: Final = 2
-"""A growing gap matters once it spans half a window; smaller ones are the ordinary work of retransmission."""
+"""A growing gap matters once it is half a window large; smaller ones are the ordinary work of retransmission."""
 
 
 class Source(Protocol):
@@ -177,7 +178,7 @@ class Source(Protocol):
 
 
 class Retransmissions(NamedTuple):
-    """What happened to the requests of a token: how many datagrams were answered, which ranges stay open."""
+    """What became of a token's requests: how many datagrams were sent again, and which ranges stay open."""
 
     answered: int
     left: list[tuple[int, int]]
@@ -233,12 +234,12 @@ class Visit:
         return True
 
     def _answer(self, ring: Ring, token: Token) -> Retransmissions:
-        """Retransmissions come first. Whoever holds a requested datagram sends it, byte for byte as it was."""
+        """Retransmissions come first: send every requested datagram that is held here, byte for byte."""
         budget = self._core.config.window.window
         answered: list[Burst] = []
         left: list[tuple[int, int]] = []
         for asked, last in token.rtr:
-            # What is safe is missed by nobody: its holders may have discarded it, so nobody would ever answer.
+            # Nobody misses what is safe. Its holders may have discarded it, so such a request would never be answered.
             expected = first = max(asked, ring.safe_upto + 1)
             for burst in ring.store.between(first, last):
                 if sum(map(len, answered)) >= budget:
@@ -285,7 +286,7 @@ class Visit:
         return before, later
 
     def _stamp(self, ring: Ring, token: Token, filled: Sequence[FilledDatagram], *, encapsulated: bool) -> Iterable[Burst]:
-        """Give each datagram its number. A burst is a stretch of one class and one stream, whole from here to the reader."""
+        """Number the datagrams. Consecutive ones of one class and one stream become a burst."""
         core = self._core
         if not filled:
             return
@@ -304,7 +305,7 @@ class Visit:
             token.aru_id = NOBODY if token.aru == token.seq else ring.rank
 
     def _failed_to_receive(self, ring: Ring, token: Token) -> bool:
-        """Has somebody else held aru back for so many rotations *and* so long that it must be deaf? (L4)"""
+        """Has another member held the aru back for so many rotations *and* so long that it must be deaf? (L4)"""
         core = self._core
         if token.aru != ring.last_aru_sent or token.aru_id == NOBODY or token.aru_id != ring.aru_still_id:
             ring.aru_still, ring.aru_still_id, ring.aru_still_since = 0, token.aru_id, core.now
@@ -327,7 +328,7 @@ class Visit:
         ring.seq_seen = token.seq
 
     def _account(self, ring: Ring, token: Token, sent: int, my_backlog: int) -> None:
-        """Replace my share of fcc and backlog by what is true now (trap 25: never negative)."""
+        """Replace my share of fcc and backlog with the present one (trap 25: never negative)."""
         token.fcc = max(0, token.fcc - ring.my_last) + sent
         token.backlog = max(0, token.backlog - ring.my_last_backlog) + my_backlog
         ring.my_last, ring.my_last_backlog = sent, my_backlog
@@ -338,13 +339,13 @@ class Visit:
         self._passing.forward_token(ring, token)
 
     def _learn_safe(self, ring: Ring, token: Token) -> None:
-        """aru on two successive tokens that I forwarded: everybody has it, and everybody will know (TOCS95 4.3)."""
+        """Safe is what two successive tokens that I forwarded included in their aru (TOCS95 4.3)."""
         ring.safe_upto = max(ring.safe_upto, min(ring.last_aru_sent, token.aru))
         ring.last_aru_sent = token.aru
 
 
 def _is_plausible(ring: Ring, token: Token) -> bool:
-    """Claims that no honest predecessor makes: numbers below my own or far beyond reach, a holder outside the ring."""
+    """Not so if seq is below my own numbers or far out of reach, or aru_id is outside the ring: no honest member claims that."""
     in_reach = ring.own_seq <= token.seq <= ring.store.aru + SEQ_JUMP_MAX
     return in_reach and (token.aru_id == NOBODY or token.aru_id < len(ring.members))
 
