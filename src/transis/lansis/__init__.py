@@ -1,1 +1,1 @@
-"""Lansis, the second engine: broadcast with acknowledgements that ride on data, a DAG, and a born order (transis-1992)."""
+"""Engine 2: Lansis. Broadcast, acknowledgements that ride on data, a DAG, an order born with the bursts (transis-1992)."""

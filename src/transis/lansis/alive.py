@@ -1,11 +1,12 @@
-"""IAA, "I am alive" (transis-design-1995 section 3): a member that has nothing to send still says what it has and its clock.
+"""IAA, "I am alive" (transis-design-1995 section 3): a member with nothing to send still says what it has, and its clock.
 
-An ALIVE is outside the DAG: unnumbered, never acknowledged, and idempotent, so losing one costs only time. Nobody owes an
-answer to it: there is no echo. Its `sent` shows a lost last burst, its `recv` makes others' bursts stable, its clock is a
-promise (orders.py), and it carries requests while there is no burst that could.
+An ALIVE is outside the DAG: unnumbered, never acknowledged, and idempotent, so losing one costs only time. Nobody answers it, so
+there is no echo. Its `sent` shows a lost last burst, its `recv` makes others' bursts stable, its clock is a promise (orders.py),
+and it carries requests while there is no burst to carry them.
 
-A member that owes one and has nothing to send pays as soon as it has read all that waited, because others wait for its word
-alone; so one ALIVE answers all that came together. A member that sends all the time lets its next burst say it.
+A member that owes an acknowledgement and has nothing to send says ALIVE as soon as it has read all that waited, because others
+wait for it alone; so one ALIVE answers all bursts that came together. A member that sends all the time leaves it to its next
+burst.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from transis.lansis.view import LansisCore
 from transis.types.outputs import NEVER, Audience, Port, Send
 
 PATIENCE: Final = 4
-"""A busy member waits this many times as long before it says in an ALIVE what its next burst would say."""
+"""A busy member waits this many times as long before it says in an ALIVE what its next burst would say anyway."""
 CROWDED: Final = 4
-"""When this fraction of the usable window waits for acknowledgements, they hurry, whatever was sent."""
+"""When one part in so many of the usable window waits for acknowledgements, they hurry, whatever was sent."""
 
 
 class Heartbeat:
@@ -32,13 +33,13 @@ class Heartbeat:
         self._due_at = 0
         self._said_at = self._sent_at = -core.config.pulse.prompt_us
         self._gap_us = NEVER
-        """Between my last two bursts: the next one may be as near."""
+        """The time between my last two bursts: the next one may follow as soon."""
         self.alives_sent = 0
         self.vote_by = NEVER
-        """When a burst of mine has to follow what is ordered here: under ToTo only nodes of the DAG are votes."""
+        """By when a burst of mine must follow the ordered ones here: under ToTo only nodes of the DAG are votes."""
 
     def begin_view(self) -> None:
-        """Everybody in a new view says so at once: a member that has flushed it and hears me installs it, too."""
+        """In a new view everybody says ALIVE at once: a member that has flushed the view and hears me installs it too."""
         self.vote_by = NEVER
         if self._core.view.is_singleton:
             self._core.timers.cancel(Event.ALIVE_DUE, Event.NACK_DUE, Event.ANSWER_DUE)
@@ -46,7 +47,7 @@ class Heartbeat:
             self._say()
 
     def owe(self, node: DagNode) -> None:
-        """A burst of somebody else entered the DAG. Others wait for my word if it is ordered, or if the window fills."""
+        """Another member's burst entered the DAG. Others wait for my acknowledgement if it is ordered or the window fills up."""
         core, view = self._core, self._core.view
         if core.frozen is not None:
             return
@@ -60,7 +61,7 @@ class Heartbeat:
         return self._core.config.pulse.prompt_us * self._core.view.crowd
 
     def _prompt_at(self) -> int:
-        """At once after a quiet moment; then not more often than everybody can read."""
+        """At once after a quiet moment; then no more often than everybody can read."""
         core, pace_us = self._core, self._pace_us
         is_busy = core.outbox.has_work() or self._gap_us <= PATIENCE * pace_us
         return max(core.now, self._said_at + (PATIENCE * pace_us if is_busy else pace_us))
@@ -70,12 +71,12 @@ class Heartbeat:
             self._arm(at)
 
     def is_spoken_for(self, until: int) -> None:
-        """A burst of mine leaves by then and will say it all."""
+        """A burst of mine will leave by then and say what an ALIVE would."""
         if self._due_at < until:
             self._arm(until)
 
     def paid(self) -> None:
-        """I sent a burst: it acknowledges everything, its timestamp is a promise, and it is a vote."""
+        """I sent a burst, which acknowledges everything, promises its timestamp, and is a vote."""
         self.vote_by = NEVER
         now = self._core.now
         self._gap_us, self._sent_at, self._said_at = now - self._sent_at, now, now
@@ -86,13 +87,13 @@ class Heartbeat:
         self._say()
 
     def alive_now(self) -> None:
-        """Somebody seems to be in a view that I have left: one ALIVE tells it so, and one is enough for a while."""
+        """Another member seems to be in a view that I have left. An ALIVE tells it so, and one is enough for a while."""
         core = self._core
         if not core.view.is_singleton and core.now >= self._said_at + core.config.pulse.prompt_us:
             self._say()
 
     def nack_due(self) -> None:
-        """No packet left in time that could have carried my requests."""
+        """No packet that could carry my requests left in time."""
         if self._core.view.requests.due_at() <= self._core.now:
             self._say()
 

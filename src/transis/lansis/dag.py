@@ -1,18 +1,18 @@
 """The DAG of one view: bursts as nodes, acknowledgements as edges (lansis-1992 3.1).
 
 A node is one whole burst. It enters the DAG when all of it is here and everything that it follows is in the DAG: what it
-acknowledges, and its sender's previous burst, which it follows without saying so. So the DAG is always closed under causes.
+acknowledges, and its sender's previous burst, which it follows implicitly. So the DAG is always closed under causes.
 
 Words. `inserted` is the paper's recv: how far each member's bursts are in the DAG. `named` is the highest counter that anybody
 claims to exist. A *leaf* is a node that nothing in the DAG follows and that I have not acknowledged. The `past` of a node has,
-for each member, the last counter that the node follows or is. Collected nodes are left out of it: they are stable, so nobody
-asks, and all that they follow was collected before them.
+for each member, the last counter that the node follows, or its own. Collected nodes count as followed: they are stable, and all
+that they follow was collected before them.
 
-Counters of a member are dense through its life; those of this view begin with `expected`. A member whose bytes make no sense
-is `broken`: nothing more of it is taken, and nothing that it sent can raise.
+Counters of a member are dense throughout its life; those of this view begin with `expected`. A member whose bytes make no sense
+is `broken`: nothing more is accepted from it, and nothing that it sent can raise an exception.
 
 An order key is `(timestamp - base of the view) << 7 | rank`. A burst is stamped when it is sent, so its place in the order is
-born with it and depends on nothing that anybody receives (F9a). A place also names the datagram within the burst. Timestamps
+born with it and does not depend on what anybody receives (F9a). A place also names the datagram within the burst. Timestamps
 are counted from the base of the view because a place may take 43 bits in a trace: 28 of timestamp, 7 of rank, 8 of datagram.
 """
 
@@ -35,7 +35,7 @@ from transis.wire.items import Incomplete
 RANK_BITS: Final = 7
 DATAGRAM_BITS: Final = 8
 TIMESTAMP_ROOM: Final = 1 << 28
-"""A view's timestamps stay below its base plus this: receivers take no others."""
+"""A view's timestamps stay below its base plus this: receivers accept no others."""
 RENEWAL_ROOM: Final = TIMESTAMP_ROOM - (1 << 20)
 """A view is renewed this far above its base, long before the room is used up."""
 
@@ -44,12 +44,12 @@ assert BURST_DATAGRAMS_MAX <= 1 << DATAGRAM_BITS
 
 
 def order_key(above_base: int, rank: int) -> int:
-    """Compares as (timestamp, rank) does, among bursts of one view."""
+    """A key that compares as (timestamp, rank) does, among bursts of one view."""
     return above_base << RANK_BITS | rank
 
 
 def place_seq(key: int, index: int) -> int:
-    """`Place.seq` of a datagram: the key of its burst, and its rank in it."""
+    """`Place.seq` of a datagram: the key of its burst, and its index in the burst."""
     assert index < BURST_DATAGRAMS_MAX, f"datagram {index} of a burst"
     return key << DATAGRAM_BITS | index
 
@@ -84,19 +84,19 @@ class DagNode:
         return self.klass >= DatagramClass.ORDERED
 
     def follows(self, other: DagNode) -> bool:
-        """A node follows itself."""
+        """Whether it follows the other node; every node follows itself."""
         return self.past[other.rank] >= other.last
 
 
 # --- dag --------------------------------------------------------------------------------------------------------------
 
 GAPS_MAX: Final = 32
-"""Gaps of one member that are looked at in one go; the others come when these are filled."""
+"""Gaps of one member that are requested at a time; the others follow when these are filled."""
 
 
 class Dag:
     def __init__(self, me: int, expected: Sequence[int], base: int, reach: int = SEQ_JUMP_MAX) -> None:
-        """`reach`: datagrams farther ahead of what is in the DAG are not kept. Nobody that follows the protocol sends them."""
+        """Datagrams more than `reach` ahead of the DAG are not kept: a member that follows the protocol sends none."""
         starts = [first - 1 for first in expected]
         self._me = me
         self._reach = reach
@@ -105,16 +105,17 @@ class Dag:
         self.inserted = list(starts)
         self.named = list(starts)
         self.confirmed = list(starts)
-        """The highest counter that two different members named in their data: it is lost, not only late."""
+        """The highest counter that two different members named in their data: what is missing up to it is lost, not just late."""
         self.leaves: dict[int, int] = {}
         """Rank of a leaf: its last counter."""
         self.lacking: set[int] = set()
-        """Ranks of whom something named is not held."""
+        """Ranks of members of whose datagrams some are named but not held."""
         self.held_bytes = 0
         self.held_datagrams = 0
-        """Of all nodes in the DAG."""
-        self._told = list(starts)
-        self._teller = list(range(len(starts)))
+        """Datagrams of all nodes in the DAG."""
+        self._claimed = list(starts)
+        """The highest counter of each member that any data named, and in `_claimed_by` the rank whose data did."""
+        self._claimed_by = list(range(len(starts)))
         self._collected = list(starts)
         self._nodes: deque[DagNode] = deque()
         self._ends: list[dict[int, DagNode]] = [{} for _ in starts]
@@ -124,10 +125,10 @@ class Dag:
         self._ripe: deque[int] = deque()
         """Ranks whose next node may have become insertable."""
         self._blocked: list[set[int]] = [set() for _ in starts]
-        """For each rank, the ranks whose next node waits for one of it."""
+        """For each rank, the ranks whose next node waits for one of its nodes."""
         self._asked: list[tuple[int, Sequence[Nack]]] = []
         self._limbo: dict[int, int] = {}
-        """Rank of a faulty member: the last counter of it that anybody else needs."""
+        """Rank of a faulty member: its last counter that a node in the DAG follows."""
         self._broken: dict[int, str] = {}
         self._news: list[tuple[int, str]] = []
         self._is_checked = False
@@ -135,7 +136,7 @@ class Dag:
     # --- from datagrams to nodes ------------------------------------------------------------------------------------
 
     def receive(self, burst: Burst, *, own: bool = False) -> list[Burst]:
-        """Keep what is new of some datagrams; the new parts. Own ones are taken from nobody else."""
+        """Keep the new datagrams of a burst and return them. My own bursts are not accepted from the network."""
         rank = burst.header.sender
         if (rank == self._me) != own or not self._is_plausible(burst):
             return []
@@ -153,7 +154,7 @@ class Dag:
         return fresh
 
     def _is_plausible(self, burst: Burst) -> bool:
-        """Whether a member that follows the protocol may have sent it."""
+        """Could a member that follows the protocol have sent it?"""
         header = burst.header
         return (
             0 < header.timestamp - self._base < TIMESTAMP_ROOM
@@ -164,7 +165,7 @@ class Dag:
         )
 
     def _read_head(self, part: Burst) -> None:
-        """Acknowledgements are read as soon as they are here: what they name may be missing."""
+        """Read acknowledgements as soon as they are here: what they name may be missing."""
         rank, first = part.header.sender, part.first_seq
         head = decode_acks(memoryview(part.datagram(first))[DATA_HEADER_SIZE:])
         if isinstance(head, Acks):
@@ -184,22 +185,22 @@ class Dag:
             self._named_in_data(acked, counter, rank)
 
     def take_asked(self) -> list[tuple[int, Sequence[Nack]]]:
-        """Who asked for what in data since the last call. A burst that waits for what I lost must not hide what its sender
-        lost: two members that miss each other's would wait for ever."""
+        """Requests in data since the last call, with who made them. A burst that waits for what I lost must not hide what its
+        sender lost: otherwise two members that miss each other's datagrams would wait forever."""
         asked, self._asked = self._asked, []
         return asked
 
     def _named_in_data(self, rank: int, counter: int, by: int) -> None:
-        """Data of one member does not overtake its own; what two members name in theirs was sent well before."""
+        """One member's data does not overtake its own, so what the data of two members names was sent well before."""
         self.name(rank, counter)
-        told = self._told[rank]
-        if by != self._teller[rank]:
-            self.confirmed[rank] = max(self.confirmed[rank], min(counter, told))
-        if counter > told:
-            self._told[rank], self._teller[rank] = counter, by
+        claimed = self._claimed[rank]
+        if by != self._claimed_by[rank]:
+            self.confirmed[rank] = max(self.confirmed[rank], min(counter, claimed))
+        if counter > claimed:
+            self._claimed[rank], self._claimed_by[rank] = counter, by
 
     def name(self, rank: int, counter: int) -> None:
-        """Somebody says that this counter exists. Only I know how many I have sent."""
+        """Somebody says that this counter exists. For my own datagrams, what I have sent counts."""
         if counter <= self.named[rank]:
             return
         self._is_checked = False
@@ -224,7 +225,7 @@ class Dag:
         return entered
 
     def _next_node(self, rank: int) -> DagNode | None:
-        """The next burst of a member, if all of it is here and it follows only what is in the DAG."""
+        """The next burst of a member as a node, if all of it is here and it follows only what is in the DAG."""
         first = self.inserted[rank] + 1
         if first > self.stores[rank].aru or rank in self._broken or first > self._limbo.get(rank, first):
             return None
@@ -242,7 +243,7 @@ class Dag:
         return DagNode(self._base, rank, pieces, head.dep, past)
 
     def _pieces(self, rank: int, first: int) -> tuple[Burst, ...] | None:
-        """The datagrams of the burst that begins at `first`, up to the one that says it is the last; None if one is missing."""
+        """The datagrams of the burst that begins at `first`, up to its last one; None if any is missing."""
         store = self.stores[rank]
         piece = store.at(first)
         assert piece is not None, "everything up to aru is held"
@@ -262,7 +263,7 @@ class Dag:
         return tuple(pieces)
 
     def _head(self, rank: int, pieces: tuple[Burst, ...]) -> Acks | None:
-        """What a whole burst says first; None if it does not begin with ACKS."""
+        """The ACKS at the head of a whole burst; None if it does not begin with ACKS."""
         first = pieces[0].first_seq
         if (rank, first) not in self._heads:
             head = decode_acks(b"".join(body for piece in pieces for body in piece.bodies()))
@@ -281,11 +282,11 @@ class Dag:
         return False
 
     def put_in_limbo(self, rank: int) -> None:
-        """What else comes of a faulty member waits outside the DAG until something in it has to follow that."""
+        """Further bursts of a faulty member wait outside the DAG until a node that belongs in it follows them."""
         self._limbo.setdefault(rank, self.inserted[rank])
 
     def _require(self, rank: int, counter: int) -> None:
-        """Something that belongs in the DAG follows this."""
+        """A node that belongs in the DAG follows this burst."""
         if counter > self._limbo.get(rank, counter):
             self._limbo[rank] = counter
             self._ripe.append(rank)
@@ -304,7 +305,7 @@ class Dag:
         return past
 
     def _is_stamped_well(self, rank: int, piece: Burst, head: Acks) -> bool:
-        """Lamport: later than everything that it follows, and than everything that its sender had delivered."""
+        """Lamport's rule: is it later than everything that it follows and everything that its sender had delivered?"""
         ts = piece.header.timestamp
         if ts <= self._stamped[rank] or head.dep >= order_key(ts - self._base, rank):
             return False
@@ -348,15 +349,15 @@ class Dag:
 
     @property
     def nodes(self) -> Sequence[DagNode]:
-        """Inserted and not collected, in the order of insertion: causes before effects."""
+        """The nodes that are not collected, in the order of insertion: causes before effects."""
         return self._nodes
 
     def acks(self) -> tuple[tuple[int, int], ...]:
-        """What my next burst acknowledges: all leaves. They stop being leaves when it is inserted, so each goes out once."""
+        """What my next burst acknowledges: all leaves. Inserting that burst ends their being leaves, so each goes out once."""
         return tuple(sorted(self.leaves.items()))
 
     def missing(self) -> Iterator[tuple[int, int, int]]:
-        """(rank, first, last) of what is named and not held, by rank; the lowest gaps of each."""
+        """(rank, first, last) of what is named and not held, in the order of ranks; only the lowest gaps of each."""
         for rank in sorted(self.lacking):
             for first, last in self.stores[rank].missing(self.named[rank], GAPS_MAX):
                 yield rank, first, last
@@ -370,7 +371,7 @@ class Dag:
         return all(have >= want for have, want in zip(self.inserted, upto, strict=True))
 
     def collect(self, stable: Sequence[int]) -> int:
-        """Forget nodes that everybody has and that were delivered here, causes before effects; how many."""
+        """Forget nodes that everybody has and that were delivered here, causes before effects; return how many."""
         count = 0
         nodes = self._nodes
         while nodes and nodes[0].delivered and nodes[0].last <= stable[nodes[0].rank]:
@@ -390,7 +391,7 @@ class Dag:
         return sum(len(burst) for store, last in zip(self.stores, self.inserted, strict=True) for burst in store.after(last))
 
     def check(self) -> None:
-        """Most packets leave the DAG as it is; then there is nothing to look at."""
+        """Assert the invariants, unless nothing changed since the last call: most packets leave the DAG as it is."""
         if self._is_checked:
             return
         self._is_checked = True
@@ -407,10 +408,10 @@ class Dag:
         for rank, last in self.leaves.items():
             assert self.inserted[rank] >= last
         for past in self._pasts:
-            assert all(map(le, past, self.inserted)), "nothing in the DAG follows what is not"
+            assert all(map(le, past, self.inserted)), "what a node in the DAG follows is in the DAG"
 
 
 def _continues(before: Burst, after: Burst) -> bool:
-    """Do these datagrams go on with that burst: the next of it, and alike in all that its datagrams share?"""
+    """Do the datagrams of `after` continue `before`: next in number, and equal in all that the datagrams of a burst share?"""
     expected = before.header._replace(seq=after.first_seq, index=before.header.index + len(before), last=after.header.last)
     return after.header == expected

@@ -1,13 +1,13 @@
-"""The delivery loop: what may leave leaves, causal messages first, then the next of the order (lansis-1992 3.1; W5).
+"""The delivery loop: deliver what may be delivered, causal messages first, then the next in the order (lansis-1992 3.1; W5).
 
-1. Basic: on receipt, holes or not, once. A basic burst is a node of the DAG like any other, so it is acknowledged, and sent again
-   when it was lost; but it is in no queue.
-2. Safe: agreed, and every member of the view is known to have it. A safe message that may not leave yet holds up all behind it:
-   there is one order.
-3. From my first statement about the next view on, nothing leaves but basic messages. The rest goes with the installation
-   (`finish`), when all who go on together know what they have.
+1. Basic: once, on receipt, whether or not something before it is missing. A basic burst is a node of the DAG like any other, so
+   it is acknowledged, and sent again when it was lost; but it is in no queue.
+2. Safe: agreed, and every member of the view is known to have it. A safe message that may not be delivered yet holds up all
+   behind it: there is one order.
+3. From my first statement about the next view on, only basic messages are delivered. The rest is delivered with the installation
+   (`finish`), when all members that go on together know what they have.
 
-`Synchrony` is the paper's index of synchrony: at how many members a message is known to be when it is delivered.
+`Synchrony` is the paper's index of synchrony: how many members are known to have a message when it is delivered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from transis.wire.burst import Burst
 
 
 def basic_messages(fresh: Sequence[Burst]) -> list[Burst]:
-    """Which of these datagrams go up at once. The messages of a basic burst are whole in its last datagram."""
+    """The datagrams to deliver at once: the messages of a basic burst are whole in its last datagram."""
     return [part.slice(part.last_seq, part.last_seq) for part in fresh if part.klass is DatagramClass.BASIC and part.ends_visit]
 
 
@@ -35,7 +35,7 @@ def basic_messages(fresh: Sequence[Burst]) -> list[Burst]:
 
 
 def safe_may_leave(node: DagNode, stability: Stability) -> bool:
-    """Whether the head of the order may be delivered; a safe one that may not holds up all behind it: there is one order."""
+    """May the head of the order be delivered? Not if it is safe and not yet stable."""
     return node.klass is not DatagramClass.SAFE or stability.is_stable(node)
 
 
@@ -50,7 +50,7 @@ _NAMES: Final = {
 
 
 class Synchrony:
-    """By class of burst, over the life of the node; counted by burst."""
+    """The index of synchrony by class, over the life of the node; each burst counts once."""
 
     def __init__(self) -> None:
         self._count = [0] * len(_NAMES)
@@ -64,7 +64,7 @@ class Synchrony:
         self._least[klass] = holders if not least or holders < least else least
 
     def statistics(self) -> dict[str, int]:
-        """Mean in thousandths, and the least; nothing for a class that was never delivered."""
+        """The mean in thousandths and the minimum; nothing for a class that was never delivered."""
         found: dict[str, int] = {}
         for klass, name in _NAMES.items():
             if self._count[klass]:
@@ -84,7 +84,7 @@ class DagDelivery:
         self._held_max_us = 0
 
     def on_receipt(self, fresh: Sequence[Burst]) -> None:
-        """Basic messages wait for nothing."""
+        """Deliver basic messages, which wait for nothing."""
         view = self._core.view
         for part in basic_messages(fresh):
             header = part.header
@@ -106,7 +106,7 @@ class DagDelivery:
             self._leave(head, Phase.REGULAR)
 
     def finish(self, pre: Sequence[int], upto: int | None, phase: Phase) -> None:
-        """The view ends: deliver what is left of `pre`, up to a frontier that somebody reached, or all of it."""
+        """The view ends: deliver what is left of `pre`, up to a frontier that some member reached, or all of it."""
         core, view = self._core, self._core.view
         for node in view.order.rest(pre, upto):
             self._finish_causal(view.waiting.eligible(view.order.frontier), pre, phase)
@@ -118,7 +118,7 @@ class DagDelivery:
             self._finish_causal(view.waiting.rest(pre), pre, phase)
 
     def _finish_causal(self, nodes: Sequence[DagNode], pre: Sequence[int], phase: Phase) -> None:
-        """What is above `pre` dies with the view."""
+        """Deliver those within `pre`; what is above it dies with the view."""
         for node in nodes:
             if node.last <= pre[node.rank]:
                 self._deliver(node, phase)
@@ -144,7 +144,7 @@ class DagDelivery:
     # --- while views change -----------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """My first statement in this view: from here on delivery stands, and so does what I say that I have."""
+        """My first statement in this view: from here on delivery stands still, and so does what I acknowledge."""
         core, view = self._core, self._core.view
         if core.frozen is None:
             core.frozen = Frozen(tuple(view.dag.inserted), view.order.frontier, core.clock)

@@ -1,11 +1,11 @@
-"""Failure detection: who is silent, and who hears but does not keep up (L9; Lifeguard for the observer's own health).
+"""Failure detection: members that are silent or do not keep up (L9; Lifeguard for this node's own health).
 
-1. Silence: nothing new of a member for silence_us. It is asked by unicast three times; if it does not answer, it is accused.
-2. Lag: a member acknowledges nothing new for ack_lag_us although there is something that it lacks. It is accused, whatever it
-   answers: a member whose multicast is dead answers questions for ever.
-3. Nonsense: what a member sent cannot be read, or follows what it cannot follow. Nothing more of it is taken, so nothing behind
-   it could ever be delivered.
-4. An observer that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
+1. Silence: nothing new from a member for silence_us. It is asked by unicast three times; if it does not answer, it is accused.
+2. Lag: a member acknowledges nothing new for ack_lag_us although it lacks something. It is accused even if it answers: a member
+   whose multicast is dead would answer questions forever.
+3. Nonsense: what a member sent cannot be read, or follows what it cannot follow. Nothing more is accepted from it, so nothing
+   behind it could ever be delivered.
+4. A node that was away itself, which shows in its timers, forgives everybody once and becomes slower to accuse (D29).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from transis.types.views import Cause
 
 SILENT = "silent"
 LAGS = "does not keep up"
-"""The cause whose accused hear and are heard, and yet hold up every view they are in."""
+"""The cause whose accused hear and are heard, yet hold up every view they are in."""
 BROKEN = "broken data"
 QUESTIONS: Final = 3
 TICKS: Final = 4
@@ -72,7 +72,7 @@ class Detector:
     # --- silence ----------------------------------------------------------------------------------------------------
 
     def _is_gone(self, rank: int) -> bool:
-        """Was it asked often enough? Ask again if not."""
+        """Has it been asked often enough without an answer? If not, ask again."""
         core = self._core
         if core.now - core.view.heard_at[rank] <= core.view.silence_us * (1 + self._health.score):
             self._asked.pop(rank, None)
@@ -91,7 +91,7 @@ class Detector:
         core.emit(Send(node, Port.TOKEN, packet))
 
     def query(self, query: Query) -> None:
-        """Only members of one view ask and answer: a member of another view is not there."""
+        """Answer a question, or note an answer. Only members of the same view count: one in another view is as good as gone."""
         core = self._core
         rank = core.view.rank_of(query.sender)
         if rank is None or query.tag != core.view.tag:
@@ -114,11 +114,11 @@ class Detector:
     # --- my own health ----------------------------------------------------------------------------------------------
 
     def fired_late(self, late_us: int) -> bool:
-        """Did a timer fire so late that this node, not its peers, was away?"""
+        """Did a timer fire so late that this node was away, and not its peers?"""
         return self._health.fired_late(late_us, max(1, self._core.view.silence_us // 2))
 
     def forgive(self) -> None:
-        """I was away: nobody was silent, and nobody lagged, while I did not listen."""
+        """This node was away: nobody counts as silent or lagging for the time in which it did not listen."""
         core = self._core
         if core.state in (State.OPERATIONAL, State.STAGE_1):
             core.view.heard_at = [core.now] * len(core.view)

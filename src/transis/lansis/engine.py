@@ -1,4 +1,4 @@
-"""The engine of Lansis: its parts, which of them handles what, and the way from a packet to its event.
+"""The engine of Lansis: its parts, which of them handles which event, and the way from a packet to its event.
 
     operational  the installed view at work              membership   who is in the next view
     receiving    from a packet to the DAG                flush        holding all that it needs, then installing it
@@ -6,9 +6,10 @@
     repair       what is missing, here and elsewhere     detector     who is silent or lags
     alive        "I am alive"
 
-and in the mode `transis` only: transis_mode, sends that do not wait for the view, JOIN and FA as nodes of the DAG.
 
-Nothing here needs the disk: the representative of a view has flushed it, remembers that within its life, and its incarnation is
+and in mode `transis` only: transis_mode, sends that do not wait for the next view, JOIN and FA as nodes of the DAG.
+
+Nothing here needs the disk: a view's representative has flushed it and remembers that for its life, and its incarnation is
 durable already, so a view's id is never used twice (W14).
 """
 
@@ -45,7 +46,7 @@ from transis.wire.control import Beacon
 
 @dataclass(slots=True, init=False)
 class LansisParts:
-    """The parts of this engine, each made of those before it. A part reaches those after it through this record."""
+    """The parts of this engine. Each is built from earlier ones; a part reaches later ones through this record."""
 
     core: LansisCore
     quarantine: Quarantine
@@ -62,7 +63,7 @@ class LansisParts:
     presence: ViewPresence
     flow: FlowThrough | None
     control: ControlNodes | None
-    """Both only in the mode `transis`."""
+    """Like `flow` only in mode `transis`."""
 
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         self.core = core = LansisCore(config, me, view_seq)
@@ -147,7 +148,7 @@ HANDLERS: Final[Handlers[State, Event]] = {
     State.FLUSH: _FLUSH,
     State.STOPPED: ignored(*Event),
 }
-"""What membership-1992 figures 3 to 7 do with each event in each state. Faults and Stage 2 are one piece of code under two names:
+"""What membership-1992 figures 3 to 7 do with each event in each state. Faults and Stage 2 run the same code:
 in Faults everybody comes from my view, in Stage 2 strangers join."""
 
 STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
@@ -155,7 +156,7 @@ STATEMENTS: Final = {Attempt: Event.AJ, Joining: Event.JOIN, Faults: Event.FA}
 
 @dataclass(frozen=True, slots=True)
 class LansisInspection:
-    """What tests look at and no output says. Read only: these are the engine's own objects, as they are now."""
+    """What tests look at and no output shows. Read only: these are the engine's own objects, as they are now."""
 
     view: ViewState
     frozen: Frozen | None
@@ -163,11 +164,11 @@ class LansisInspection:
     cause: Cause
     sets: MembershipSets
     heard_at: Mapping[NodeId, int]
-    """When each member was last heard to speak of this change."""
+    """When each member last said anything about this change."""
     assented: Proposal | None
     flushed: Proposal | None
     promises: int
-    """Of how many members a FLUSHED is remembered."""
+    """The number of members of which a FLUSHED is remembered."""
 
 
 class LansisEngine(EngineBase[LansisCore]):
@@ -208,7 +209,7 @@ class LansisEngine(EngineBase[LansisCore]):
             self._try_to_leave()
 
     def _try_to_leave(self) -> None:
-        """Is there still something of mine on its way?"""
+        """Leave as soon as nothing of mine is on its way any more."""
         if self._core.may_send and not self._parts.operational.is_on_its_way():
             self._parts.membership.leave_now()
 
@@ -241,7 +242,7 @@ class LansisEngine(EngineBase[LansisCore]):
                 self._handle(Event.QUERY, packet)
 
     def _on_burst(self, burst: Burst) -> None:
-        """In the mode `transis` bursts carry more than data of a view (marks: sending.py)."""
+        """In mode `transis` bursts carry more than data of a view (marks: sending.py)."""
         if self._flow is None or self._control is None:
             self._on_data(burst)
         elif not self._flow.is_flow(burst):
@@ -281,7 +282,7 @@ class LansisEngine(EngineBase[LansisCore]):
 
     @property
     def ring_id(self) -> RingId:
-        """The view in use; the ring's engine has it under the same name."""
+        """The id of the view in use, under the same name as in the ring's engine."""
         return self._core.view.id
 
     def statistics(self) -> dict[str, int]:

@@ -1,11 +1,11 @@
 """Flush: hold all that the agreed view needs, say so, and install it when everybody has said so (W18; M7, M8: membership.py).
 
-Pre, the cut vector, is what anybody who goes on with me held when it made its statement. What I lack of it, its holders send
-me: they cannot have collected it, because nothing is collected from the first statement on.
+Pre, the cut vector, is what the members that go on with me held, each when it made its statement. What I lack of it, its holders
+send me: they cannot have collected it, because nothing is collected from the first statement on.
 
-Installation is one local step without communication. 1. What anybody who goes on with me had delivered is delivered in the
+Installation is one local step without communication. 1. What any member that goes on with me had delivered is delivered in the
 regular view. 2. The transitional view. 3. The rest of Pre. 4. The new regular view. What is above Pre is forgotten with the
-old view: nobody who goes on with me counts it.
+old view: no member that goes on with me counts it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Installation:
         self._membership.hurry_statement()
         self._end(proposal)
         core.shift(State.OPERATIONAL, "installed")
-        self._sentence(proposal)
+        self._quarantine_left_out(proposal)
         self._enter(proposal)
         self._configure(self._regular_view(proposal))
         core.arm(Event.BEACON_SEND, core.config.timing.beacon_us)
@@ -77,7 +77,7 @@ class Installation:
         core.addresses |= {said.sender: said.address for said in proposal.statements}
 
     def _configure(self, view: View) -> None:
-        """Nothing bound to another view may be sent in this one, and the application lane waits for the groups."""
+        """Messages bound to another view are refused, and the application lane waits for the groups."""
         core = self._core
         if core.outbox.restart((Lane.CONTROL,) if core.flowed else tuple(Lane)):
             core.trap(Trap.HALF_SENT)
@@ -100,10 +100,10 @@ class Installation:
         members = tuple(_member(said) for said in proposal.statements)
         return View(proposal.view_id, proposal.view_id, members, proposal.cause, proposal.base, self._core.config.guarantees)
 
-    def _sentence(self, proposal: Proposal) -> None:
-        """Whom this change left out although they live, and what would bring each back early.
+    def _quarantine_left_out(self, proposal: Proposal) -> None:
+        """Quarantine the nodes that this change left out although they are alive, with what would bring each back early.
 
-        The silent, the departed and the reborn are not among them: they may come at any time.
+        Nodes that were silent, left, or were restarted are not among them: they may come at any time.
         """
         core, membership = self._core, self._membership
         left_out = dict.fromkeys(membership.heard_at, Release.HEARING)
@@ -146,7 +146,7 @@ class Flush:
         self.flushed_sent = 0
 
     def enter(self) -> None:
-        """Everybody in Accept has stated the same: ask for what I lack of it."""
+        """All members in Accept have stated the same: ask for what I lack of Pre."""
         core, proposal = self._core, self._proposal()
         if core.state is not State.FLUSH:
             core.shift(State.FLUSH, "assented")
@@ -174,7 +174,7 @@ class Flush:
         self._repair.look()
 
     def data_in_flush(self, burst: Burst) -> None:
-        """What I lacked may have come. While it comes, nobody is late."""
+        """Something that I lacked may have come. As long as it comes, nobody is late."""
         before = list(self._core.view.dag.inserted)
         self._operational.data_while_frozen(burst)
         if self._core.view.dag.inserted != before:
@@ -214,7 +214,7 @@ class Flush:
             core.arm(Event.FLUSH_REPEAT, core.config.pulse.repeat_us)
 
     def flushed_while_agreeing(self, said: Flushed) -> None:
-        """It may come before my own assent, and is kept until then."""
+        """A FLUSHED. It may come before my own assent, and is kept until then."""
         membership = self._membership
         if membership.is_current(said.sender, said.view) and said.sender in membership.sets.accept:
             membership.heard_at[said.sender] = self._core.now
@@ -222,7 +222,7 @@ class Flush:
             self._try_to_install()
 
     def flushed_in_view(self, said: Flushed) -> None:
-        """In an installed view: a member that still waits hears that the wait is over."""
+        """A FLUSHED in an installed view: its sender may still wait for a view that is over, and is then told by an ALIVE."""
         self._membership.is_current(said.sender, said.view)
 
     def _try_to_install(self) -> None:
@@ -231,7 +231,7 @@ class Flush:
             self._installation.install(proposal)
 
     def hearsay(self, tag: RingTag) -> None:
-        """A packet of another view: if I have promised to install that view, its sender knows that all have, so I may."""
+        """A packet of another view. If I have promised to install that view, its sender had the FLUSHED of all, so I may too."""
         proposal = self._membership.barrier.hearsay(tag)
         if proposal is not None and self._core.state in AGREEING:
             self._core.trap(Trap.HEARSAY)
@@ -240,7 +240,7 @@ class Flush:
     # --- who is late ------------------------------------------------------------------------------------------------
 
     def flush_late(self) -> None:
-        """If something is missing here, its holders are late; else those who have not flushed."""
+        """If something is missing here, its holders are late; otherwise the members that have not flushed are."""
         core, membership = self._core, self._membership
         holders = self._holders()
         if holders:
@@ -253,7 +253,7 @@ class Flush:
             core.arm(Event.FLUSH_LATE, membership.patience_us)
 
     def _holders(self) -> list[NodeId]:
-        """Who said that it holds something of Pre that I lack."""
+        """The members whose statements say that they hold something of Pre that I lack."""
         have = dict(zip(self._core.view.members, self._core.view.dag.inserted, strict=True))
         return [
             said.sender

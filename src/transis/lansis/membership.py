@@ -1,14 +1,14 @@
 """Membership: members state whom they want in the next view until all want the same (membership-1992).
 
-1. Stage 1 only gathers names (AJ). From its first statement (JOIN, FA) on, a member neither sends nor delivers in its view,
+1. Stage 1 only collects names (AJ). From its first statement (JOIN, FA) on, a member neither sends nor delivers in its view,
    and what it acknowledges stands still, because others may install the next view on the strength of that statement.
 2. A statement is repeated until a view is installed.
-3. A member that does not agree in time is accused. One that was heard, but wants something else, has two strikes.
+3. A member that does not agree in time is accused: at once if it was silent, after the second timeout if it was heard.
 
 The flush barrier (W18): FLUSHED says "I hold all that the proposal needs, and whatever I state from now on covers it".
-Deviations: (M7) only the proposal that was flushed *last* may be installed, because a member that flushed a later one has left
-the earlier one for good; without this W18 is not enough: a late packet of the earlier view would split the members of the
-later one; (M8) a member that has flushed a proposal and hears anything of its view installs it at once, because the sender had
+Deviations: (M7) only the proposal that was flushed *last* may be installed, because a member that flushed a later one has given
+the earlier one up for good; without this W18 is not enough: a late packet of the earlier view would split the members of the
+later one; (M8) a member that has flushed a proposal and hears anything from its view installs it at once, because the sender had
 the FLUSHED of all (W1, W6).
 """
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 class Barrier:
     def __init__(self) -> None:
         self.assented: Proposal | None = None
-        """What everybody in it stated, and I try to hold all of; nothing while sets still grow."""
+        """The proposal that all its members stated, and whose Pre I am collecting; None while sets still grow."""
         self.flushed: Proposal | None = None
-        """The only one that I may install."""
+        """The only proposal that I may install."""
         self._said: dict[NodeId, tuple[int, bytes]] = {}
 
     @property
@@ -49,13 +49,13 @@ class Barrier:
         return len(self._said)
 
     def flush(self, me: NodeId) -> None:
-        """All of what was assented to is held here. An earlier promise is abandoned by this one."""
+        """All that the assented proposal needs is held here. This promise replaces any earlier one."""
         assert self.assented is not None
         self.flushed = self.assented
         self._said[me] = self.flushed.id.seq, self.flushed.digest
 
     def heard(self, said: Flushed) -> None:
-        """It may come before my own assent. Of each member only the last promise counts; later ones never have lower numbers."""
+        """A FLUSHED, perhaps before my own assent. Of each member only the last promise counts; numbers never go down."""
         if said.next_view.seq >= self._said.get(said.sender, (0, b""))[0]:
             self._said[said.sender] = said.next_view.seq, said.proposal
 
@@ -70,18 +70,18 @@ class Barrier:
         return self.flushed if self.flushed is not None and not self.lacking(self.flushed) else None
 
     def hearsay(self, tag: RingTag) -> Proposal | None:
-        """Somebody is in the view of this tag. Is it the one that I promised to install?"""
+        """Somebody is in the view with this tag. The proposal, if it is the one that I promised to install."""
         return self.flushed if self.flushed is not None and tag == self.flushed.tag else None
 
 
 # --- membership change ------------------------------------------------------------------------------------------------
 
 STRIKES: Final = 2
-"""Timeouts that a member may spend heard, but of another opinion, before I give it up."""
+"""At this many timeouts a member that is heard but still does not agree is given up."""
 CROWD: Final = 32
-"""From this many members on, everybody gets more time to agree."""
+"""For every so many members, everybody gets more time to agree."""
 JITTER: Final = 4
-"""First JOINs are spread over this part of alpha, by name, so that the first one finds the others listening."""
+"""First JOINs are spread, by name, over alpha divided by this, so that the first one finds the others still listening."""
 REPEATS_PER_AGREE: Final = 5
 
 
@@ -100,7 +100,7 @@ class MembershipChange:
     def _clear(self) -> None:
         self.barrier = Barrier()
         self.heard_at: dict[NodeId, int] = {}
-        """When each member was last heard to speak of this change."""
+        """When each member last said anything about this change."""
         self.left: set[NodeId] = set()
         self.proposals = 0
         self._strikes: dict[NodeId, int] = {}
@@ -108,7 +108,7 @@ class MembershipChange:
         self._stated_at = 0
 
     def installed(self) -> None:
-        """A view was installed: all that only grew starts afresh."""
+        """A view was installed: everything that only grew during the change starts afresh."""
         if self.proposals >= 3:
             self._core.trap(Trap.MANY_ATTEMPTS)
         self.sets = MembershipSets(self._core.me, self._core.view.members, self.sets.last)
@@ -119,17 +119,17 @@ class MembershipChange:
 
     @property
     def patience_us(self) -> int:
-        """How long others may take to agree, and again to flush."""
+        """How long others may take to agree, and as long again to flush."""
         return self._core.config.pulse.agree_us * (1 + len(self.sets.accept) // CROWD) * (1 + self._health.score)
 
     # --- Stage 1 ----------------------------------------------------------------------------------------------------
 
     def gather(self, cause: Cause, nodes: Iterable[NodeId]) -> None:
-        """Somebody else is there: say AJ, and wait for alpha who else says it."""
+        """Others are there: say AJ, and for alpha collect the names of those that say it too."""
         core = self._core
         if not self.sets.invite(nodes):
             return
-        self._tell_cause(cause)
+        self._set_cause(cause)
         core.shift(State.STAGE_1, cause.what)
         alpha_us = core.config.pulse.alpha_us
         core.arm(Event.ALPHA, alpha_us + crc32(core.me.name.encode()) % (1 + alpha_us // JITTER))
@@ -145,7 +145,7 @@ class MembershipChange:
             self.sets.invite(said.j | {said.sender})
 
     def statement_in_stage_1(self, said: Statement) -> None:
-        """A JOIN names more of us; a fault of my own view ends the gathering."""
+        """A JOIN adds names; a fault in my own view ends Stage 1."""
         opinion = self.take(said)
         if opinion in (Opinion.KEPT, *GROWN) and (isinstance(said, Faults) or opinion is Opinion.BROKEN):
             self.state_now("member has faults")
@@ -156,7 +156,7 @@ class MembershipChange:
     # --- statements of others ---------------------------------------------------------------------------------------
 
     def is_current(self, sender: NodeId, view: RingId) -> bool:
-        """Does the sender speak of my view, or is it a stranger? A member in another view is behind me, or gone (W6)."""
+        """Is the sender in my view, or a stranger? A member that is in another view is behind me, or gone (W6)."""
         core = self._core
         if view == core.view.id or core.view.rank_of(sender) is None:
             return True
@@ -169,7 +169,7 @@ class MembershipChange:
         return False
 
     def take(self, said: Statement) -> Opinion:
-        """Let a statement change my sets. The row of a member that made one is closed: it acknowledges nothing new."""
+        """Let a statement change my sets. It closes its sender's row: what that member acknowledges later does not count."""
         core, sets = self._core, self.sets
         if not self.is_current(said.sender, said.view) or not self._is_in_reach(said):
             return Opinion.DROPPED
@@ -180,17 +180,17 @@ class MembershipChange:
             core.view.stability.close(rank)
         if said.sender in sets.j:
             self.heard_at[said.sender] = core.now
-        self._tell(said, opinion, is_known=is_known)
+        self._note_statement(said, opinion, is_known=is_known)
         return opinion
 
     def _is_in_reach(self, said: Statement) -> bool:
-        """Can we go on from its numbers? They would be ours in the next view."""
+        """May its numbers become ours? In the next view they would."""
         core, is_alone = self._core, self._core.view.is_singleton
         if not is_seq_in_reach(said.view_seq, core.view_seq, is_alone=is_alone):
             return False
         return is_clock_in_reach(said.clock, core.clock, is_alone=is_alone)
 
-    def _tell(self, said: Statement, opinion: Opinion, *, is_known: bool) -> None:
+    def _note_statement(self, said: Statement, opinion: Opinion, *, is_known: bool) -> None:
         core = self._core
         if opinion is Opinion.BROKEN:
             core.note("break", node=str(said.sender), why="it leaves" if said.leaving else "it accuses me")
@@ -214,7 +214,7 @@ class MembershipChange:
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def break_with(self, nodes: Iterable[NodeId], cause: Cause) -> None:
-        """Accuse members, in whatever state: the view goes on without them, or the change does."""
+        """Accuse members, in any state; the view, or the change that is under way, goes on without them."""
         broken = [node for node in nodes if self.sets.break_with(node)]
         for node in broken:
             self._core.note("break", node=str(node), why=cause.what)
@@ -222,23 +222,23 @@ class MembershipChange:
             self.begin(cause)
 
     def begin(self, cause: Cause) -> None:
-        """My view ends, or the change that ends it takes more than it did. The first cause is the one that the view will name."""
+        """Begin to end my view, or extend the change that ends it. The next view names the cause with which the change began."""
         if self._core.state is State.OPERATIONAL:
-            self._tell_cause(cause)
+            self._set_cause(cause)
         self.state_now(cause.what)
 
-    def _tell_cause(self, cause: Cause) -> None:
-        """What another gave as its reason may name more nodes than a statement has room for."""
+    def _set_cause(self, cause: Cause) -> None:
+        """Keep only accused nodes that I know: another member's cause may name more than a statement has room for."""
         known = tuple(node for node in cause.accused if node in self.sets.j)
         self._core.cause = cause._replace(accused=known)
 
     def renew(self) -> None:
-        """My view has used up its timestamps: the same members begin anew."""
+        """My view has used up its timestamps: the same members install a new one."""
         self._core.note("renewed")
         self.begin(Cause("renewed", self._core.me))
 
     def state_now(self, why: str) -> None:
-        """Make the statement that my sets demand. It leaves a little later, with what else becomes known by then (W10)."""
+        """Make the statement that my sets demand. It leaves a little later, with whatever else is known by then (W10)."""
         core, view = self._core, self._core.view
         self._enter(why)
         self._version += 1
@@ -293,15 +293,15 @@ class MembershipChange:
         )
 
     def _ways_out(self, mine: Statement, unsent: list[Send]) -> list[Send]:
-        """How a new statement leaves, given what has not left yet of those before it. On the control socket, to everybody, the
-        newest says all that those before it said (M1)."""
+        """The packets by which a new statement leaves, given earlier ones that have not left yet. On the control socket the
+        newest suffices: it says all that those before it said (M1)."""
         control = self._parts.control
         if control is not None:
             return control.statement_out(mine, unsent)
         return [Send(Audience.WORLD, Port.CONTROL, self._core.packet(mine))]
 
     def leave_now(self) -> None:
-        """Say goodbye with a statement that accuses its own sender, twice because nobody repeats it, and stop."""
+        """Say goodbye with a statement that accuses its own sender, and stop. It is sent twice at once: nobody will repeat it."""
         self._version += 1
         self._core.cause = Cause("leave", self._core.me, (self._core.me,))
         datagrams = self._core.packet(self._statement(Faults, leaving=True))
@@ -310,7 +310,7 @@ class MembershipChange:
         self._core.stop("left")
 
     def send_statement(self) -> None:
-        """The same bytes until my sets grow, so that the parts of repetitions add up at a receiver that lost some (D25)."""
+        """Send the same bytes until my sets grow, so that a receiver that lost some parts gets them from a repetition (D25)."""
         self._core.timers.cancel(Event.STATEMENT_SEND)
         self.statements_sent += 1
         for send in self._sends:
@@ -321,12 +321,12 @@ class MembershipChange:
         self._arm_repeat()
 
     def hurry_statement(self) -> None:
-        """What follows from my statement must not overtake it."""
+        """Send a waiting statement now: what follows from it must not overtake it."""
         if self._core.timers.armed(Event.STATEMENT_SEND):
             self.send_statement()
 
     def _arm_repeat(self) -> None:
-        """Often enough to be heard in time, seldom enough for a crowd (W10)."""
+        """Repeat often enough to be heard in time, but seldom enough for a large view (W10)."""
         core = self._core
         crowded_us = core.config.pulse.repeat_us * max(1, len(self.sets.accept) // CROWD)
         core.arm(Event.STATEMENT_REPEAT, max(1, min(crowded_us, self.patience_us // REPEATS_PER_AGREE)))
@@ -334,7 +334,7 @@ class MembershipChange:
     # --- agreement --------------------------------------------------------------------------------------------------
 
     def try_to_assent(self) -> None:
-        """Everybody in Accept says the same: that is a proposal. A newer statement with the same sets makes a new one of it."""
+        """If all members in Accept say the same, that is a proposal. A newer statement with the same sets makes a new one."""
         core, barrier = self._core, self.barrier
         statements = self.sets.assent()
         if statements is None or (barrier.assented is not None and barrier.assented.statements == statements):
@@ -357,7 +357,7 @@ class MembershipChange:
             self._core.arm(Event.AGREE, self.patience_us)
 
     def give_up(self, late: Iterable[NodeId], since: int) -> list[NodeId]:
-        """Of those who keep me waiting, whom I wait for no longer: the silent at once, the others with their last strike."""
+        """The members to wait for no longer, of those that are late: silent ones at once, others after their last strike."""
         given_up = []
         for node in late:
             self._strikes[node] = self._strikes.get(node, 0) + 1

@@ -1,7 +1,7 @@
-"""The installed view at work: what every packet, every submit and the send timer lead to.
+"""The installed view at work: what happens on every packet, every submit and the send timer.
 
-The same packets lead to less while views change: data enters the DAG, and losses are asked for and answered, but nothing is
-delivered in order, collected, or sent anew (L7).
+While views change, less happens on the same packets: data enters the DAG, and losses are requested and answered, but nothing is
+delivered in order, collected, or newly sent (L7).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OperationalView:
             self._settle()
 
     def _settle(self) -> None:
-        """Deliver, forget, send; what was sent may itself be delivered, alone in a view or where all have promised."""
+        """Deliver, collect, send; then deliver again, for what was just sent may be deliverable at once."""
         self._deliver()
         if self._sender.try_to_send():
             self._deliver()
@@ -67,7 +67,7 @@ class OperationalView:
             self._repair.forget()
 
     def is_on_its_way(self) -> bool:
-        """Is something of mine not yet sent, held by everybody, and delivered here?"""
+        """Is anything of mine not yet sent, not yet held by everybody, or not yet delivered here?"""
         core, view = self._core, self._core.view
         if core.outbox.queued() or core.flowed or view.stability.stable[view.rank] < core.counter:
             return True

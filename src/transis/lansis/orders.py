@@ -1,16 +1,17 @@
-"""What may leave next: the agreed order by all-ack, and causal messages beside it.
+"""What may be delivered next: the agreed order by all-ack, and causal messages beside it.
 
 All-ack (transis-design-1995 3.2, in the born-ordered reading of F9a). A member's *promise* is the highest timestamp T such
 that I have all its bursts up to T in the DAG and it will send none at or below T. The node with the least key leaves when
-every member's promise has reached its timestamp: nobody has sent, and nobody can send, anything that would go before it. Keys
-are born with the bursts, so all members deliver in one order without a vote, in whatever views they go on. An ALIVE promises
-its clock, but only once everything that its sender had sent before it is here.
+every member's promise has reached its timestamp: nobody has sent, or can send, anything that would go before it. Keys are born
+with the bursts, so all members deliver in one order without a vote, whatever views they go on to. An ALIVE promises its clock,
+but only once everything that its sender had sent before it is here.
 
 Causal (lansis-1992 3.1; W5): after everything that its sender had delivered when it sent it. Following in the DAG is not
 enough: the DAG says what a sender *had*, and a causal message must come after what its sender had *delivered*, ordered
 messages included. A causal node waits until (1) delivery has reached its `dep`, which says how far in the order its sender had
-delivered, and (2) its sender's own ordered burst before it was delivered, which keeps FIFO across services. Causal causes need
-no list of their own: they have lower keys, and the `dep` that they wait for is no higher, so they leave first.
+delivered, and (2) its sender's last ordered burst before it is delivered, which keeps FIFO across services. Causes that are
+causal messages need no list of their own: they have lower keys, and the `dep` that they wait for is no higher, so they leave
+first.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from transis.types.outputs import NEVER
 class AllAck:
     def __init__(self, me: int, expected: Sequence[int], base: int) -> None:
         self.frontier = 0
-        """Key of the last node that left."""
+        """The key of the last node that left."""
         self.promise = [base] * len(expected)
         self.promise[me] = NEVER
         self._held = [first - 1 for first in expected]
@@ -50,7 +51,7 @@ class AllAck:
         if node.key > self.frontier:
             heappush(self._pending, (node.key, node))
         else:
-            node.delivered = True  # Its sender broke its promise. What comes too late for the order goes nowhere.
+            node.delivered = True  # Its sender broke its promise. What comes too late for the order is not delivered.
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
         claim = self._claims[member] = max(self._claims[member], (sent, clock))
@@ -83,26 +84,26 @@ class AllAck:
 
 
 class DeliveryOrder(Protocol):
-    """Nodes of class ordered and safe, in the order in which they leave."""
+    """The order in which nodes of class ordered and safe leave."""
 
     @property
     def frontier(self) -> int:
-        """How far delivery got in this view; it rides as `dep` on what is sent, and compares with `dep` of others."""
+        """How far delivery got in this view. It is sent as the `dep` of bursts, and compares with others' `dep`."""
 
     def inserted(self, node: DagNode) -> None:
         """Any node entered the DAG, whatever its class."""
 
     def heard_alive(self, member: int, sent: int, clock: int) -> None:
-        """A member sent up to this counter, and will stamp nothing at or below `clock` any more."""
+        """A member has sent up to this counter, and will stamp nothing more at or below `clock`."""
 
     def next(self) -> DagNode | None:
-        """What may leave in the regular view, as far as the order goes; None while it is not certain."""
+        """The node that may leave next in the regular view, as far as the order goes; None while that is not certain."""
 
     def rest(self, pre: Sequence[int], upto: int | None) -> Iterable[DagNode]:
-        """The view ends: what of `pre` has not left, in order; up to a frontier that somebody reached, or all."""
+        """The view ends: the nodes of `pre` that have not left, in order; up to a frontier that some member reached, or all."""
 
     def took(self, node: DagNode) -> None:
-        """It left: it was delivered here."""
+        """This node leaves: it is delivered here."""
 
 
 # --- causal -----------------------------------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ class WaitingNodes:
         self._ordered: list[DagNode | None] = [None] * members
         """Each member's last ordered node."""
         self._behind: dict[int, list[DagNode]] = {}
-        """Key of an ordered node: causal ones of its sender that wait for it."""
+        """Key of an ordered node: causal nodes of its sender that wait for it."""
         self._by_dep: list[tuple[int, int, DagNode]] = []
 
     def inserted(self, node: DagNode) -> None:
@@ -132,7 +133,7 @@ class WaitingNodes:
             heappush(self._by_dep, (node.dep, node.key, node))
 
     def eligible(self, frontier: int) -> list[DagNode]:
-        """Those that wait no longer, by key; they are forgotten here."""
+        """Remove and return the nodes that need not wait any longer, by key."""
         by_dep = self._by_dep
         if not by_dep or by_dep[0][0] > frontier:
             return []
@@ -142,7 +143,7 @@ class WaitingNodes:
         return sorted(ready, key=_key)
 
     def rest(self, pre: Sequence[int]) -> list[DagNode]:
-        """The view ends: what still waits of `pre`. Only a sender that lied about its `dep` leaves something here."""
+        """The view ends: the nodes of `pre` that still wait, which only a sender that lied about its `dep` leaves behind."""
         left = [node for _, _, node in self._by_dep] + [node for nodes in self._behind.values() for node in nodes]
         return sorted((node for node in left if node.last <= pre[node.rank]), key=_key)
 

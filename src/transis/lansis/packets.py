@@ -1,9 +1,9 @@
 """The packets of Lansis and their layouts: statements, Flushed, Query, Alive, and the acknowledgements at the head of bursts.
 
 A *statement* is what a member says about the next membership (membership-1992 section 4): AJ, JOIN or FA, the paper's kinds of
-message. It is cumulative: a later one of the same member says all that its earlier ones said, so the newest version is enough
-and none has to arrive in order. Members know that they agree by a digest over the bytes of statements (lansis/statements.py), so
-even more than on the ring depends on a canonical encoding.
+message. It is cumulative: a later one says all that the same member's earlier ones said, so the newest version is enough, in
+whatever order they arrive. Members know that they agree by a digest over the bytes of statements (lansis/statements.py), so the
+encoding must be canonical, even more than on the ring.
 
 Acknowledgements ride on data (lansis-1992 3.1): every burst begins with them. ALIVE is the "I am alive" of transis-design-1995
 section 3: unnumbered, never acknowledged or stored, harmless when lost or old.
@@ -71,14 +71,14 @@ class _Statement(NamedTuple):
     address: str
     info: bytes
     version: int
-    """Grows with every statement of one life, whatever the view."""
+    """Grows with every statement throughout a life, whatever the view."""
     view: RingId
-    """The view that the sender is in and would leave."""
+    """The view that the sender is in and is about to leave."""
     view_seq: int
     """The highest sequence of a view that the sender ever installed or promised to install."""
     j: frozenset[NodeId]
     f_before: frozenset[NodeId]
-    """Faults that the sender knew before it said whom it joins."""
+    """Faults that the sender knew before it said with whom it joins."""
     f_after: frozenset[NodeId]
     recv: tuple[tuple[NodeId, int], ...]
     delivered: int
@@ -91,7 +91,7 @@ class _Statement(NamedTuple):
 
 
 class Statement(_Statement, ControlPacket):
-    """What its sender holds of its view and whom it wants in the next one. Its type is the paper's kind of message.
+    """What its sender holds of its view, and whom it wants in the next one. Its type is the paper's kind of message.
 
     `recv` is sorted by node: the last counter of each member of `view` that the sender holds with everything before it.
     """
@@ -162,7 +162,7 @@ class Statement(_Statement, ControlPacket):
 
 
 class Attempt(Statement, kind=KIND_ATTEMPT, layout=StatementLayout, role=Role.ASKS):
-    """AJ, the attempt to join: I heard of others, let us gather. Its sender commits itself to nothing."""
+    """AJ, the attempt to join: its sender heard of others and collects names. It commits itself to nothing."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class Joining(Statement, kind=KIND_JOINING, layout=StatementLayout, role=Role.AS
 
 
 class Faults(Statement, kind=KIND_FAULTS, layout=StatementLayout, role=Role.ANNOUNCES):
-    """FA: its sender no longer sends or delivers in its view, and wants a view of those that are left."""
+    """FA: its sender no longer sends or delivers in its view, and wants a view of the members that remain."""
 
     __slots__ = ()
 
@@ -197,7 +197,7 @@ KIND_FLUSHED: Final = 14
 KIND_QUERY: Final = 15
 
 PROPOSAL_SIZE: Final = 16
-"""Bytes of the digest that names a proposal: two of them never meet by chance."""
+"""Bytes of the digest that names a proposal: two are never equal by chance."""
 _BOOT_END: Final = 1 << 64
 
 
@@ -213,7 +213,7 @@ class _Flushed(NamedTuple):
     sender: NodeId
     address: str
     view: RingId
-    """The view that the sender is in and would leave."""
+    """The view that the sender is in and is about to leave."""
     proposal: bytes
     next_view: RingId
 
@@ -252,7 +252,7 @@ class _Query(NamedTuple):
 
 
 class Query(_Query, ControlPacket, kind=KIND_QUERY, layout=QueryLayout, role=Role.INTRODUCES):
-    """Are you there? And the answer to it, by unicast: a member whose multicast is lost can be told from one that is dead."""
+    """ "Are you there?" and its answer, by unicast: they tell a member whose multicast is lost from one that is dead."""
 
     __slots__ = ()
 
@@ -270,7 +270,7 @@ class Query(_Query, ControlPacket, kind=KIND_QUERY, layout=QueryLayout, role=Rol
 # --- acks -------------------------------------------------------------------------------------------------------------
 
 NACK_RANGES_MAX: Final = 32
-"""Ranges of requests in one packet: enough for a bad moment, and an ALIVE stays one small datagram."""
+"""Ranges of requests in one packet: enough for a bad moment, and few enough that an ALIVE stays one small datagram."""
 NACK_COUNT_MAX: Final = (1 << 16) - 1
 
 _ACKS_HEAD: Final = struct.Struct(">BQBB")
@@ -281,7 +281,7 @@ _NACK: Final = struct.Struct(">BQH")
 
 
 class Nack(NamedTuple):
-    """Datagrams first..last of a rank are asked for."""
+    """A request for datagrams first..last of a rank."""
 
     rank: int
     first: int
@@ -291,9 +291,9 @@ class Nack(NamedTuple):
 class Acks(NamedTuple):
     """What a burst says about other bursts, ahead of its messages.
 
-    `dep` is how far in the total order the sender had delivered when it sent (W5). `acks` are (rank, counter), sorted by rank,
-    one for a rank: the sender holds the burst whose last datagram has this counter, and everything that it follows. `nacks` are
-    ranges of datagrams.
+    `dep` is how far in the total order the sender had delivered when it sent (W5). `acks` are (rank, counter), sorted by rank, at
+    most one for each rank: the sender holds the burst whose last datagram has this counter, and everything that it follows.
+    `nacks` are ranges of datagrams that it requests.
     """
 
     dep: int
@@ -343,7 +343,7 @@ def _check_acks(acks: tuple[tuple[int, int], ...]) -> Rejection | None:
 
 
 def decode_nacks(body: bytes | memoryview) -> tuple[Nack, ...] | Rejection:
-    """All of `body`, which has a whole number of ranges."""
+    """The ranges in `body`, which has a whole number of them."""
     nacks = []
     for rank, first, count in _NACK.iter_unpack(body):
         if rank >= MEMBERS_MAX or count == 0 or not 1 <= first <= COUNTER_MAX:
@@ -396,7 +396,7 @@ class _Alive(NamedTuple):
     tag: RingTag
     sender: int
     frozen: bool
-    """The sender has made a statement about the next view: `recv` and `clock` stay what they were then."""
+    """The sender has made a statement about the next view: `recv` and `clock` stay as they were then."""
     sent: int
     clock: int
     recv: tuple[int, ...]
@@ -404,7 +404,7 @@ class _Alive(NamedTuple):
 
 
 class Alive(_Alive, ControlPacket, kind=KIND_ALIVE):
-    """1. `sender` is a rank of the view of the tag, below len(recv). 2. `recv` has one counter for each rank.
+    """1. `sender` is a rank in the view with this tag, below len(recv). 2. `recv` has one counter for each rank.
 
     `sent` is the sender's own last counter, `clock` its Lamport clock: what it sends later is stamped above it.
     """

@@ -1,4 +1,4 @@
-"""Presence, the paper's Stage 0: views that do not hear each other's data find each other, and healthy views are left in peace.
+"""Presence, the paper's Stage 0: views that do not share traffic find each other, and healthy views are left in peace.
 
 Beacons are as on the ring: engine/presence.py says who sends them, and when.
 """
@@ -46,7 +46,7 @@ class ViewPresence:
         self._meet_stranger(beacon.sender, beacon.members, Release.HEARING if mutual else None)
 
     def beacon_of_member(self, beacon: Beacon) -> None:
-        """One of us that is in another view is behind me, or gone."""
+        """A member that is in another view is behind me, or gone."""
         if self._is_member(beacon.sender):
             self._membership.is_current(beacon.sender, beacon.ring)
 
@@ -57,7 +57,7 @@ class ViewPresence:
             self._membership.gather(said.cause, said.j)
 
     def _meet_stranger(self, sender: NodeId, members: frozenset[NodeId], evidence: Release | None) -> None:
-        """Gather, unless it is an old life, in quarantine, or nobody more can be added."""
+        """Enter Stage 1, unless the sender is an old life, in quarantine, or the view is full."""
         core = self._core
         if self._replaces_a_member(sender) or self._was_superseded(sender) or self._is_full(members):
             return
@@ -67,7 +67,7 @@ class ViewPresence:
     # --- statements while all is well -------------------------------------------------------------------------------
 
     def statement_in_operational(self, said: Statement) -> None:
-        """Somebody has stopped for a change: a member takes me with it; a stranger does if it names me and accuses none of us."""
+        """Somebody has begun a change. I follow a member; I follow a stranger if it names me and accuses none of our members."""
         core, membership = self._core, self._membership
         is_member = self._is_member(said.sender)
         if not is_member and self._is_noise(said):
@@ -80,8 +80,8 @@ class ViewPresence:
             membership.begin(said.cause if is_member else Cause("foreign join", said.sender))
 
     def _is_noise(self, said: Statement) -> bool:
-        """Statements of strangers that must not end a healthy view: they finish their own change first and meet us by their
-        beacon (trap 17)."""
+        """Statements of strangers that must not end a healthy view: those finish their own change first, and then meet us by
+        their beacon (trap 17)."""
         if self._core.me not in said.accept or not said.f.isdisjoint(self._ccs) or self._was_superseded(said.sender):
             return True
         if self._replaces_a_member(said.sender):
@@ -105,7 +105,7 @@ class ViewPresence:
         return are_all_heard(self._core, nodes, self._ccs)
 
     def _replaces_a_member(self, node: NodeId) -> bool:
-        """A later life of a member: the member is dead, and the view must know that before its successor can join."""
+        """Is it a later life of a member? Then the member is dead, and must be accused before its successor can join."""
         dead = tuple(old for old in self._core.view.members if old.name == node.name and old.incarnation < node.incarnation)
         if not dead:
             return False

@@ -1,4 +1,4 @@
-"""From a packet to the DAG, and to all that has to hear of it: delivery, stability, losses, the debt of an acknowledgement."""
+"""From a packet to the DAG, and to what depends on it: delivery, stability, losses, the acknowledgement that is due."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Receiver:
         self.alives_heard = 0
 
     def accept(self, burst: Burst) -> bool:
-        """Data of my view from the network; whether anything of it was new.
+        """Take data of my view from the network; True if any of it was new.
 
-        Data that is higher than all before is a sign of life of its sender. Anybody may send old data again.
+        Data numbered above all before is a sign of life of its sender. Old data may have been sent again by anybody.
         """
         core, view = self._core, self._core.view
         rank = burst.header.sender
@@ -44,7 +44,7 @@ class Receiver:
         return bool(fresh)
 
     def accept_own(self, burst: Burst) -> None:
-        """What I have just sent is in my DAG at once."""
+        """Put what I have just sent into my DAG."""
         self._take(burst, self._core.view.dag.receive(burst, own=True))
 
     def _take(self, burst: Burst, fresh: list[Burst]) -> None:
@@ -67,7 +67,7 @@ class Receiver:
         view.spoke_at[node.rank] = core.now
         control = self._parts.control
         if control is not None and control.is_control(node):
-            node.delivered = True  # What the mode `transis` says within the DAG is delivered to nobody.
+            node.delivered = True  # Control nodes of mode `transis` are delivered to nobody.
             return
         view.order.inserted(node)
         if node.klass is DatagramClass.BASIC:

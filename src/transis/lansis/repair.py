@@ -1,4 +1,4 @@
-"""Losses at work: NACKs that leave with the next burst or ALIVE, and answers to those of others."""
+"""Repairing losses: NACKs, which leave with the next burst or ALIVE, and answers to the NACKs of others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Repair:
         self._core = core
         self.nacks_sent = 0
         self.requested = 0
-        """Datagrams asked for; one that is asked for several times counts each time."""
+        """Datagrams requested here; one that is requested several times counts each time."""
         self.retransmitted = 0
         self.answers_cancelled = 0
         """Datagrams that another member sent again before my turn came."""
@@ -25,7 +25,7 @@ class Repair:
     # --- what I miss ------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """After anything that may open or close a gap."""
+        """Bring my requests up to date after anything that may open or close a gap."""
         core, view = self._core, self._core.view
         if view.dag.lacking or view.requests:
             view.requests.look(view.dag, core.now)
@@ -48,7 +48,7 @@ class Repair:
     # --- what others miss -------------------------------------------------------------------------------------------
 
     def asked(self, asker: int, nacks: Sequence[Nack]) -> None:
-        """Somebody misses something. What was collected nobody can miss: a request for it is late (trap 11)."""
+        """A member misses something. Nobody can miss what was collected here: a request for it is late (trap 11)."""
         if not nacks:
             return
         core, view = self._core, self._core.view
@@ -64,7 +64,7 @@ class Repair:
             self.answer_due()
 
     def _of_use(self, nack: Nack) -> Nack | None:
-        """What of a request I may have and somebody may lack."""
+        """The part of a request that I may have and somebody may lack."""
         view = self._core.view
         if nack.rank >= len(view):
             return None
@@ -73,25 +73,25 @@ class Repair:
         return Nack(nack.rank, first, last) if first <= last else None
 
     def _turn_us(self, wanted: Nack) -> int:
-        """Whose turn it is answers at once, each later member after a pause; the turn of one that is gone takes no time."""
+        """How long until my turn: the first member answers at once, each later one after a pause. Lost members are skipped."""
         view = self._core.view
         return self._core.config.pulse.nack_us * view.turns.ahead(wanted, view.rank, len(view), view.gone)
 
     def forget(self) -> None:
-        """After anything that was discarded."""
+        """Forget turns for what has been discarded."""
         view = self._core.view
         if view.turns:
             view.turns.forget([store.discarded for store in view.dag.stores], self._core.now)
 
     def seen(self, burst: Burst) -> None:
-        """Data came, new or not: nobody has to send it again in a later turn."""
+        """Data came, new or not: I need not send it again."""
         answers = self._core.view.answers
         if answers:
             self.answers_cancelled += answers.seen(burst.sender, burst.first_seq, burst.last_seq)
             self._arm(Event.ANSWER_DUE, answers.due_at())
 
     def answer_due(self) -> None:
-        """Send again what is due, byte for byte as it was."""
+        """Send again what is due, byte for byte."""
         core, view = self._core, self._core.view
         count = 0
         for _, rank, first, last in view.answers.take_due(core.now):

@@ -1,14 +1,14 @@
 """From the Outbox to a burst: when the window permits, what waits leaves as one burst, which is one node of the DAG.
 
-A burst begins with all that its sender has to say about others' bursts, so acknowledgements cost no packets of their own while
-there is data (lansis-1992 3.1). It is stamped, multicast, and put into its sender's own DAG in one step. Under ToTo an *ack
-burst*, which has nothing else to say, is the vote of a member that has nothing to send. It waits for no window (L8).
+A burst begins with all its sender's acknowledgements and requests, so these cost no packets of their own while there is data
+(lansis-1992 3.1). It is stamped, multicast, and put into its sender's own DAG in one step. Under ToTo an *ack burst*, which
+carries nothing else, is the vote of a member that has nothing to send. It waits for no window (L8).
 
-Marks. In the mode `transis` the two highest bits of the header's `round`, for which Lansis has no other use, say what a burst
-is beside data; the rest of it is a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload on its way
-while views change: it belongs to no view, is numbered by its sender through its life, and is named by a tag that is its
-sender's own. A *claim* is the first datagram of a burst in an installed view: the datagrams after it are the flow of that
-number, so whoever has the flow has the burst.
+Marks. In mode `transis` the two highest bits of the header's `round`, which Lansis does not need otherwise, say what a burst is
+if it is not data; the other bits are a number. A *statement* is a JOIN or FA as a node of the DAG. A *flow* is payload that is
+sent while views change: it belongs to no view, is numbered by its sender throughout its life, and carries a tag of its sender's
+own. A *claim* is the first datagram of a burst in an installed view: the datagrams after it are the flow with that number, so a
+member that has the flow has the burst.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def number_of(header: DataHeader) -> int:
 
 
 def flow_tag(node: NodeId) -> RingTag:
-    """No view has a sequence that high."""
+    """The tag of a sender's flows. No view has a sequence that high."""
     return RingTag(COUNTER_MAX, node.boot)
 
 
 def placed(flow: Flow, prefix: bytes, room: int) -> Filled:
-    """What flowed as a burst of a view: behind what its sender acknowledges, which has datagrams of its own."""
+    """A flow as a burst of a view: first the acknowledgements, in datagrams of their own, then what flowed."""
     klass, datagrams = flow.filled
     heads = [prefix[start : start + room] for start in range(0, len(prefix), room)]
     ahead = [FilledDatagram(klass, body, index, False, ()) for index, body in enumerate(heads)]
@@ -72,7 +72,7 @@ def placed(flow: Flow, prefix: bytes, room: int) -> Filled:
 
 
 def claim_of(flow: Flow, filled: Filled) -> int:
-    """The mark of a claim; none if more than one datagram is new in it: then all of it is sent."""
+    """The mark of a claim; that of data if more than one datagram is new, because then all of the burst is sent."""
     is_short = len(filled.datagrams) == len(flow.filled.datagrams) + 1
     return round_of(BurstMark.CLAIM, flow.first) if is_short else round_of(BurstMark.DATA)
 
@@ -90,14 +90,14 @@ class BurstSender:
         self._next_at = 0
         self._sent_at = 0
         self._first = 0
-        """My last counter of the first burst after a pause."""
+        """The last counter of my first burst after a pause."""
         self._is_full = False
         self.bursts_sent = 0
         self.acks_sent = 0
         self.delay_us = 0
 
     def try_to_send(self) -> bool:
-        """Send what may be sent now; whether anything was."""
+        """Send what may be sent now; True if anything was."""
         core = self._core
         before = self.bursts_sent
         while core.outbox.has_work() or self._has_flowed():
@@ -128,8 +128,8 @@ class BurstSender:
         return bool(self._core.flowed) and self._core.outbox.is_open(Lane.APPLICATION)
 
     def _place_flowed(self) -> None:
-        """All at once, before anything else of that lane: a message may be half in what flowed and half in the Outbox. What all
-        members let flow together is no more than a window."""
+        """Give all flows their places, before anything else of that lane is sent: a message may be half in a flow and half in the
+        Outbox. The flows of all members together are no more than a window."""
         core, view = self._core, self._core.view
         while core.flowed:
             flow = core.flowed.popleft()
@@ -139,13 +139,13 @@ class BurstSender:
             self._multicast(filled, len(acks), claim_of(flow, filled))
 
     def _wait_for_room(self, permit: int) -> None:
-        """Stability or a change of membership will wake me."""
+        """Wait: stability or a change of membership will wake the sender."""
         if permit == 0 and not self._is_full:
             self._is_full = True
             self._core.trap(Trap.WINDOW_FULL)
 
     def _gathers(self, permit: int, load: window.WindowLoad) -> bool:
-        """More comes together so fast that one burst will soon say it all, acknowledgements too."""
+        """Should I wait a little? Messages come so fast that one burst will soon carry them all, acknowledgements included."""
         core = self._core
         burst_bytes, passed_us = permit * body_max(core.config.datagram), core.now - self._sent_at
         until = self._sent_at + window.gather_us(core.config.pulse, load, core.outbox.queued(), burst_bytes, passed_us)
@@ -163,7 +163,7 @@ class BurstSender:
 
     @property
     def _is_starting(self) -> bool:
-        """Was I silent, and is the first burst since then not everywhere yet? Others may have begun at the same moment."""
+        """Was I silent, and is my first burst since then not yet stable? Others may have begun at the same moment."""
         view = self._core.view
         return self._has_paused or view.stability.stable[view.rank] < self._first
 
@@ -172,9 +172,9 @@ class BurstSender:
         return self._core.now - self._sent_at > self._core.view.round_us
 
     def _speakers(self) -> int:
-        """Members that want a share of the window: those with something on its way now or a moment ago, and I. The slowest
-        member's word empties the window for all at once: counting only what is on its way, each would see nobody else and take
-        all of it."""
+        """How many members want a share of the window: those with something on its way now or a moment ago, and I. The slowest
+        member's acknowledgement empties the window for all at once: if only what is on its way counted, each would see nobody
+        else and take all of it."""
         view, since = self._core.view, self._core.now - self._core.view.round_us
         own, named, stable, spoke_at = view.rank, view.dag.named, view.stability.stable, view.spoke_at
         return sum(rank == own or named[rank] > stable[rank] or spoke_at[rank] > since for rank in range(len(view)))
@@ -200,10 +200,10 @@ class BurstSender:
         return True
 
     def _vote_in_time(self) -> None:
-        """Nobody need wait for my vote longer than this, whatever I have to send and when I may."""
+        """Send an ack burst if my vote is due, so that nobody waits longer for it, whatever I have to send and when I may."""
         core, by = self._core, self._heartbeat.vote_by
         if not core.may_send:
-            return  # The view was to be renewed: my statement is out.
+            return  # The view is being renewed: my statement is out.
         if by <= core.now and core.clock >= core.view.renewal_at:
             self._parts.membership.renew()
         elif by <= core.now:
@@ -218,7 +218,7 @@ class BurstSender:
         self._multicast(VisitWriter(room, -(-len(prefix) // room), prefix).burst(DatagramClass.CAUSAL), len(acks))
 
     def _multicast(self, filled: Filled, acks: int, claim: int = 0) -> None:
-        """Of a burst that claims what flowed only the first datagram leaves: the others have the rest."""
+        """Stamp and send a burst. Of one that claims a flow only the first datagram leaves: the others have the rest."""
         core, view = self._core, self._core.view
         self.bursts_sent += 1
         self.acks_sent += acks

@@ -1,7 +1,7 @@
-"""The matrix of acknowledgements: who has what, and what is stable by it (lansis-1992 3.1).
+"""The matrix of acknowledgements: who has what, and so what is stable (lansis-1992 3.1).
 
-`ack[q][s]` is the last counter of s that q is known to have in its DAG: by a burst of q that follows it, or by an ALIVE. A
-burst is stable when every member of the view has it; nobody can ask for it then.
+`ack[q][s]` is the last counter of s that q is known to have in its DAG: from a burst of q that follows it, or from an ALIVE. A
+burst is stable when every member of the view is known to have it; nobody will ask for it then.
 
 The row of a member that has made a statement about the next view is closed: nobody may rely on what it acknowledges later.
 """
@@ -22,20 +22,20 @@ class Stability:
         self.stable = list(starts)
         """The least of each column; it only grows."""
         self.progress_at = [now] * len(starts)
-        """When each member's acknowledgements of others last grew. Its own data do not count: it may talk and hear nothing."""
+        """When each member's acknowledgements of others last grew. Its own data does not count: it may send and hear nothing."""
         self._lowest = [len(starts)] * len(starts)
-        """How many rows are at the least of each column: it is looked for again only when none is left."""
+        """How many rows are at the least of each column: a new least is looked for only when none is left."""
         self._closed: set[int] = set()
         self._is_checked = False
 
     def inserted(self, node: DagNode, now: int) -> None:
-        """I have it; and its sender has all that it follows."""
+        """I have this node, and its sender has all that it follows."""
         self._raise(self._me, node.rank, node.last)
         if node.rank != self._me:
             self.heard(node.rank, node.past, now)
 
     def heard(self, member: int, recv: Sequence[int], now: int) -> None:
-        """A member says how far it is."""
+        """A member says how far it has everything."""
         row = self.ack[member]
         if member in self._closed or member == self._me:
             return
@@ -71,7 +71,7 @@ class Stability:
         return self.stable[node.rank] >= node.last
 
     def holders(self, node: DagNode) -> int:
-        """How many members are known to have it: the paper's index of synchrony."""
+        """How many members are known to have the node: the paper's index of synchrony."""
         return sum(row[node.rank] >= node.last for row in self.ack)
 
     def check(self) -> None:
@@ -79,5 +79,5 @@ class Stability:
             return
         self._is_checked = True
         columns = list(zip(*self.ack, strict=True))
-        assert self.stable == [min(column) for column in columns], "stable is what the slowest has"
+        assert self.stable == [min(column) for column in columns], "what the slowest member has is stable"
         assert self._lowest == [column.count(stable) for column, stable in zip(columns, self.stable, strict=True)]

@@ -1,10 +1,10 @@
 """The states, events and transitions of Lansis as data (membership-1992 figures 3 to 7), and the traps that a sweep counts.
 
-What happens on an event in a state is in the table of lansis/engine.py.
+The table in lansis/engine.py says what happens on an event in a state.
 
-Deviations: (M9) Flush, between agreement and installation; (M10) foreign *data* never starts anything, because a rank names
-nobody: Beacons and statements introduce their senders; (M11) a fault that shows in Stage 1 leads to Stage 2, with the accused
-in Fb, and never back to Faults.
+Deviations: (M9) Flush, a state between agreement and installation; (M10) foreign *data* never starts anything, because its header
+does not name its sender: Beacons and statements introduce theirs; (M11) a fault that shows in Stage 1 leads to Stage 2, with the
+accused in Fb, and never back to Faults.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Event(Enum):
 
 
 AGREEING: Final = (State.FAULTS, State.STAGE_2, State.FLUSH)
-"""My statement is out: nothing new is sent, nothing is delivered, and what I acknowledge stands still."""
+"""My statement is out: nothing new is sent, only basic messages are delivered, and what I acknowledge stands still."""
 
 TRANSITIONS: Final = {
     State.OPERATIONAL: (State.STAGE_1, State.STAGE_2, State.FAULTS, State.STOPPED),
@@ -64,7 +64,7 @@ TRANSITIONS: Final = {
     State.FLUSH: (State.OPERATIONAL, State.FAULTS, State.STAGE_2, State.STOPPED),
     State.STOPPED: (),
 }
-"""From Faults and Stage 2 straight to Operational: somebody was heard in a view that was flushed before."""
+"""From Faults and Stage 2 straight to Operational: a member was heard in a view that was flushed before."""
 
 
 # --- traps ------------------------------------------------------------------------------------------------------------

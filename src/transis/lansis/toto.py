@@ -1,19 +1,19 @@
 """Agreed delivery by ToTo: early, by the votes of a majority (toto-1993 sections 4 and 5).
 
-Words of the paper. *Pending*: ordered and not delivered. A *candidate* is a pending node that follows no other pending node,
+The paper's words. *Pending*: ordered and not delivered. A *candidate* is a pending node that follows no other pending node,
 so each member has at most one. The first node of a member that follows any candidate is that member's vote, for all candidates
-that it follows, and it never changes. *Tail* of a candidate: the members that have sent something that follows it. *Sources*
-are the candidates that no other can beat any more. They leave together, by rank, when every other candidate is beaten already
-(internal stability) and nothing that may still come changes it (external stability). Then others become candidates.
+that it follows, and it never changes. The *tail* of a candidate is the members that have sent something that follows it.
+*Sources* are the candidates that no other can beat any more. They leave together, by rank, when every other candidate is already
+beaten (internal stability) and nothing that may still come can change that (external stability). Then others become candidates.
 
 The paper's vector VT(m)[q] is a node, infinity, or `*` for a member that has not voted. A finite entry is the same for all
 candidates, so "VT(a)[q] < VT(b)[q]" says that q votes for a and not for b, and "VT(b)[q] <= VT(a)[q]" that q has voted and
-does not. `*` compares with nothing: a member that has not voted is counted by neither. The threshold is half of the members,
-and counts are doubled to be compared with it, so an odd number of members needs no rounding.
+does not. `*` compares with nothing: a member that has not voted counts for neither. The threshold is half of the members, and
+counts are doubled before they are compared with it, so an odd number of members needs no rounding.
 
-The order is not born with the bursts: two parts of a divided view may finish it differently (F9b). Those who go on together
-finish it alike, from the nodes that they have agreed on and nothing else. Deviation: to the rule, a member that has not voted
-when the view ends has crashed, even if it goes on. Nobody votes in an ended view: statements are not votes.
+The order is not born with the bursts: two parts of a divided view may finish it differently (F9b). Members that go on together
+finish it alike, from the nodes that they have agreed on and nothing else. Deviation: a member that has not voted when the view
+ends counts as crashed, even if it goes on. Nobody votes in an ended view: statements are not votes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Vote = frozenset[int] | None
 class ToTo:
     def __init__(self, members: int) -> None:
         self.frontier = 0
-        """How many nodes left: votes do not follow keys, so the order has no other name for a position."""
+        """How many nodes have left. Votes do not follow keys, so a position in the order has no other name."""
         self._pending: list[deque[DagNode]] = [deque() for _ in range(members)]
         self._cast: list[deque[DagNode]] = [deque() for _ in range(members)]
-        """By rank: nodes of every class from the one on that may be its vote."""
+        """By rank: nodes of every class, from the first that may be the member's vote."""
         self._decided: deque[DagNode] = deque()
-        """Sources whose turn has come. A safe one may keep the others waiting; what comes meanwhile changes nothing."""
+        """Sources that were elected. A safe one may keep the others waiting; what comes meanwhile does not change their order."""
         self._has_news = False
         self._is_over = False
 
@@ -57,12 +57,12 @@ class ToTo:
         assert self._decided[0] is node, "sources leave by rank"
         self._decided.popleft()
         self.frontier += 1
-        self._has_news = True  # What followed only this one may be a candidate now.
+        self._has_news = True  # A node that followed only this one may be a candidate now.
 
     # --- the end of the view ----------------------------------------------------------------------------------------
 
     def rest(self, pre: Sequence[int], upto: int | None) -> Iterator[DagNode]:
-        """Everybody who goes on has the same `pre`, and comes through here with the same nodes and no others."""
+        """All members that go on have the same `pre`, and so decide here from exactly the same nodes."""
         self._forget_above(pre)
         while (upto is None or self.frontier < upto) and (node := self.next()) is not None:
             yield node
@@ -90,12 +90,13 @@ class ToTo:
         self._decided.extend(self._pending[rank].popleft() for rank in sources)
 
     def _candidates(self) -> list[DagNode]:
-        """By rank. Whoever follows any pending node of a member follows the first pending one of it."""
+        """The candidates, by rank. A node that follows any pending node of a member follows that member's first pending node."""
         heads = [nodes[0] for nodes in self._pending if nodes]
         return [node for node in heads if not any(node.follows(other) for other in heads if other is not node)]
 
     def _votes(self, candidates: Sequence[DagNode]) -> list[Vote]:
-        """What follows no candidate now follows none later: later ones follow one of these, or were not there to be followed."""
+        """Each member's vote. A node that follows no present candidate will follow no later one: those follow a present one, or
+        were not there to be followed."""
         silent: Vote = frozenset() if self._is_over else None
         votes: list[Vote] = []
         for cast in self._cast:
@@ -105,12 +106,12 @@ class ToTo:
         return votes
 
     def _tail(self, node: DagNode) -> int:
-        """How many members have sent something that follows it."""
+        """How many members have sent something that follows the node."""
         return sum(bool(cast) and cast[-1].follows(node) for cast in self._cast)
 
 
 def elect(candidates: Sequence[int], votes: Sequence[Vote], tails: Mapping[int, int]) -> list[int]:
-    """The candidates that leave now, or none yet. Candidates are named by rank; `tails` has the size of the tail of each."""
+    """The candidates that leave now, if any. Candidates are named by rank; `tails` has the size of each one's tail."""
     members = len(votes)
     cast = [vote for vote in votes if vote is not None]
 

@@ -1,20 +1,20 @@
-"""The mode `transis`: messages flow while views change, and JOIN and FA are nodes of the DAG (transis-1992, membership-1992 4).
+"""Mode `transis`: messages flow while views change, and JOIN and FA are nodes of the DAG (transis-1992, membership-1992 4).
 
-Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: sending.py), and everybody
-who may come along keeps them aside, strangers too. When a view is installed and its application lane is open, each sender
-claims what it let flow: a claim is a burst of that view of which only the first datagram is sent, and whoever has the flow
-completes the burst from it. A member that lacks something of the flow lacks datagrams of the view like any other, and asks for
-them. So what flowed is ordered, acknowledged, flushed and delivered as if it had been sent in the new view, once, by all who
-install it; but its bytes travelled while the change ran. Flows of a sender that is not in the next view stay in limbo and end
-with the installation.
+Flows. While this node agrees with others on a view, its messages are multicast as *flows* (marks: sending.py), and every node
+that may be in that view keeps them, strangers included. When a view is installed and its application lane is open, each sender
+claims its flows: a claim is a burst of that view of which only the first datagram is sent, and a member that has the flow
+completes the burst from it. A member that lacks part of the flow lacks datagrams of the view, and asks for them as for any
+others. So what flowed is ordered, acknowledged, flushed and delivered as if it had been sent in the new view, once, by all that
+install it; but its bytes travelled while the change was under way. Flows of a sender that is not in the next view stay in limbo,
+and are dropped at the installation.
 
-Control nodes. A member takes a statement when it enters the DAG of the view that ends, so with everything that its sender had:
-what the statement says of Pre is here already. A statement is repeated by sending the same burst again, and a member that lost
-it asks for it as for any other. It is in no order and is not delivered. It closes its sender's row at once, whatever is made
-of it: what follows it acknowledges nothing that counts.
+Control nodes. A member takes a statement when it enters the DAG of the view that ends, and so with everything that its sender
+had: what the statement says of Pre is here already. A statement is repeated by sending the same burst again, and a member that
+lost it asks for it as for any other. It is in no order and is not delivered. It closes its sender's row at once, whatever the
+statement leads to: acknowledgements after it do not count.
 
-On the control socket, outside the DAG, are AJ and goodbyes; the copy of a JOIN for strangers, who have no DAG in common with
-its sender; and a statement that fits no burst because its crowd is too large, or for which the view has no timestamp left.
+AJ and goodbyes go by the control socket, outside the DAG; so do the copy of a JOIN for strangers, which share no DAG with its
+sender, and a statement that does not fit a burst because it names too many nodes, or for which the view has no timestamp left.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from transis.wire.items import Filled, VisitWriter
 # --- flow through -----------------------------------------------------------------------------------------------------
 
 HEAD_DATAGRAMS_MAX: Final = 8
-"""Kept free in a flow: what its sender has to acknowledge when it claims it takes no more."""
+"""Datagrams kept free in a flow for the acknowledgements of its claim, which need no more."""
 BURSTS_OF_WINDOW: Final = 4
-"""A flow is at most this part of the window, as every burst."""
+"""A flow is at most the window divided by this, as any burst."""
 
 
 class KeptDatagram(NamedTuple):
@@ -54,7 +54,7 @@ class FlowThrough:
         self._core = core
         self._membership = membership
         self._number = 0
-        """Of my last datagram that flowed, ever."""
+        """The number of my last datagram that flowed, ever."""
         self._begun: Frozen | None = None
         self._kept: dict[NodeId, dict[int, KeptDatagram]] = {}
         """Flows of others, by number."""
@@ -67,7 +67,7 @@ class FlowThrough:
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def flow(self) -> None:
-        """At the end of every turn: while views change, what waits goes out, as far as there is room for it."""
+        """At the end of every turn: while views change, send what waits, as far as there is room for it."""
         core = self._core
         if core.state not in AGREEING or not core.outbox.has_work(Lane.APPLICATION):
             return
@@ -82,7 +82,7 @@ class FlowThrough:
         core.announce_room()
 
     def _begin(self) -> None:
-        """What was half sent in the view that ends starts anew: nobody can complete it there."""
+        """A message that was half sent in the view that ends is sent from its start: it cannot be completed there."""
         core = self._core
         if self._begun is not core.frozen:
             self._begun = core.frozen
@@ -90,7 +90,7 @@ class FlowThrough:
                 core.outbox.restart([Lane.APPLICATION])
 
     def _room(self) -> int:
-        """An equal share of the window for everybody who may come along."""
+        """Datagrams that may flow now: an equal share of the window for every node that may be in the next view."""
         window = self._core.config.window
         share = max(1, window.window // len(self._membership.sets.j))
         out = sum(len(flow.filled.datagrams) for flow in self._core.flowed)
@@ -112,7 +112,7 @@ class FlowThrough:
     # --- those of others --------------------------------------------------------------------------------------------
 
     def is_flow(self, burst: Burst) -> bool:
-        """Keep a flow of somebody who may be in the next view, but no more of it than a window."""
+        """Is it a flow? If its sender may be in the next view, keep it, but no more than a window of it."""
         if mark_of(burst.header) is not BurstMark.FLOW:
             return False
         sender = self._sender(burst.ring)
@@ -132,7 +132,7 @@ class FlowThrough:
         return self._senders.get(tag)
 
     def rest_of(self, claim: Burst) -> Burst | None:
-        """What a claim of my view is completed with; nothing if something of the flow is missing here."""
+        """The datagrams that complete a claim in my view; None if part of the flow is missing here."""
         view, header = self._core.view, claim.header
         is_claim = (
             claim.ring == view.tag and header.sender < len(view) and mark_of(header) is BurstMark.CLAIM and header.index == 0
@@ -145,7 +145,7 @@ class FlowThrough:
         return Burst(following, encode_ramp(following, [part.body for part in parts], parts[-1].is_last))
 
     def _take(self, sender: NodeId, number: int) -> list[KeptDatagram]:
-        """The flow of this number, if all of it is here, and none of it any more."""
+        """Remove the flow of this number; return it if all of it is here."""
         kept, parts = self._kept.get(sender, {}), list[KeptDatagram]()
         while len(parts) < BURST_DATAGRAMS_MAX - 1 and (part := kept.pop(number + len(parts), None)) is not None:
             parts.append(part)
@@ -154,7 +154,7 @@ class FlowThrough:
         return []
 
     def installed(self) -> None:
-        """Limbo ends: what was let flow by nodes that are not in the view is dropped."""
+        """Limbo ends: drop flows of nodes that are not in the view."""
         gone = [node for node in self._kept if self._core.view.rank_of(node) is None]
         lost = sum(len(self._kept.pop(node)) for node in gone)
         if lost:
@@ -178,7 +178,7 @@ class ControlNodes:
     # --- my own -----------------------------------------------------------------------------------------------------
 
     def statement_out(self, mine: Statement, unsent: list[Send]) -> list[Send]:
-        """Put my statement into the DAG. It leaves with those before it that have not left, for it follows them."""
+        """Put my statement into the DAG. It leaves with earlier ones that have not left yet, because it follows them."""
         view = self._core.view
         for rank in sorted(view.gone):
             view.dag.put_in_limbo(rank)
@@ -192,16 +192,16 @@ class ControlNodes:
         return sends + on_control if isinstance(mine, Joining) else sends
 
     def _fits(self, said: Statement) -> bool:
-        """Half of a burst: its acknowledgements need some of it. Sender and receiver come to the same answer."""
+        """Does it fit half of a burst? Acknowledgements need the rest. Sender and receiver come to the same answer."""
         return len(encode_control(said)) <= BURST_DATAGRAMS_MAX * body_max(self._core.config.datagram) // 2
 
     def _has_room(self) -> bool:
-        """Is there a timestamp above all that a statement would follow? Members that have the same come to the same answer."""
+        """Is a timestamp left above all that a statement would follow? Members with the same DAG come to the same answer."""
         view = self._core.view
         return view.dag.latest + 1 < view.base + TIMESTAMP_ROOM
 
     def _insert(self, mine: Statement) -> Burst:
-        """Stamped just above all that it follows, and not by the clock: that may be beyond what the view has room for."""
+        """Stamp it just above all that it follows, and not by the clock, which may be beyond what the view has room for."""
         core, view = self._core, self._core.view
         room = body_max(core.config.datagram)
         stream = encode_acks(view.order.frontier, view.dag.acks(), ()) + encode_control(mine)
@@ -215,7 +215,7 @@ class ControlNodes:
     # --- those of others --------------------------------------------------------------------------------------------
 
     def is_control(self, node: DagNode) -> bool:
-        """A node entered the DAG: is it a statement? Then it is taken as soon as the packet that brought it is done with."""
+        """A node entered the DAG: is it a statement? Then it is handled right after the packet that brought it."""
         if mark_of(node.pieces[0].header) is not BurstMark.STATEMENT:
             return False
         view = self._core.view
@@ -231,7 +231,7 @@ class ControlNodes:
         return heard
 
     def noticed(self, burst: Burst) -> None:
-        """A new statement has come that may have to wait for what it follows: its sender is not silent."""
+        """A new statement came, though it may have to wait for what it follows: its sender is not silent."""
         view, rank = self._core.view, burst.sender
         if mark_of(burst.header) is not BurstMark.STATEMENT or burst.ring != view.tag or rank >= len(view):
             return
@@ -239,14 +239,14 @@ class ControlNodes:
             self._membership.heard_at[view.node(rank)] = self._core.now
 
     def is_in_the_dag(self, said: Statement) -> bool:
-        """Does this copy from the control socket say what its sender says to me in the DAG?"""
+        """Is this a copy, from the control socket, of what its sender also says in our DAG?"""
         view = self._core.view
         is_ours = said.view == view.id and view.rank_of(said.sender) is not None
         return is_ours and not said.leaving and self._fits(said) and self._has_room()
 
 
 def _read(node: DagNode) -> Joining | Faults | None:
-    """What a peer's bytes say, if they say anything."""
+    """The statement in a control node; None if its bytes are not one."""
     stream = b"".join(body for piece in node.pieces for body in piece.bodies())
     head = decode_acks(stream)
     assert isinstance(head, Acks), "the DAG has read them"

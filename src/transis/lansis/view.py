@@ -1,7 +1,7 @@
 """One view as a member sees it, the paper's CCS (current configuration set), and what the parts of the engine share.
 
 `ViewState` lives and dies with its view: the DAG, the matrix of acknowledgements, the order, the window, requests and answers.
-`LansisCore` outlives it; it also has what is frozen while views change, and what flowed meanwhile.
+`LansisCore` outlives it, and also has what is frozen while views change and what flowed meanwhile.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from transis.wire.items import Filled
 # --- view -------------------------------------------------------------------------------------------------------------
 
 CROWD: Final = 10
-"""From twice this many members on, everybody says less often that it lives: these packets grow with the square."""
+"""From twice this many members on, everybody says ALIVE less often: the number of these packets grows with the square."""
 REACH_GAPS: Final = 4
 REACH_LEAST: Final = 4096
-"""What waits for something missing is kept up to this many times `gap_max`, and this many datagrams more: members may have other
-settings, and votes and statements wait for no window."""
+"""Datagrams that wait for something missing are kept up to REACH_GAPS times `gap_max` and REACH_LEAST more: other members may
+have other settings, and votes and statements wait for no window."""
 ALIVES_IN_SILENCE: Final = 4
-"""This many signs of life are missing before a member counts as silent, however large the view."""
+"""A member counts as silent only after this many missing ALIVEs, however large the view."""
 
 
 class ViewState:
@@ -60,7 +60,7 @@ class ViewState:
         self.expected = tuple(expected)
         self.view_id = ViewId(ViewKind.REGULAR, view_id.seq, view_id.rep)
         self.renewal_at = base + RENEWAL_ROOM
-        """With timestamps from here on the view has to be renewed."""
+        """When timestamps reach this, the view has to be renewed."""
         self.dag = Dag(self.rank, expected, base, REACH_GAPS * config.window.gap_max + REACH_LEAST)
         self.stability = Stability(self.rank, expected, now)
         self.order: DeliveryOrder = ToTo(len(members)) if config.order == "toto" else AllAck(self.rank, expected, base)
@@ -71,17 +71,17 @@ class ViewState:
         self.crowd = max(1, len(members) // CROWD)
         self.alive_us = config.pulse.alive_us * self.crowd
         self.silence_us = max(config.pulse.silence_us, ALIVES_IN_SILENCE * self.alive_us)
-        """After this silence a member is asked whether it lives."""
+        """After this silence a member is asked whether it is alive."""
         self.pressure = Pressure(unit_us(config.pulse))
         self.round_us = self.silence_us // 2
-        """What fills the window is everywhere well within this time, or less of the window is used."""
+        """If what fills the window is not stable well within this time, less of the window is used."""
         self.rate = SendRate(config.window, len(members), self.round_us)
         self.spoke_at = [now - self.round_us] * len(members)
         """When the last burst of each member entered the DAG."""
         self.heard_at = [now] * len(members)
-        """When each member last gave a sign of life of its own: a retransmission of old data is none."""
+        """When each member last gave a sign of life; a retransmission of old data is not one."""
         self.gone: set[int] = set()
-        """Ranks of members that do not answer for their data any more."""
+        """Ranks of accused members, which no longer answer requests for their data."""
         self._ranks = {node: rank for rank, node in enumerate(members)}
 
     def __len__(self) -> int:
@@ -104,15 +104,15 @@ class ViewState:
     def check(self) -> None:
         self.dag.check()
         self.stability.check()
-        assert self.stability.ack[self.rank] == self.dag.inserted, "my row is what I have"
+        assert self.stability.ack[self.rank] == self.dag.inserted, "my row says what I have"
 
 
 # --- core -------------------------------------------------------------------------------------------------------------
 
 
 class Frozen(NamedTuple):
-    """What I had and had delivered at my first statement in this view. Until the next view all that I acknowledge and promise
-    stays that: others may install a view by that statement, and must find nothing counted that was not in it."""
+    """What I held and had delivered at my first statement in this view. Until the next view I acknowledge and promise no more:
+    others may install a view by that statement, and nothing may count that was not in it."""
 
     recv: tuple[int, ...]
     """By rank: how far each member's bursts were in the DAG."""
@@ -122,10 +122,10 @@ class Frozen(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A burst without a place in any order: it was multicast while views change, and its sender places it in the next one."""
+    """A burst without a place in any order: it was multicast while views changed, and its sender places it in the next view."""
 
     first: int
-    """The number of its first datagram among all that its sender ever let flow."""
+    """The number of its first datagram, among all that ever flowed from its sender."""
     filled: Filled
 
 
@@ -137,30 +137,30 @@ class LansisCore(BaseCore[State, Event]):
     def __init__(self, config: Config, me: NodeId, view_seq: int) -> None:
         super().__init__(config, me, State.OPERATIONAL, TRANSITIONS, Event)
         self.view_seq = view_seq
-        """The highest sequence of a view that this node ever installed or flushed."""
+        """The highest sequence of any view that this node ever installed or flushed."""
         self.counter = 0
-        """My last datagram's: dense through my life, whatever the view. In mode `transis` those after the cut are used again."""
+        """The counter of my last datagram: dense throughout my life. In mode `transis`, counters after the cut are used again."""
         self.frozen: Frozen | None = None
         self.held_since: int | None = None
-        """Since when something waits that would have been sent if views did not change."""
+        """Since when messages have been waiting that would have been sent if views did not change."""
         self.flowed: deque[Flow] = deque()
-        """What flowed out and has no place in a view yet, in the order in which it has to get one. Mode `transis` only."""
+        """Flows that have no place in a view yet, in the order in which they must get one. Mode `transis` only."""
         base = self.tick()
         first = RingId(view_seq, me)
         self.view = ViewState(first, first.tag, (me,), me, base, [1], config, 0)
 
     def _take_unsent(self) -> list[RunIds]:
-        """What flowed has no view yet, and will have none."""
+        """What flowed counts as unsent: it has no view yet, and will have none."""
         flowed = [ids for flow in self.flowed for datagram in flow.filled.datagrams for ids in datagram.ended]
         self.flowed.clear()
         return [*flowed, *super()._take_unsent()]
 
     @property
     def flows(self) -> bool:
-        """The mode `transis`: sends do not wait for the next view."""
+        """Mode `transis`: sends do not wait for the next view."""
         return self.config.mode == "transis"
 
     @property
     def may_send(self) -> bool:
-        """Stage 1 only gathers names; from my first statement on nothing new is sent in this view."""
+        """Stage 1 only collects names; from my first statement on nothing new is sent in this view."""
         return self.state in (State.OPERATIONAL, State.STAGE_1)
