@@ -1,11 +1,11 @@
-"""The announcement round after a merge: every daemon says who of *its own* processes is in which group, and nothing else.
+"""The announcement round after a merge: every daemon says which of *its own* processes are in which group, and nothing else.
 
-1. No daemon speaks for another, so no two accounts of one process can contradict each other. What is announced is authoritative,
-   and nobody's list of the departed is asked for (trap 27).
+1. No daemon speaks for another, so no two statements about one process can contradict each other. What is announced is
+   authoritative, and no list of departed processes is needed (trap 27).
 2. A round belongs to one regular configuration: an announcement of another one is stale and counted, however late it comes
    (trap 26).
-3. The round is complete when all parts of all members were delivered. They come in one order, so it is complete at one place, the
-   same for everybody.
+3. The round is complete when all parts of all members have been delivered. They come in one order, so it is complete at one
+   place, the same for everybody.
 4. What comes meanwhile waits for the end, within limits that all daemons count alike (`HeldBack`; trap 40).
 """
 
@@ -32,7 +32,7 @@ class ExchangeAbandoned(NamedTuple):
 
 
 class ExchangeDone(NamedTuple):
-    """Members as announced, with no views in force yet; and how many members each of their previous views had."""
+    """Members as announced, with no views in force yet, and how many members each of their previous views had."""
 
     table: Table
     sizes: dict[GroupId, dict[GroupViewId, int]]
@@ -42,8 +42,8 @@ class ExchangeDone(NamedTuple):
 class Exchange:
     """One round.
 
-    Parts are worked in as they come, so that the last one leaves little to do: while that is done, no token moves. `_named` has
-    the groups announced so far, by hash and then by name, as only one name of a hash can stay.
+    Each part is processed when it comes, so that the last one leaves little to do, as the token does not move meanwhile. `_named`
+    has the groups announced so far, by hash and then by name, as only one name of a hash can stay.
     """
 
     def __init__(self, view: View, identify: Identify) -> None:
@@ -59,7 +59,7 @@ class Exchange:
         return not self._missing
 
     def feed(self, node: NodeId, part: Announcement) -> Rejection | None:
-        """Take a part of what a member announces; why it was not taken otherwise."""
+        """Take a part of what a member announces; if it is not accepted, return why."""
         if part.configuration != self.view:
             return Rejection("stale", "an announcement of another configuration")
         parts = self._parts[node]
@@ -89,7 +89,7 @@ class Exchange:
                 self._sizes.setdefault(group_id, {})[view] = entry.size
 
     def merge(self) -> ExchangeDone:
-        """The table of the configuration, from what all members announced; of two names with one hash the lower stays."""
+        """The table of the configuration, made from what all members announced; of two names with one hash the lower stays."""
         assert self.is_complete
         merged = ExchangeDone(Table(), self._sizes, [])
         for group_id, named in sorted(self._named.items()):
@@ -100,9 +100,9 @@ class Exchange:
 
 
 def choose_in_force(merged: ExchangeDone, mine: Table, cause: Cause) -> None:
-    """What members have in force: the view that they all come from, or else what was in force here.
+    """Set the view that each group has in force: the one that all its members come from, or else the one in force here.
 
-    It is chosen when requests that waited were replayed, so that every daemon answers alike whether anything changed for a group.
+    This is done after waiting requests were replayed, so that all daemons agree on whether anything changed for a group.
     """
     for group in merged.table.in_order():
         known = mine.groups.get(group.id)
@@ -119,7 +119,7 @@ def _id_in_force(group: GroupState) -> GroupViewId | None:
 
 
 def announce(table: Table, me: NodeId, view: ViewId) -> list[bytes]:
-    """My own processes' memberships as encoded parts; at least one, so that everybody knows that I have said all."""
+    """My own processes' memberships as encoded parts; at least one, so that everybody knows that there are no more."""
     mine = [(group, _numbers(group, me)) for group in table.in_order()]
     present = [(group, numbers) for group, numbers in mine if numbers]
     shares = [present[first : first + PART_GROUPS_MAX] for first in range(0, len(present), PART_GROUPS_MAX)] or [[]]
@@ -158,10 +158,10 @@ def _entry(group: GroupState, numbers: list[tuple[int, bool]], ranks: dict[ViewI
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 WAITING_BYTES_MAX: Final = 1 << 20
-"""Bytes of basic messages that wait for the end of an exchange; more are dropped, as basic messages may be."""
+"""Bytes of basic messages that may wait for the end of an exchange; more are dropped, as basic messages may be."""
 
 WAITING_JOINS_MAX: Final = 65_536
-"""Joins that wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
+"""Joins that may wait for the end of an exchange; more are refused, by all daemons alike, as all count the same ones."""
 
 
 class WaitingRequest(NamedTuple):
@@ -170,7 +170,7 @@ class WaitingRequest(NamedTuple):
 
 
 class HeldBack:
-    """Requests, in their order, and basic messages, which come early, even before their sender's group views are known here."""
+    """What waits for the end of an exchange: requests, in order, and basic messages, which may precede their sender's views."""
 
     def __init__(self) -> None:
         self._requests: list[WaitingRequest] = []
@@ -182,7 +182,7 @@ class HeldBack:
         return bool(self._requests or self._basics)
 
     def keep(self, process: ProcessId, request: Request) -> bool:
-        """False for a join that is one too many."""
+        """Keep a request; False for a join that is one too many."""
         if isinstance(request, JoinRequest):
             if self._joins >= WAITING_JOINS_MAX:
                 return False
@@ -191,7 +191,7 @@ class HeldBack:
         return True
 
     def keep_basic(self, run: Delivered) -> bool:
-        """False if it is beyond the limit. What is kept no longer holds the burst that it came in."""
+        """Keep copies of basic messages, so that the burst they came in can be freed; False if they are beyond the limit."""
         size = sum(map(len, run.payloads))
         if self._bytes + size > WAITING_BYTES_MAX:
             return False

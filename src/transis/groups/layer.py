@@ -1,18 +1,18 @@
 """Process groups above one ordered stream (docs/groups.md has the contract).
 
-In come the configurations and runs of an engine, in its order, and what local processes ask for. Out come group views and runs
+In come the configurations and runs of an engine, in its order, and the requests of local processes. Out come group views and runs
 for local processes, and control messages for the engine's control lane.
 
-1. The table changes only at places of the order. A local request changes nothing here until it comes back in the order; what
-   cannot be is refused at once (`LocalProcesses`).
-2. Settled (no exchange under way) in a regular configuration, a request takes effect and shows at its place. In a transitional
-   one it takes effect at its place and shows in the next regular view. During an exchange it waits and is replayed when the
+1. The table changes only at places of the order. A local request changes nothing here until it comes back in the order; one that
+   is impossible is refused at once (`LocalProcesses`).
+2. When no exchange is under way, a request in a regular configuration takes effect and shows at its place. In a transitional
+   one it takes effect at its place and shows in the next regular view. During an exchange it waits, and is replayed when the
    round is complete; if the round fails, each daemon replays its own processes' requests and announces the outcome.
-3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane was held, and basic ones
+3. Application runs reach nobody during an exchange: ordered ones cannot come, as their sender's lane is held, and basic ones
    wait (trap 40).
-4. What the order carries, this file survives: a peer's bytes are decoded or counted.
-5. What concerns all groups is done in slices, `go_on` by `go_on`: with ten thousand of them it takes longer than a token may
-   be away, so in between the node attends to its ring. Nothing else may be handed in before it is done.
+4. Nothing that the order carries can break this file: a peer's bytes are decoded, or rejected and counted.
+5. Work on all groups is done in slices, one for each `go_on`: with ten thousand groups it takes longer than a token may be away,
+   so the node attends to its ring in between. Nothing else may be handed in before it is done.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from transis.wire.items import CONTROL_ADDRESS
 class LocalProcesses:
     """The processes of this node, and the groups that each asked to be in, ahead of the order.
 
-    `router` has to know which of them are connected.
+    Which of them are connected is kept in `router`.
     """
 
     def __init__(self, router: Router, identify: Identify) -> None:
@@ -101,7 +101,7 @@ class LocalProcesses:
         return DisconnectRequest(process)
 
     def no_longer_in(self, process: int, group: GroupId) -> None:
-        """It was refused, or its group gave way to another: it may ask again."""
+        """The join was refused, or the group gave way to another of the same hash: the process may ask again."""
         self._wanted.get(process, set()).discard(group)
 
     def _wanted_by(self, process: int) -> set[GroupId]:
@@ -113,26 +113,26 @@ class LocalProcesses:
 # --- layer ------------------------------------------------------------------------------------------------------------
 
 CONTROL_PROCESS: Final = (1 << 32) - 1
-"""The sender of control messages: no process of an application has this number."""
+"""The sender of control messages. No client's process has this number."""
 
 SLICE_GROUPS: Final = 64
-"""Groups that are looked at before the node may attend to its ring: a few milliseconds, with all that comes of their views."""
+"""Groups in a slice, after which the node may attend to its ring: a few milliseconds of work, with all that their views cause."""
 
 Steps = Iterator[None]
-"""Work that stops between its slices."""
+"""Work that pauses between its slices."""
 
 _DONE: Final = object()
 
 
 class ControlMessage(NamedTuple):
-    """For the control lane; `bound_to` a configuration if it means nothing in another."""
+    """A message for the control lane, bound to a configuration if it means nothing in any other."""
 
     payload: bytes
     bound_to: ViewId | None
 
 
 class Settled(NamedTuple):
-    """Nothing is left to exchange in this configuration: its application lane may be opened."""
+    """The exchange of this configuration is over, if it needed one: its application lane may be opened."""
 
     view: ViewId
 
@@ -143,8 +143,8 @@ LayerOutput = GroupOutput | Configure | ControlMessage | Settled
 class _Change(NamedTuple):
     """What the requests of one datagram did to a group, at the place of the last of them.
 
-    Requests that come in one datagram are shown as one change: a thousand processes that join at once would otherwise see
-    a thousand views, each with up to a thousand names.
+    Requests in one datagram show as one change: otherwise a thousand processes that join at once would see a thousand views, each
+    with up to a thousand names.
     """
 
     group: GroupState
@@ -154,7 +154,7 @@ class _Change(NamedTuple):
 
 class GroupLayer:
     """`_view` is the last regular configuration, `_transitional` the one after it while that is in force, `_exchange` the
-    round that is under way, `_waiting` what came meanwhile.
+    round that is under way, `_waiting` what came during the round.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class GroupLayer:
     # --- what local processes ask for -------------------------------------------------------------------------------
 
     def connect(self, process: int) -> None:
-        """A process may talk from now on."""
+        """A process may send and join from now on."""
         self._local.connect(process)
 
     def join(self, process: int, name: str) -> GroupId:
@@ -189,11 +189,11 @@ class GroupLayer:
         return group
 
     def leave(self, process: int, name: str) -> None:
-        """Ask to leave; GroupLeft tells when it is done."""
+        """Ask to leave; GroupLeft says when it is done."""
         self._ask(self._local.leave(process, name))
 
     def disconnect(self, process: int) -> None:
-        """The process is gone: it gets nothing any more, and leaves all its groups when the order says so."""
+        """The process is gone: it gets nothing more, and leaves all its groups when its request comes in the order."""
         self._ask(self._local.disconnect(process))
 
     def _ask(self, request: Request) -> None:
@@ -205,7 +205,7 @@ class GroupLayer:
     # --- what the order brings --------------------------------------------------------------------------------------
 
     def configure(self, view: View) -> None:
-        """The configuration itself is among the outputs, between the views of groups before it and after it."""
+        """A new configuration. It is passed on among the outputs, between the group views before it and after it."""
         self._router.forget()
         if view.id.is_regular:
             self._begin(self._configure_regular(view))
@@ -219,7 +219,7 @@ class GroupLayer:
 
     @property
     def is_busy(self) -> bool:
-        """Not done with what was handed in last."""
+        """Whether the work on what was handed in last is not finished."""
         return self._steps is not None
 
     def _begin(self, steps: Steps) -> None:
@@ -228,12 +228,12 @@ class GroupLayer:
         self.go_on()
 
     def go_on(self) -> None:
-        """One slice more of what is under way."""
+        """Do one more slice of what is under way."""
         if self._steps is not None and next(self._steps, _DONE) is _DONE:
             self._steps = None
 
     def _configure_regular(self, view: View) -> Steps:
-        """Nothing to exchange if all come from one configuration in which everything was settled: their tables are equal."""
+        """Members that come from one configuration with a complete exchange have equal tables and need no new exchange."""
         unfinished = self._exchange is not None
         if unfinished:
             if self._transitional is not None:
@@ -263,7 +263,7 @@ class GroupLayer:
             self._wait(run)
 
     def statistics(self) -> dict[str, int]:
-        """How many groups there are, and how many messages processes of this node were handed."""
+        """How many groups there are, and how many messages this node's processes were given."""
         return {"groups": len(self.table.groups), "handed_messages": self._handed}
 
     def take_outputs(self) -> list[LayerOutput]:
@@ -280,7 +280,7 @@ class GroupLayer:
             yield from self._control_part(part)
 
     def _control_part(self, run: Delivered) -> Steps:
-        """What ends in one datagram makes one view of a group: nodes get a run in different pieces, and must show the same."""
+        """The requests that end in one datagram make one view of a group: nodes get a run in different pieces, but must agree."""
         changed: dict[GroupId, _Change] = {}
         for index, payload in enumerate(run.payloads, run.place.index):
             message = decode_control(payload)
@@ -299,7 +299,7 @@ class GroupLayer:
                 self._refuse(process, self._identify(request.name), request.name, "too many joins wait for a change to end")
             return
         if self._transitional is not None and process.node not in self._transitional.nodes:
-            return  # A request of a node that does not come along would leave a ghost (trap 2).
+            return  # A request from a lost node would leave a ghost member (trap 2).
         touched = self._apply(process, request)
         if self._transitional is None:
             for group in touched:
@@ -309,7 +309,7 @@ class GroupLayer:
             self.table.forget_finished(touched)
 
     def _apply(self, process: ProcessId, request: Request) -> list[GroupState]:
-        """Change the table; which groups were touched. What asks for nothing new touches nothing."""
+        """Change the table; return the groups that changed. A request for what is so already changes none."""
         if isinstance(request, DisconnectRequest):
             touched = self.table.memberships(process)
             for group in touched:
@@ -348,7 +348,7 @@ class GroupLayer:
             yield from self._complete(self._exchange, place)
 
     def _complete(self, exchange: Exchange, place: Place) -> Steps:
-        """Adopt what all announced, replay what was asked meanwhile, and show each changed group once."""
+        """Adopt what all have announced, replay the requests that came meanwhile, and show each changed group once."""
         assert self._view is not None
         before, self._exchange = self.table, None
         merged = exchange.merge()
@@ -370,7 +370,7 @@ class GroupLayer:
             self._route(run)
 
     def _give_up_exchange(self) -> None:
-        """The configuration ended first. Only my own processes matter now: the others' daemons announce theirs."""
+        """The configuration ended before the exchange. Replay my own processes' requests only: other daemons announce theirs."""
         self._exchange = None
         self._replay([one for one in self._waiting.take_requests() if one.process.node == self.me])
         self.rejections["basic of an unfinished exchange"] += len(self._waiting.take_basics())
@@ -380,7 +380,7 @@ class GroupLayer:
             self.table.forget_finished(self._apply(process, request))
 
     def _dismissed_by_name(self, one: ExchangeAbandoned, before: Table) -> None:
-        """A process that had a view of the losing group hears of it by `_dismiss_from_old`; a newcomer is refused."""
+        """Refuse a newcomer to the losing group; a process that had a view of it is told by `_dismiss_from_old`."""
         process, group, name = one
         if process.node != self.me:
             return
@@ -405,11 +405,11 @@ class GroupLayer:
     # --- views ------------------------------------------------------------------------------------------------------
 
     def _lose(self, place: Place) -> Steps:
-        """A transitional configuration: groups that lose members get a view of those who come along; the others see nothing.
+        """A transitional configuration: groups that lose members get a view of those that remain; for the others nothing changes.
 
-        While an exchange is open this waits for its end. It may complete in the transitional configuration, and then the views of
-        the regular one come first: they are the same for all who came from it, wherever they went, so nobody may have left the
-        views that it announced. Nothing of the groups is delivered meanwhile.
+        While an exchange is open this waits for its end. The exchange may complete in the transitional configuration, and then
+        the views of the regular one come first: they are the same for all daemons that came from it, wherever they went, so
+        nobody may have left the announced views before. No group message is delivered meanwhile.
         """
         view = self._transitional
         assert view is not None
@@ -429,8 +429,9 @@ class GroupLayer:
         self.table.forget_finished(groups)
 
     def _place_of_loss(self, group: GroupState, place: Place) -> Place:
-        """If no exchange was completed, daemons of one transitional configuration may have different views of a group in force:
-        what they turn into must not have one id, or their members would pass for members that never parted."""
+        """If the exchange was not completed, daemons of one transitional configuration may have different views of a group in
+        force. The views that follow from these must not have one id, or their members would pass for members that never
+        parted."""
         if self._exchange is None or group.in_force is None:
             return place
         return Place(AT_CONFIGURATION.seq, fingerprint(group.in_force.id))
@@ -457,7 +458,7 @@ class GroupLayer:
             self._out.append(GroupViewInstalled(view, tuple(processes)))
 
     def _dismiss(self, before: GroupState, members: dict[ProcessId, GroupViewId | None], why: str) -> None:
-        """Tell local processes that were in the view in force, and do not belong to the group any more."""
+        """Tell local processes that were in the view in force and no longer belong to the group."""
         if before.in_force is None:
             return
         gone = tuple(member for member in before.in_force.members if member not in members)
@@ -493,7 +494,7 @@ class GroupLayer:
         return self._view is not None and self._exchange is None
 
     def check(self) -> None:
-        """Assert what holds between two things that were handed in, not between slices of one."""
+        """Assert the invariants, which hold when nothing is under way."""
         if self.is_busy:
             return
         self.table.check()

@@ -1,7 +1,7 @@
 """Control messages of groups <-> bytes. Any bytes become a message or a counted rejection, never an error.
 
 1. Control messages are msgpack arrays with a tag in front. Tags are only ever appended; a layout never changes under its tag.
-2. msgspec checks types, numbers and the length of every array before it makes room; this file checks meaning.
+2. msgspec checks types, numbers and the length of every array before it allocates; this file checks what values mean.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from transis.types.views import GROUP_MEMBERS_MAX, PROCESSES_MAX, is_group_name
 from transis.wire.control import is_valid_node
 
 PART_GROUPS_MAX: Final = 256
-"""Groups of one part of an announcement: with the longest names it stays far below what one fragmented message may be."""
+"""Groups of one part of an announcement: even with the longest names it stays far below the limit of one message."""
 
 PARTS_MAX: Final = 1024
 """Parts of one announcement: more than LOCAL_MEMBERSHIPS_MAX memberships can need."""
 
 PART_VIEWS_MAX: Final = PART_GROUPS_MAX
-"""Configurations that the previous views of one part's groups stand in: at most one each."""
+"""Configurations of the previous views of one part's groups: at most one each."""
 
 _COUNTER_MAX: Final = 1 << 62
 
@@ -33,7 +33,7 @@ _Numbers = Annotated[tuple[_Number, ...], msgspec.Meta(max_length=GROUP_MEMBERS_
 
 
 class ControlLayout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Fields travel by position; an array that is too short or too long is not a message."""
+    """Fields are identified by position; an array that is too short or too long is not a message."""
 
 
 class JoinRequest(ControlLayout, frozen=True, tag=1):
@@ -53,8 +53,8 @@ class DisconnectRequest(ControlLayout, frozen=True, tag=3):
 class AnnouncedGroup(ControlLayout, frozen=True):
     """One group with the announcer's own processes in it.
 
-    `view` is a rank in the part's table of configurations, or -1 when nobody here has a view; then `came` are all. Those who
-    `stayed` have the view (view, seq, index) of `size` members in force; those who `came` joined after it.
+    `view` is a rank in the part's table of configurations, or -1 when no process here has a view; then all are in `came`.
+    Processes that `stayed` have the view (view, seq, index) of `size` members in force; those that `came` joined after it.
     """
 
     name: str

@@ -2,15 +2,15 @@
 
 Every daemon of a configuration changes its table at the same places of one order, so the tables are equal.
 
-1. `members` is who belongs to the group by the order so far; the *view in force* is what members were last told. They differ
-   only while views wait: in a transitional configuration and during an exchange.
+1. `members` are the processes that belong to the group by the order so far; the *view in force* is what members last saw. They
+   differ only while views wait: in a transitional configuration and during an exchange.
 2. Each member carries the group view it comes from, None until it had its first. Two members with the same one have delivered
    the same messages so far; nothing else is known about them, and nothing else is needed to merge histories (EVS94).
-3. A view compares with the view in force at this daemon. Whoever does not come from that view has joined. Whoever was in the
-   last regular view and does not come from the view in force has left, whoever it is now: a member that went away and came
-   back between two views is in both lists, and a client that waits for the regular view misses nobody.
-4. Nothing here decides when a view is due or who hears of it: that is layer.py's.
-5. Runs of one address have the same recipients until a view changes, so routing is one step per run (`Router`).
+3. A view compares with the view in force at this daemon. A member that does not come from that view has joined. One that was in
+   the last regular view and does not come from the view in force has left, even if it is a member now: one that went away and
+   came back between two views is in both lists, and a client that only looks at regular views misses nobody.
+4. Nothing here decides when a view is due or who hears of it: layer.py does.
+5. Runs with one address have the same recipients until a view changes, so routing is one step per run (`Router`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Identify = Callable[[str], GroupId]
 
 
 class GroupState:
-    """1. A transitional view is in force only over a regular one, which is kept because the next view says who left since then.
+    """1. A transitional view is in force only after a regular one, which is kept because the next view says who left since then.
     2. A member that carries the id of the view in force is in that view.
     """
 
@@ -50,17 +50,17 @@ class GroupState:
 
     @property
     def is_over(self) -> bool:
-        """Nobody belongs to it, and nobody still has to hear so."""
+        """Nobody belongs to the group, and no member has yet to see that."""
         return not self.members and (self.in_force is None or not self.in_force.members)
 
     def install(self, view: GroupView) -> None:
-        """A regular view: all who belong to the group come from it from now on."""
+        """Put a regular view in force: all members come from it from now on."""
         assert view.id.configuration.is_regular
         self.regular, self.transitional = view, None
         self.members = dict.fromkeys(view.members, view.id)
 
     def enter_transitional(self, view: GroupView) -> None:
-        """Those who come along have the transitional view behind them, which sets them apart from those who went elsewhere."""
+        """Put a transitional view in force: its members come from it now, which tells them from those that went elsewhere."""
         assert not view.id.configuration.is_regular
         assert self.in_force is not None
         before, self.transitional = self.in_force.id, view
@@ -72,8 +72,8 @@ class GroupState:
         in_force = self.in_force
         assert self.transitional is None or self.regular is not None
         if in_force is not None:
-            told = set(in_force.members)
-            assert all(member in told for member, origin in self.members.items() if origin == in_force.id)
+            shown = set(in_force.members)
+            assert all(member in shown for member, origin in self.members.items() if origin == in_force.id)
 
 
 class Table:
@@ -87,7 +87,7 @@ class Table:
         return group in self.groups and process in self.groups[group].members
 
     def refusal(self, group: GroupId, name: str) -> str:
-        """Why a join at this place must be refused, or nothing; every daemon answers the same at the same place."""
+        """Why a join at this place must be refused, empty if it need not; every daemon decides alike at the same place."""
         known = self.groups.get(group)
         if known is None:
             full = len(self.groups) >= GROUPS_MAX
@@ -111,7 +111,7 @@ class Table:
         return sorted(group.id for group in self.groups.values() if process in group.members)
 
     def drop_lost(self, nodes: Container[NodeId]) -> None:
-        """Members on nodes that are not in the configuration any more are members of nothing here."""
+        """Remove members on nodes that are no longer in the configuration."""
         for group in self.groups.values():
             lost = [member for member in group.members if member.node not in nodes]
             for member in lost:
@@ -151,7 +151,7 @@ def next_regular(group: GroupState, view_id: GroupViewId, cause: GroupCause, pri
 def next_transitional(
     group: GroupState, nodes: Container[NodeId], view_id: GroupViewId, cause: GroupCause, primary: bool | None
 ) -> GroupView | None:
-    """The transitional view of those who come along, or None if nobody of the view in force was lost."""
+    """The transitional view of the members that remain, or None if no member of the view in force was lost."""
     in_force = group.in_force
     if in_force is None:
         return None
@@ -163,14 +163,14 @@ def next_transitional(
 
 
 def fingerprint(view: GroupViewId) -> int:
-    """A number that stands for a view id, the same at every daemon; below 2^62, as an index of a place must be."""
+    """A number that stands for a view id, the same at every daemon; below 2^62, as the index of a place must be."""
     (kind, seq, rep), place = view
     text = f"{int(kind)} {seq} {rep.name} {rep.incarnation} {rep.boot} {place.seq} {place.index}"
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 2
 
 
 def origins(group: GroupState, members: tuple[ProcessId, ...]) -> tuple[Origin, ...]:
-    """Which previous views came together, each with the members that come from it; newcomers come from none."""
+    """The previous views that came together, each with the members that come from it; newcomers come from none."""
     together: dict[GroupViewId, list[ProcessId]] = {}
     for member in members:
         origin = group.members[member]
@@ -180,9 +180,9 @@ def origins(group: GroupState, members: tuple[ProcessId, ...]) -> tuple[Origin, 
 
 
 def consensus(group: GroupState, sizes: Mapping[GroupViewId, int]) -> GroupViewId | None:
-    """The one regular view that all members come from, if nobody of it is missing: then nothing changed for them.
+    """The one regular view that all members come from, if none of its members is missing: then nothing changed for them.
 
-    `sizes` has how many members each previous view had; members themselves know only which view they come from.
+    `sizes` has the number of members of each previous view; members themselves know only which view they come from.
     """
     found = set(group.members.values())
     view = next(iter(sorted(view for view in found if view is not None)), None)
@@ -194,7 +194,7 @@ def consensus(group: GroupState, sizes: Mapping[GroupViewId, int]) -> GroupViewI
 # --- routing ----------------------------------------------------------------------------------------------------------
 
 ROUTES_MAX: Final = 4096
-"""Addresses whose recipients are remembered; with more in use at once they are worked out again, which is slower and no more."""
+"""Addresses whose recipients are remembered; with more in use they are worked out again, which is only slower."""
 
 
 class Router:
@@ -234,5 +234,5 @@ class Router:
         return [] if view is None else self.local(view.members)
 
     def local(self, members: tuple[tuple[NodeId, int], ...]) -> list[int]:
-        """The numbers of those that are connected here, in order."""
+        """The numbers of the members that are connected here, in order."""
         return [number for node, number in members if node == self._me and number in self.processes]
