@@ -1,14 +1,14 @@
 """Who may run under a name (protocols C4): probing at start, and supersession while running.
 
 1. The incarnation is durable before any packet carries it.
-2. At start a node asks "who is NAME" for gather_min; a live holder answers, and the newcomer stops. Of two that ask at once,
-   the later life answers the other, and of two copies the one with the lower boot id. Only an answer stops a newcomer, never a
-   question: an answer names the boot id that asked, so it is of this moment, while a question may be an old one played again.
-3. Later the newer incarnation wins and an older one that hears it stops.
-4. Same incarnation with another boot id: a copied state directory. Before it ran, the newcomer stops; when both run
-   already (a partition hid them), the one with the higher boot id stops, and no answer stops the other: each names the life
-   that its witness knows.
-5. An incarnation below one that somebody knows: a lost or restored state directory; it is refused, with the remedy.
+2. At start a node asks for gather_min whether its name is taken; a live holder answers, and the newcomer stops. Of two that ask
+   at once, the later life answers the other, and of two copies the one with the lower boot id. Only an answer stops a newcomer,
+   never a question: an answer names the boot id that asked, so it is fresh, while a question may be replayed.
+3. Later the newer incarnation wins, and an older one that hears it stops.
+4. The same incarnation with another boot id means a copied state directory. A newcomer stops before it runs; if both run already
+   (a partition hid them), the one with the higher boot id stops, and no answer stops the other: each answer names the life that
+   its witness knows.
+5. An incarnation below one that somebody knows means a lost or restored state directory; it is refused, with the remedy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REMEDY: Final = {
 
 
 class Identity:
-    """Decides from control packets whether this node may go on; says what to answer to others."""
+    """Decides from control packets whether this node may go on, and what to answer to others."""
 
     def __init__(self, me: NodeId, address: str, probe_us: int) -> None:
         self.me = me
@@ -109,7 +109,7 @@ class Identity:
         copied = sender.incarnation == self.me.incarnation
         if probing:
             if self.stage is Stage.PROBING and not _outranks(self.me, sender):
-                return None  # If it lives, it answers our own question; a recorded question, thrown at us later, does not.
+                return None  # If it is alive, it answers our own question; a replayed question does not.
             return ProbeAnswer(sender, self.me, "copied" if copied else "taken", self.me)
         if sender.incarnation > self.me.incarnation:
             self._refuse(f"superseded by {sender}, a later life of this name")
@@ -118,8 +118,8 @@ class Identity:
         return None
 
     def _answered(self, answer: ProbeAnswer) -> None:
-        """A running node believes a witness only: somebody may have asked again in its name, and the witness may know nothing but
-        the copy that has to stop."""
+        """A running node believes only a witness that knows a life that outranks it: somebody may have replayed its question, and
+        the witness may know only the copy that has to stop."""
         if answer.about != self.me or self.stage not in (Stage.PROBING, Stage.RUNNING):
             return
         from_witness = answer.by.name != self.me.name and answer.verdict != "taken" and _outranks(answer.known, self.me)
@@ -127,7 +127,7 @@ class Identity:
             self._refuse(_REMEDY[answer.verdict])
 
     def _remember(self, sender: NodeId) -> NodeId:
-        """The newest life known of a name, this one included; the oldest memory goes when there are too many."""
+        """Remember and return the newest known life of a name; if there are too many, forget the name heard longest ago."""
         known = self._known.get(sender.name, sender)
         newest = sender if _outranks(sender, known) else known
         self._known[sender.name] = newest
@@ -141,10 +141,10 @@ class Identity:
         self.refusal = why
 
     def give_up(self) -> None:
-        """The node leaves before it ever ran: no more questions, no more answers."""
+        """The node leaves before it ran: it asks and answers no more."""
         self._refuse("left")
 
 
 def _outranks(one: NodeId, other: NodeId) -> bool:
-    """Of two lives of a name the later one counts; of two copies of one life the one with the lower boot id (rule 4)."""
+    """Of two lives of a name the later one outranks; of two copies of one life the one with the lower boot id (rule 4)."""
     return one.incarnation > other.incarnation or (one.incarnation == other.incarnation and one.boot < other.boot)

@@ -1,9 +1,9 @@
 """Intake: from what arrived at a socket to packets for the engine.
 
-1. Most data comes in pieces that are part of one burst each. Such a piece is checked and read whole; all else is taken apart.
-2. Consecutive data datagrams become one burst, in one piece or not. Data comes before all other packets.
-3. Nobody introduces somebody else, an announcement is heard once, and identity sees control packets before the engine does.
-4. What makes no sense is counted and goes no further; an operator reads the first of each kind.
+1. Most data comes in pieces, each part of one burst. Such a piece is checked and read whole; everything else is taken apart.
+2. Consecutive data datagrams become one burst, whether they came in one piece or not. Data comes before all other packets.
+3. A packet may introduce only its own sender, an announcement counts once, and identity sees control packets before the engine.
+4. What makes no sense is counted and goes no further; a note tells an operator of the first of each kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DATA: Final = bytes([KIND_DATA])
 
 
 class Intake:
-    """`foreign_kinds` are packets of other engines; `answer` sends what identity replies, `note` tells an operator."""
+    """`foreign_kinds` are kinds of packets of other engines; `answer` sends identity's answers, `note` tells an operator."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Intake:
 
 
 def _append(bursts: list[Burst], burst: Burst) -> None:
-    """One that goes on with the last becomes part of it: a burst may be more than fits one piece."""
+    """Add a burst. If it continues the last one, join them: a burst may be larger than one piece."""
     joined = bursts[-1].joined(burst) if bursts else None
     if joined is None:
         bursts.append(burst)
@@ -137,12 +137,12 @@ def _append(bursts: list[Burst], burst: Burst) -> None:
 
 
 class Freshness:
-    """The newest counter of each transmitter in a sealed cluster; those heard last are remembered.
+    """The newest counter of each transmitter in a sealed cluster; transmitters heard longest ago are forgotten first.
 
     Every envelope of a transmitter has a higher counter than the one before, under its seal. So an announcement that is not newer
-    than the newest is a duplicate, was overtaken, or is replayed by somebody without the key, and all three are as good as lost.
-    Without this a stranger could keep a cluster busy for ever with what it once heard. A node that never heard a transmitter can
-    be shown each of its old packets once, in their order, and no more.
+    than the newest is a duplicate, was overtaken, or is replayed by somebody without the key, and all three may be dropped.
+    Otherwise a stranger could keep a cluster busy forever with what it once recorded. To a node that never heard a transmitter,
+    its old packets can be replayed once each, in order, and no more.
     """
 
     def __init__(self) -> None:

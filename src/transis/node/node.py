@@ -1,7 +1,7 @@
 """A node without I/O: an engine below, process groups above, one list of outputs.
 
-The driver hands in what arrived, what is to be sent, and the time; then it carries out `outputs()` in their order and never holds
-one back. Down: submit, pack, order, seal. Up: open, check, order, reassemble, deliver to groups.
+The driver hands in what arrived, what is to be sent, and the time; then it carries out `outputs()` in order and never holds any
+back. Down: submit, pack, order, seal. Up: open, check, order, reassemble, deliver to groups.
 """
 
 from __future__ import annotations
@@ -52,20 +52,19 @@ from transis.wire.items import CONTROL_ADDRESS, decode_address
 from transis.wire.reassembly import Assembler
 
 IDENTITY_TICKET: Final = 0
-"""The ticket of the incarnation's write; the engine counts its own from 1."""
+"""The ticket of the write of the incarnation; the engine's own tickets count from 1."""
 REQUESTS_MAX: Final = 4096
-"""Control messages that wait for room on the control lane before joins and leaves are put off."""
+"""With this many control messages waiting for room on the control lane, joins and leaves are put off."""
 
 
 class Node:
-    """With process groups, or without them for scripts and bare measurements.
+    """A node with process groups, or without them for scripts and bare measurements.
 
-    1. What the engine hands out passes through the groups in its order, and their outputs stand behind what caused them.
-    2. A configuration's application lane is opened when the groups are settled in it, and never for a configuration that is over.
-    3. Work on thousands of groups is done in slices. What the ring hands up meanwhile waits, in its order; what it sends does
-       not.
-    4. The groups' own messages travel on the control lane and are nobody else's business: the driver sees neither them nor their
-       ids. An announcement whose configuration ended is dropped here or refused by the engine; the groups make a new one.
+    1. What the engine hands out passes through the groups in order, and their outputs follow what caused them.
+    2. A configuration's application lane is opened when the groups are settled in it, and never once that configuration is over.
+    3. Work on thousands of groups is done in slices. What the engine delivers meanwhile waits, in order; what it sends does not.
+    4. The groups' own messages travel on the control lane. Observers and sessions see neither them nor their ids. An announcement
+       whose configuration ended is dropped here or refused by the engine; the groups make a new one.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class Node:
         self._follow()
 
     def leave(self, now: int) -> None:
-        """Leave gracefully: what was taken is sent and safe first, then the others are told."""
+        """Leave gracefully: first what was taken is sent and safe, then the others are told."""
         self._now = now
         if self._running:
             self._engine.leave(now)
@@ -158,12 +157,12 @@ class Node:
         return self._busy_since if self.is_busy else self.engine_deadline()
 
     def engine_deadline(self) -> int:
-        """When the engine wants to be woken, whatever the groups have to do: being later than that is what counts as a pause."""
+        """When the engine must be woken, whatever the groups have to do: only waking it later than that counts as a pause."""
         return self._engine.deadline() if self._running else self._identity.deadline()
 
     @property
     def is_busy(self) -> bool:
-        """The groups have work for another turn. Until it is done they are behind the ring, whose application lane stays shut."""
+        """The groups have work for another turn. Until it is done they lag behind the engine, whose application lane is held."""
         return self._groups is not None and self._groups.is_busy
 
     def outputs(self) -> list[NodeOutput]:
@@ -177,7 +176,7 @@ class Node:
         self._out.append(ProcessConnected(process))
 
     def disconnect(self, now: int, process: int) -> None:
-        """Always taken: there are no more of these than processes."""
+        """A process is gone. This is always accepted: there are no more of these than processes."""
         self._now = now
         self._layer.disconnect(process)
         self._out.append(ProcessGone(process))
@@ -199,9 +198,9 @@ class Node:
         return True
 
     def submit(self, now: int, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
-        """Take messages for sending; how many were taken. What is not taken was not accepted: try again after Room.
+        """Take messages for sending; return how many were taken. Try the others again after Room.
 
-        An address is one that `encode_address` made, or empty for nobody in particular; the sender need not be a member.
+        An address is made by `encode_address`, or empty for nobody in particular; the sender need not be a member.
         """
         self._now = now
         _check_submission(payloads, address)
@@ -219,7 +218,7 @@ class Node:
         return taken
 
     def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """A process tells of its state: only for observers."""
+        """A process reports a digest of its state; only observers use it."""
         self._out.append(checkpoint)
 
     @property
@@ -230,7 +229,7 @@ class Node:
     # --- from the engine --------------------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Carry outputs up and requests down until nothing more comes of it."""
+        """Carry outputs up and requests down until there are no more."""
         while True:
             while outputs := self._engine.take_outputs():
                 for output in outputs:
@@ -244,7 +243,7 @@ class Node:
                 return
 
     def _follow_identity(self) -> None:
-        """Start the engine when the name is ours; stop it when it is not (any more)."""
+        """Start the engine when the name is ours; stop the node when it is not, or no longer."""
         stage = self._identity.stage
         if stage is Stage.RUNNING and not self._running and not self._stopped:
             self._running = True
@@ -271,7 +270,7 @@ class Node:
             self._hand_up(self._groups, run)
 
     def _configure(self, output: Configure) -> None:
-        """A regular view ends all partial messages of the old one. Whom RING means from here on does not wait for the groups."""
+        """A regular view ends all partial messages of the old one. `Reach` does not wait for the groups."""
         view = output.view
         if view.id.is_regular:
             self._assembler.reset()
@@ -305,7 +304,7 @@ class Node:
     # --- through the groups -----------------------------------------------------------------------------------------
 
     def _hand_up(self, groups: GroupLayer, output: Configure | Delivered | Stopped) -> None:
-        """What goes up stays in its order; while the groups are busy it waits for them."""
+        """Hand an output to the groups; while they are busy it waits, in order."""
         if groups.is_busy:
             self._late.append(output)
         else:
@@ -324,7 +323,7 @@ class Node:
         self._take_from_groups(groups)
 
     def _work_on(self) -> None:
-        """One slice; when the groups are done with what they had, the next of what came meanwhile."""
+        """Do one slice of the groups' work; when that is done, hand them what came meanwhile."""
         groups = self._layer
         groups.go_on()
         self._take_from_groups(groups)
@@ -341,7 +340,8 @@ class Node:
                 self._out.append(output)
 
     def _open(self, groups: GroupLayer) -> bool:
-        """Several configurations may have passed in one turn: only the last one's lane is there to be opened."""
+        """Open the application lane if the groups are settled. Several configurations may have passed in one turn; only the last
+        one's lane is opened."""
         if groups.is_busy:
             return False
         view, self._to_open = self._to_open, None
@@ -351,7 +351,7 @@ class Node:
         return True
 
     def _submit_control(self, groups: GroupLayer) -> bool:
-        """Hand down what waits, as far as the lane has room; whether anything was taken."""
+        """Submit waiting control messages, as far as the lane has room; True if any was taken."""
         current = groups.current
         while self._control and self._control[0].bound_to not in (None, current):
             self._control.popleft()
@@ -385,22 +385,22 @@ class Node:
 
     @property
     def rejections(self) -> Counter[str]:
-        """What was thrown away, by what was wrong with it, on its way in and in the groups."""
+        """How much was rejected, by what was wrong with it, on its way in and in the groups."""
         return self._intake.rejections + (Counter() if self._groups is None else self._groups.rejections)
 
     def groups(self, most: int) -> list[tuple[str, int, int]]:
-        """The first groups of the configuration by name: their members, and how many of them are processes of this node."""
+        """The first groups of the configuration by name, with the number of their members, and how many of these are local."""
         first = sorted(self._layer.table.groups.values(), key=lambda group: group.name)[:most]
         return [(group.name, len(group.members), sum(one.node == self.id for one in group.members)) for group in first]
 
     def statistics(self) -> dict[str, int]:
-        """Figures for an operator: the engine's, what was thrown away by what was wrong with it, how many groups there are."""
+        """Figures for an operator: the engine's, what was rejected by what was wrong with it, and the groups'."""
         rejected = {f"rejected_{kind.replace(' ', '_')}": count for kind, count in sorted(self.rejections.items())}
         figures = self._engine.statistics() | rejected | {"delivered_messages": self._delivered}
         return figures if self._groups is None else figures | self._groups.statistics()
 
     def about(self) -> dict[str, str]:
-        """What a client may have to know of a node to read its stream: who orders, how, and what the views promise."""
+        """What a client may need to know to read its stream: the engine, its order and mode, and what views promise."""
         config = self._config
         return {
             "cluster": config.cluster,
@@ -439,7 +439,7 @@ def engine_of(config: Config, me: NodeId, ring_seq: int) -> Engine:
 
 
 def foreign_kinds(engine: str) -> frozenset[int]:
-    """Kinds that an engine has no use for: who sends them runs another one."""
+    """Kinds of packets of the other engines: a node that sends one runs another engine."""
     return frozenset(packet.kind for name, other in ENGINES.items() if name != engine for packet in other.packets)
 
 
