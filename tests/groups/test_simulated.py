@@ -181,7 +181,7 @@ def test_a_control_lane_without_room_is_filled_again_later() -> None:
 def test_wrong_addresses_and_processes_are_told_so() -> None:
     made = cluster("a")
     node = made.node("a")
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="not an address"):
         node.submit(0, Service.AGREED, [b"x"], b"forged")
     with pytest.raises(UsageError, match="the node's own"):
         node.submit(0, Service.AGREED, [b"x"], process=(1 << 32) - 1)

@@ -281,7 +281,7 @@ def test_a_checkpoint_is_handed_out_as_it_is() -> None:
 
 def test_without_groups_any_address_is_taken_and_with_them_it_must_be_one() -> None:
     now, one = run_alone()
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="not an address"):
         one.submit(now, Service.AGREED, [b"x"], b"forged")
     bare = node(with_groups=False)
     assert bare.submit(run(bare), Service.AGREED, [b"x"], b"forged") == 1

@@ -1,8 +1,8 @@
 """Fan-out: deliveries become frames in the streams of the clients they are for.
 
-1. Runs that go on from each other (sender, address, service, recipients, next counter) share a frame of up to BATCH_BYTES.
-   Whoever tells clients anything else closes the frame first, so one open frame is enough to keep the node's order.
-2. Payloads are copied out here: a slice would keep the whole burst it was cut from in memory for as long as a slow client needs.
+1. Runs that continue each other (same sender, address, service and recipients, next counter) share a frame of up to BATCH_BYTES.
+   The frame is closed before anything else is sent to clients, so one open frame is enough to keep the node's order.
+2. Payloads are copied here: a slice would keep the whole burst it was cut from in memory until a slow client has read it.
 3. A frame is made once and shared by all its recipients.
 
 Hot path: one step a run, none a message or a client.
@@ -21,7 +21,7 @@ from transis.wire.items import Payloads, payload_size
 
 
 def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:
-    """A run that is more than a frame should have goes into frames by what ends in one datagram."""
+    """The run as it is, or, if it is too large for a frame, the parts of it that end in one datagram each."""
     run, recipients = event
     if _cost_of(run) <= BATCH_BYTES:
         return (event,)
@@ -29,12 +29,12 @@ def portions(event: GroupDelivered) -> Iterable[GroupDelivered]:
 
 
 def _cost_of(run: Delivered) -> int:
-    """What credit counts for it, without a look at each message."""
+    """What the run costs in credit, without looking at each message."""
     return payload_size(run.payloads) + MESSAGE_COST * len(run.payloads)
 
 
 class OpenFrame:
-    """The frame that runs are being put into, if there is one."""
+    """The frame that runs are being added to, if there is one."""
 
     __slots__ = (
         "_address",
@@ -63,9 +63,9 @@ class OpenFrame:
         self._cost = 0
 
     def add(self, event: GroupDelivered) -> bool:
-        """Put a run in; False if it does not go on from what is there.
+        """Add a run; False if it does not continue the frame.
 
-        Recipients are the same object as long as nothing about the groups changed, and are not compared further.
+        Recipients are the same object as long as nothing changed in the groups, so they are compared by identity.
         """
         run, recipients = event
         if (
@@ -81,7 +81,7 @@ class OpenFrame:
         return True
 
     def begin(self, event: GroupDelivered, view: ViewId) -> None:
-        """With a run that goes on from nothing; `view` is the configuration in force."""
+        """Begin a frame with a run; `view` is the configuration in force."""
         assert self.recipients is None, "the frame before was closed"
         run, self.recipients = event
         self._sender, self._address, self._service = run.process, run.address, run.service
@@ -98,7 +98,7 @@ class OpenFrame:
         self._stretches += run.stretches
 
     def close(self) -> OutFrame:
-        """The frame; the next one begins empty."""
+        """Return the frame, and start over with none."""
         assert self._sender is not None, "there is a frame to close"
         assert self._view is not None
         frame = Stream(
@@ -114,7 +114,7 @@ class OpenFrame:
 
 
 class Fanout:
-    """Puts frames into the streams of sessions. Of each it tells whose queue was full: they are to be ended."""
+    """Puts frames into the streams of sessions, and says whose queue was full: those sessions must be ended."""
 
     def __init__(self, sessions: Mapping[int, Session], queues: StreamQueues) -> None:
         self.frame = OpenFrame()
@@ -122,7 +122,7 @@ class Fanout:
         self._queues = queues
 
     def close_frame(self, now: int) -> list[Session]:
-        """To all recipients of the open frame, the same object."""
+        """Put the open frame, one object, into the streams of all its recipients; return the sessions whose queue was full."""
         recipients = self.frame.recipients
         if recipients is None:
             return []

@@ -1,13 +1,14 @@
-"""What a client and its node say to each other: frames, typed, and how they lie in a stream of bytes.
+"""What a client and its node say to each other: typed frames, and their encoding in a stream of bytes.
 
 1. A frame is its length in 4 bytes, then a msgpack array with a tag in front. Tags are only ever appended; a layout never changes
-   under its tag. msgspec checks types, numbers and lengths before it makes room.
+   under its tag. msgspec checks types, numbers and lengths before it allocates.
 2. Both directions have credit, in the bytes that `cost` counts: a Send or a stream frame may leave while credit is above zero,
    and may overdraw it once, so that one large message always fits. Everything else is free: answers, receipts and credit
-   itself never wait behind a full window, and so a client that is behind can still send, join, leave and be answered.
+   itself never wait behind a full window, so a client that is behind with its stream can still send, join, leave and be answered.
 3. *Stream frames* (Stream, Changed, Left, Configured) are the one ordered stream of a process, the same order everywhere. The
    other frames of a node say nothing about order.
-4. A client numbers its messages itself, from 1, in the order of its Sends: the node counts the same. Done and NotSent name them.
+4. A client numbers its messages itself, from 1, in the order of its Sends, and the node counts alike. Done and NotSent use these
+   numbers.
 5. Any bytes become frames or a rejection; after a rejection the stream is over.
 """
 
@@ -24,13 +25,13 @@ from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.views import GroupView, GroupViewId, View
 
 SESSION_VERSION: Final = 2
-"""Of this protocol between a client and its node; both must have the same, and the one that does not is told which."""
+"""The version of this protocol. Client and node must have the same; a client that does not is told which."""
 
 FRAME_MAX: Final = MESSAGE_MAX + (1 << 20)
-"""Bytes of one frame: the largest message with what goes with it."""
+"""Bytes of one frame: the largest message and what goes with it."""
 
 BATCH_BYTES: Final = 256 * 1024
-"""Frames that hold several messages are closed when they have so many bytes: large enough to be cheap, small enough to share."""
+"""A frame of several messages is closed at this many bytes: large enough to be cheap, small enough for clients to take turns."""
 
 MESSAGE_COST: Final = 16
 """Added to the length of each message when credit is counted, so that empty ones are not free."""
@@ -41,7 +42,7 @@ CHECKPOINT_MAX: Final = 64
 """Bytes of an application's digest of its state."""
 
 TOO_SLOW: Final = "too slow: "
-"""How the Goodbye of a client begins that did not keep up with its stream."""
+"""How the Goodbye to a client that did not keep up with its stream begins."""
 
 _LENGTH: Final = struct.Struct(">I")
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -49,7 +50,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
 class _Layout(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Fields travel by position."""
+    """Fields are identified by position."""
 
 
 # --- from the client ----------------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ class Send(_Layout, frozen=True, tag=4):
 
 
 class Credit(_Layout, frozen=True, tag=5):
-    """From the client: so many bytes of the stream were taken by the application. From the node: so many bytes of Sends were."""
+    """From the client: the application took so many bytes of the stream. From the node: it took so many bytes of Sends."""
 
     amount: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
 
@@ -97,11 +98,11 @@ class Bye(_Layout, frozen=True, tag=7):
 
 
 class Follow(_Layout, frozen=True, tag=8):
-    """The client's stream shall have the node's configurations from now on, the one in force first. Again is nothing."""
+    """Put the node's configurations into the client's stream from now on, first the one in force. Another Follow does nothing."""
 
 
 class Checkpoint(_Layout, frozen=True, tag=9):
-    """A digest of the application's state behind a message. No answer, and no credit.
+    """A digest of the application's state after a message. It has no answer and takes no credit.
 
     The message is the `count`-th agreed or safe one of the group since the group view; `sender`, `counter` and `place` name it,
     or are None, 0 and (0, 0) when there was none since.
@@ -120,7 +121,7 @@ class Checkpoint(_Layout, frozen=True, tag=9):
 
 
 class Welcome(_Layout, frozen=True, tag=33):
-    """`credit` is the window of this client's Sends. `process` is who it is to everybody: its private name."""
+    """`credit` is the window of this client's Sends. `process` is the client's id for everybody: its private name."""
 
     version: _Count
     cluster: str
@@ -163,14 +164,14 @@ class Changed(_Layout, frozen=True, tag=37):
 
 
 class Left(_Layout, frozen=True, tag=38):
-    """The last word about a group: asked for, or put out for the reason given."""
+    """The last frame about a group: the client left it as it asked, or was removed for the reason given."""
 
     name: str
     why: str
 
 
 class Done(_Layout, frozen=True, tag=39):
-    """These messages of this client were delivered at its node, with what their service promises."""
+    """These messages of this client were delivered at its node, as their service promises."""
 
     first: _Count
     count: _Count
@@ -185,7 +186,7 @@ class NotSent(_Layout, frozen=True, tag=40):
 
 
 class Answer(_Layout, frozen=True, tag=41):
-    """`value` is msgpack of whatever answers the question; empty with a reason in `why` when it cannot be answered."""
+    """`value` is the answer in msgpack; if the question cannot be answered, it is empty and `why` has the reason."""
 
     number: _Count
     value: bytes
@@ -199,7 +200,7 @@ class Goodbye(_Layout, frozen=True, tag=42):
 
 
 class Configured(_Layout, frozen=True, tag=43):
-    """A configuration of the node is in force from here on: for clients that asked for it by Follow."""
+    """A configuration of the node is in force from here on; only for clients that sent Follow."""
 
     view: View
 
@@ -219,7 +220,7 @@ def payload_cost(payloads: list[bytes]) -> int:
 
 
 def cost(frame: Frame) -> int:
-    """What a frame takes of the credit of its direction; 0 for those that never wait."""
+    """What a frame costs of the credit of its direction; 0 for frames that never wait."""
     match frame:
         case Send(payloads=payloads) | Stream(payloads=payloads):
             return payload_cost(payloads)
@@ -239,7 +240,7 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 class FrameReader:
-    """Frames out of a stream of bytes, as they come. Keeps no more than one unfinished frame."""
+    """Reads frames from a stream of bytes as they come. Keeps at most one unfinished frame."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any]) -> None:
         self._decoder = decoder
@@ -251,7 +252,7 @@ class FrameReader:
         return len(self._pending)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Any] | Rejection:
-        """The frames that are whole now. After a rejection the stream cannot be read on."""
+        """The frames that are complete now. After a rejection nothing more can be read."""
         pending = self._pending
         pending += data
         frames: list[Any] = []

@@ -1,15 +1,16 @@
 """The sessions of a node, without I/O: clients' frames in, the node's news in, frames for the clients out.
 
-Whoever moves frames (a socket server, a thread, the simulator) calls `connect` for a Hello, `receive` for every further frame and
-`forget` when a connection is gone; passes the node's news to `hear`; and after any call takes what is `ready`. When `deadline`
-has come it calls `wake`. Any call may make the node want something: attend to its outputs afterwards.
+The caller that moves frames (a socket server, a thread, the simulator) calls `connect` for a Hello, `receive` for every further
+frame and `forget` when a connection is gone; passes the node's news to `hear`; and after any call takes what is `ready`. At
+`deadline` it calls `wake`. Any call may make the node produce outputs: carry them out afterwards.
 
-1. A client's mistake is answered or ends its session. It never raises and never reaches another client.
-2. Every client has one ordered stream: messages, group views, last words about groups and, for who follows them, configurations,
-   in the node's order. Receipts and answers do not wait in it; they leave at once.
+1. A client's mistake is answered or ends its session. It never raises and never affects another client.
+2. Every client has one ordered stream: messages, group views, ends of memberships and, for clients that follow them,
+   configurations, in the node's order. Receipts and answers do not wait in it; they leave at once.
 3. Everything that waits is counted and bounded: by the credit of Sends, by `queue_max`, by `patience_us`, by `total_max`
-   (SessionPolicy says what happens beyond). Who is too slow is ended, with a sentence that says so; the others do not notice.
-4. Messages that the node has no room for wait here and go in when there is room, by turns.
+   (SessionPolicy says what happens beyond). The session of a client that is too slow is ended, with a sentence that says so; the
+   others do not notice.
+4. Messages that the node has no room for wait here and go in by turns when there is room.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from transis.types.views import View, group_id
 __all__ = ["OutFrame", "SessionHost", "SessionPolicy", "SessionStatus", "TOO_SLOW"]
 
 ANSWER_BYTES_MAX: Final = 4 << 20
-"""Bytes of answers that wait for a client that asks and does not read. Beyond it the session is ended."""
+"""Bytes of answers that may wait for a client that asks and does not read. Beyond that its session is ended."""
 
 EVERYTHING: Final = 1 << 62
 
@@ -80,7 +81,7 @@ class SessionHost:
         policy: SessionPolicy | None = None,
         statistics: Callable[[], Mapping[str, object]] | None = None,
     ) -> None:
-        """`statistics` answers clients who ask for the node's: whoever drives the node knows more of them than the node."""
+        """`statistics` answers clients that ask for the node's statistics: its driver knows more figures than the node does."""
         self.node = node
         self.cluster = cluster
         self.policy = (policy or SessionPolicy()).validated()
@@ -99,7 +100,7 @@ class SessionHost:
     # --- clients ----------------------------------------------------------------------------------------------------
 
     def connect(self, now: int, hello: Hello) -> int:
-        """A new session; its process number. Raises UsageError with the reason for a client that cannot be taken."""
+        """Open a session; return its process number. Raises UsageError with the reason if the client cannot be accepted."""
         if hello.version != SESSION_VERSION:
             raise UsageError(
                 f"this node speaks version {SESSION_VERSION} of the session protocol and the client {hello.version}: "
@@ -134,7 +135,7 @@ class SessionHost:
             self._end(now, session, why)
 
     def forget(self, now: int, process: int) -> None:
-        """The connection is gone: nothing is kept for the client. Who said Bye has its messages sent still."""
+        """The connection is gone: nothing is kept for the client. If it said Bye, its messages are still sent."""
         session = self._sessions.get(process)
         if session is None:
             return
@@ -162,20 +163,20 @@ class SessionHost:
         elif ask.question == "about":
             value = self.node.about()
         else:
-            why = f"{ask.question!r} is no question that this node can answer: ask for 'statistics' or 'about'"
+            why = f"{ask.question!r} is not a question that this node can answer: ask for 'statistics' or 'about'"
             self._queues.answer(session, Answer(ask.number, b"", why))
             return
         self._queues.answer(session, Answer(ask.number, encode_value(value)))
 
     def _follow(self, now: int, session: Session, follow: Follow) -> None:
-        """Its stream has configurations from here on; first the one in force, if the node has one."""
+        """Put configurations into the session's stream from here on; first the one in force, if the node has one."""
         if not session.follows:
             session.follows = True
             if self._configuration is not None:
                 self._stream(now, session, Configured(self._configuration))
 
     def _checkpoint(self, now: int, session: Session, checkpoint: Checkpoint) -> None:
-        """What a client says too often, or about a group that it is not in, is dropped and counted: it has no answer."""
+        """Checkpoints have no answer. One too many, or about a group that the client is not in, is dropped and counted."""
         if checkpoint.name in session.groups.names and session.checkpoints.may_take(now):
             name, view, place = checkpoint.name, checkpoint.view, checkpoint.place
             behind = (checkpoint.count, checkpoint.sender, checkpoint.counter, place, checkpoint.digest)
@@ -195,7 +196,7 @@ class SessionHost:
     # --- ends -------------------------------------------------------------------------------------------------------
 
     def _end(self, now: int, session: Session, why: str) -> None:
-        """The last frame is queued, everything else that waits is dropped, and the groups see the process go."""
+        """End a session: queue its Goodbye, drop everything else that waits, and let the groups see the process go."""
         assert not session.is_over, "a session ends once"
         session.is_over = True
         self._over[session.number] = None
@@ -206,14 +207,14 @@ class SessionHost:
         if not self._stopped:
             self.node.disconnect(now, session.number)
         if session.number not in self._sessions:
-            self._remove(session)  # Its connection is gone: nobody will take its last frame.
+            self._remove(session)  # Its connection is gone: nobody will take the Goodbye.
 
     def _end_if(self, now: int, session: Session, mistake: str) -> None:
         if mistake:
             self._end(now, session, mistake)
 
     def _see_off(self, now: int) -> None:
-        """Who said Bye goes when the node has taken everything it sent."""
+        """End sessions that said Bye once the node has taken everything they sent."""
         for session in [one for one in self._departing.values() if not one.unsent]:
             self._end(now, session, "the client said Bye")
 
@@ -246,7 +247,7 @@ class SessionHost:
     # --- the node's news --------------------------------------------------------------------------------------------
 
     def hear(self, now: int, news: Sequence[News]) -> None:
-        """What the node handed out, in its order."""
+        """Handle what the node handed out, in order."""
         me, frame = self.node.id, self._fanout.frame
         for one in news:
             if type(one) is GroupDelivered:
@@ -292,7 +293,7 @@ class SessionHost:
             self._queues.answer(session, NotSent(refused.ids.first_counter, refused.ids.count, refused.why))
 
     def _view_installed(self, now: int, installed: GroupViewInstalled) -> None:
-        """A view for a process that was not in the group is the answer to its join."""
+        """A view with a process that was not in the group before is the answer to its join."""
         frame = Changed(installed.view)
         out = OutFrame(frame, cost(frame))
         for number in installed.processes:
@@ -320,7 +321,7 @@ class SessionHost:
         self._has_room(now, configure)
 
     def _has_room(self, now: int, news: Room | Configure) -> None:
-        """A node that was full, or did not run yet, takes messages and requests again."""
+        """The node was full or not yet running, and now takes messages and requests again."""
         self._sends.go_on(now)
         self._requests.go_on(now)
 
@@ -336,11 +337,11 @@ class SessionHost:
     # --- to the clients ---------------------------------------------------------------------------------------------
 
     def ready(self) -> list[int]:
-        """Sessions that have something to take."""
+        """Sessions for which there are frames to take."""
         return self._queues.ready()
 
     def take(self, process: int, most: int = EVERYTHING) -> list[OutFrame]:
-        """What may leave now; stream frames in order, until they are `most` bytes or more. After a Goodbye comes nothing."""
+        """The frames that may leave now; stream frames in order, until they have `most` bytes or more. Goodbye is the last."""
         session = self._sessions.get(process)
         if session is None:
             return []
@@ -352,7 +353,7 @@ class SessionHost:
         return leaving
 
     def over(self) -> list[int]:
-        """Sessions that have ended and whose Goodbye nobody took yet."""
+        """Sessions that have ended and whose Goodbye nobody has taken yet."""
         return list(self._over)
 
     # --- timers -----------------------------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ class SessionHost:
     # --- looking in -------------------------------------------------------------------------------------------------
 
     def wanted(self, process: int) -> set[str]:
-        """The groups that a session is in once everything it asked for was answered."""
+        """The groups that a session will be in once all its requests are answered."""
         session = self._sessions.get(process)
         return set() if session is None else session.groups.wanted()
 
@@ -377,7 +378,7 @@ class SessionHost:
         return [session.status() for session in self._sessions.values()]
 
     def statistics(self, process: int) -> dict[str, Any]:
-        """The figures of one session as plain values, empty for one that is not there."""
+        """The figures of one session as plain values; empty if there is no such session."""
         session = self._sessions.get(process)
         return {} if session is None else session.status()._asdict()
 
@@ -386,7 +387,7 @@ class SessionHost:
         sessions = list(self._sessions.values())
         shares = sum(Fraction(out.cost, out.holders) for session in sessions for out in session.stream)
         answers = sum(session.answer_bytes for session in sessions)
-        assert self._queues.bytes == shares + answers, "what is shared is counted once, and everything is"
+        assert self._queues.bytes == shares + answers, "everything is counted, and what is shared only once"
         assert self._sends.bytes == sum(one.unsent_bytes for one in (self._sessions | self._departing).values())
         for session in sessions:
             session.check(self.policy.send_window)
@@ -414,4 +415,4 @@ _TELL: Final[dict[type[News], Callable[[SessionHost, int, Any], None]]] = {
     Stopped: SessionHost._node_stopped,
 }
 HEARD: Final = frozenset({Delivered, GroupDelivered, *_TELL})
-"""All else is nothing to a client."""
+"""The news that sessions handle; no other concerns a client."""

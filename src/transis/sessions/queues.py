@@ -1,6 +1,7 @@
 """What waits between clients and their node: sends, joins and leaves on their way in, answers and streams on their way out.
 
-1. In: what the node has no room for waits and goes in by turns (SendQueue), requests about a group one at a time (GroupRequests).
+1. In: messages that the node has no room for wait and go in by turns (SendQueue), requests about a group one by one
+   (GroupRequests).
 2. Out: answers leave at once, streams by credit (StreamQueues).
 """
 
@@ -22,10 +23,10 @@ from transis.wire.items import decode_address
 
 
 class StreamQueues:
-    """The streams and answers of all sessions. `bytes` is what waits in them together.
+    """The streams and answers of all sessions. `bytes` is what waits in all of them.
 
-    1. A frame that waits in several queues is counted once, as it is there once. Answers are counted, too.
-    2. A stream is stalled from the moment something waits in it. The clock starts anew with every credit of its client, and stops
+    1. A frame that waits in several queues is counted once, because it is in memory once. Answers are counted, too.
+    2. A stream is stalled from the moment something waits in it. The clock restarts with every credit from its client, and stops
        when everything has left. Entries are made in the order of time, so the first one is the oldest.
     """
 
@@ -44,7 +45,7 @@ class StreamQueues:
         self._ready[session.number] = None
 
     def push(self, now: int, session: Session, out: OutFrame) -> bool:
-        """Put a frame into the stream of a session. False if too much waited there already."""
+        """Put a frame into a session's stream; False if too much waits there already."""
         if session.stream_bytes > self._policy.queue_max:
             return False
         if not session.stream:
@@ -81,7 +82,7 @@ class StreamQueues:
         return session.take_answers()
 
     def drop(self, session: Session) -> None:
-        """Nothing of its stream will leave any more."""
+        """Drop what waits in the session's stream."""
         for out in session.stream:
             self._let_go(out)
         session.stream.clear()
@@ -99,7 +100,7 @@ class StreamQueues:
         self._ready[session.number] = None
 
     def forget(self, session: Session) -> None:
-        """Nothing at all will leave any more."""
+        """Drop everything that waits for the session."""
         self.drop(session)
         self.take_answers(session)
 
@@ -107,7 +108,7 @@ class StreamQueues:
         return list(self._ready)
 
     def waited(self, now: int, session: Session) -> int:
-        """For how long there was something to take and no credit came."""
+        """How long something has waited without any credit from the client."""
         return now - self._stalled.get(session.number, now)
 
     def deadline(self) -> int:
@@ -120,7 +121,7 @@ class StreamQueues:
 # --- in ---------------------------------------------------------------------------------------------------------------
 
 TURN_BYTES: Final = 64 * 1024
-"""What one session hands to the node before it is the next one's turn."""
+"""How much one session hands to the node before it is the next one's turn."""
 
 
 class SendQueue:
@@ -129,11 +130,11 @@ class SendQueue:
     1. A Send is given to the node at once if nobody waits. Otherwise it waits behind the others, bounded by its session's credit,
        so that a client that sends all the time cannot keep one that sends a little out of a full node.
     2. A turn is worth TURN_BYTES, or everything while nobody else waits. A session whose first message did not fit keeps its
-       turn: the node says that there is room when that very message fits, and a large one would wait for ever if smaller ones
+       turn: the node says that there is room when that very message fits, and a large one would wait forever if smaller ones
        overtook it.
-    3. Credit goes back when the node took the messages; in pieces, as a client that may go on anyway needs no frame for every
-       Send. While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure, never a
-       standstill.
+    3. Credit goes back when the node has taken the messages; in larger amounts, as a client that has credit left needs no frame
+       for every Send. While its stream is far behind, a client gets just enough for one Send every `trickle_us`: backpressure,
+       never a standstill.
     """
 
     def __init__(self, node: Node, policy: SessionPolicy, queues: StreamQueues) -> None:
@@ -148,7 +149,7 @@ class SendQueue:
     # --- into the node ----------------------------------------------------------------------------------------------
 
     def offer(self, now: int, session: Session, send: Send) -> str:
-        """Take a Send; what is wrong with it if it cannot be taken."""
+        """Take a Send; if it cannot be taken, return what is wrong with it."""
         wrong = self._mistake(session, send)
         if wrong:
             return wrong
@@ -164,7 +165,7 @@ class SendQueue:
         return ""
 
     def _mistake(self, session: Session, send: Send) -> str:
-        """The same addresses come again and again, so the last good one is remembered."""
+        """What is wrong with a Send, if anything. Addresses repeat, so the last good one is remembered."""
         if session.send_credit <= 0:
             return "it sent without credit: a client waits for Credit when its window is used up"
         if not 1 <= len(send.payloads) <= RUN_MESSAGES_MAX:
@@ -179,7 +180,7 @@ class SendQueue:
         return ""
 
     def go_on(self, now: int) -> None:
-        """The node may have room: everybody's turn comes until it has none."""
+        """The node may have room: serve sessions by turns until it has none."""
         while self._waiting:
             session = self._waiting.popleft()
             before = session.sent
@@ -192,7 +193,7 @@ class SendQueue:
                 return
 
     def _serve(self, now: int, session: Session, budget: int) -> bool:
-        """One turn; False if the node was full before it ended."""
+        """One turn; False if the node was full before its end."""
         while session.unsent and budget > 0:
             unsent = session.unsent[0]
             batch = unsent.next_batch(budget)
@@ -216,7 +217,7 @@ class SendQueue:
         self.return_credit(now, session)
 
     def drop(self, session: Session) -> int:
-        """What waits will not be sent; how many messages that are."""
+        """Drop a session's waiting messages; return how many."""
         messages = sum(unsent.remaining for unsent in session.unsent)
         if session.unsent:
             self._waiting.remove(session)
@@ -230,7 +231,7 @@ class SendQueue:
     # --- credit -----------------------------------------------------------------------------------------------------
 
     def return_credit(self, now: int, session: Session) -> None:
-        """A client that has no credit left is always given some in the end: all it lacks is owed to it or waits here."""
+        """Return credit that is due. A client without any gets some in the end: all it lacks is owed to it or waits here."""
         if session.stream_bytes <= self._policy.throttle_above:
             self.return_all(session)
         elif session.owed and session.send_credit <= 0:
@@ -242,7 +243,7 @@ class SendQueue:
             self._queues.mark_ready(session)
 
     def deadline(self) -> int:
-        """The first is the earliest: all wait equally long."""
+        """When the next trickle is due: the first is the earliest, as all wait equally long."""
         return next(iter(self._trickles.values()))[0] if self._trickles else NEVER
 
     def wake(self, now: int) -> None:
@@ -259,10 +260,10 @@ class SendQueue:
 class GroupRequests:
     """Joins and leaves on their way into the node, and their answers.
 
-    1. Per session and name one request at a time (PendingGroups says why).
-    2. A node that has too many requests takes none; they are made again, in order (`_put_off`), when it has room.
-    3. A view for a process that was not in the group is the answer to its join. Joined leaves at once, so that who is behind with
-       its stream learns of it; the view itself is in the stream.
+    1. Each session makes one request about a name at a time (PendingGroups says why).
+    2. When the node has too many requests it takes none; they are made again, in order (`_put_off`), when it has room.
+    3. A view with a process that was not in the group before is the answer to its join. Joined leaves at once, so that a client
+       that is behind with its stream learns of it; the view itself is in the stream.
     """
 
     def __init__(self, node: Node, queues: StreamQueues) -> None:
@@ -271,7 +272,7 @@ class GroupRequests:
         self._put_off: dict[tuple[int, str], Session] = {}
 
     def join(self, now: int, session: Session, name: str) -> str:
-        """Ask to join; why the session must end, if it must."""
+        """Ask to join; return why the session must end, if it must."""
         try:
             require_group_name(name)
         except UsageError as error:
@@ -283,7 +284,7 @@ class GroupRequests:
         return self._ask(now, session, name, Request.JOIN)
 
     def leave(self, now: int, session: Session, name: str) -> str:
-        """Ask to leave; why the session must end, if it must."""
+        """Ask to leave; return why the session must end, if it must."""
         return self._ask(now, session, name, Request.LEAVE) if session.groups.will_be_in(name) else ""
 
     def _ask(self, now: int, session: Session, name: str, request: Request) -> str:
@@ -306,7 +307,7 @@ class GroupRequests:
             self._put_off[session.number, name] = session
 
     def _refused_by_node(self, now: int, session: Session, name: str, request: Request, why: str) -> None:
-        """A leave is refused when the process was put out just now, and then its last word is on its way."""
+        """Answer a refused join. A leave is refused only if the process was just removed, and then its Left is on its way."""
         if request is Request.JOIN:
             self._queues.answer(session, NotJoined(name, why))
         self._settle(now, session, name, request)
@@ -322,7 +323,7 @@ class GroupRequests:
     # --- answers ----------------------------------------------------------------------------------------------------
 
     def entered(self, now: int, session: Session, name: str) -> None:
-        """A view has this process in it."""
+        """A view includes this process: answer its join."""
         if name not in session.groups.names:
             session.groups.names.add(name)
             self._queues.answer(session, Joined(name))
@@ -338,7 +339,7 @@ class GroupRequests:
         self._settle(now, session, name, Request.JOIN)
 
     def _settle(self, now: int, session: Session, name: str, request: Request) -> None:
-        """The request was answered; the next one about the name, if there is one, is made."""
+        """The request was answered: make the next one about the name, if there is one."""
         if not session.groups.answered(name, request):
             return
         self._put_off.pop((session.number, name), None)

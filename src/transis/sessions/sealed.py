@@ -1,14 +1,15 @@
-"""A stream of bytes between two that share the cluster's key, sealed: for sessions over TCP.
+"""A sealed stream of bytes between two sides that share the cluster's key: for sessions over TCP.
 
-Each side first sends its greeting: "TsS" | version u8 | 32 random bytes. From both randoms and the key each direction gets a
-key of its own (HKDF). Then come records: length u32 | AES-GCM of the bytes, with the number of the record as the nonce and the
-length authenticated. Both sides send an empty record as soon as they can, so that a wrong key is noticed before anything is said.
+Each side first sends its greeting: "TsS" | version u8 | 32 random bytes. Each direction gets a key of its own, derived from both
+randoms and the cluster's key (HKDF). Then come records: length u32 | AES-GCM of the bytes, with the number of the record as the
+nonce and the length authenticated. Both sides send an empty record as soon as they can, so that a wrong key is noticed first of
+all.
 
-1. A nonce is never used twice: the keys are new for every connection, the records are counted.
-2. Records cannot be left out, repeated, reordered, taken from another connection or sent back to where they came from. That
-   the stream ends is not sealed: the frames inside say so (Bye, Goodbye).
+1. A nonce is never used twice: the keys are new for every connection, and the records are counted.
+2. Records cannot be left out, repeated, reordered, taken from another connection or sent back to where they came from. The end
+   of the stream is not sealed: the frames inside announce it (Bye, Goodbye).
 3. Any bytes become plaintext or a rejection; after a rejection the stream is over.
-4. There is no forward secrecy: who learns the key can read what was recorded before.
+4. There is no forward secrecy: anybody who learns the key can read what was recorded before.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _TO_CLIENT: Final = b"transis session to client"
 class SealedStream:
     """One side of one connection. `random` are 32 bytes that nobody can guess, new for every connection.
 
-    Send `greeting` first. When `feed` has made `is_open` true, `seal` works; send `seal(b"")` then and everything after it.
+    Send `greeting` first. When `feed` has made `is_open` true, send `seal(b"")`, and then everything else sealed.
     """
 
     def __init__(self, key: bytes, random: bytes, *, is_client: bool) -> None:
@@ -67,7 +68,7 @@ class SealedStream:
         return self._opened > 0
 
     def seal(self, data: bytes | bytearray | memoryview) -> bytes:
-        """The records that carry these bytes; an empty one for none."""
+        """The records that carry these bytes; one empty record if there are none."""
         if self._sealer is None:
             raise UsageError("nothing can be sealed before the other side's greeting was read")
         with memoryview(data) as whole:
@@ -83,7 +84,7 @@ class SealedStream:
         return length, sealed
 
     def feed(self, data: bytes | bytearray | memoryview) -> bytes | Rejection:
-        """What the bytes say, as far as records are whole. After a rejection the stream cannot be read on."""
+        """The plaintext of all complete records. After a rejection nothing more can be read."""
         self._pending += data
         if self._opener is None:
             rejection = self._greet()

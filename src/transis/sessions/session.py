@@ -1,8 +1,8 @@
 """One session: what waits for its client and from it, the credit of both directions, its limits, and the groups it is in.
 
 1. Answers leave at once. Stream frames leave in order, while the client's credit is above zero; one may overdraw it.
-2. The client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
-3. Receipts that go on from each other become one, however long they wait.
+2. For the client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
+3. Consecutive receipts become one, however long they wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from transis.types.errors import ConfigError
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 REQUESTS_MAX: Final = 4096
-"""Requests of one session that have no answer yet. A session that asks for more is ended."""
+"""Requests of one session that may be without an answer. A session that asks for more is ended."""
 
 
 class Request(Enum):
@@ -31,10 +31,10 @@ class PendingGroups:
     """The groups of one session: `names` it is in, as its stream has it, and requests that have no answer yet.
 
     1. At most one request about a name is on its way through the order; later ones of the same session wait for its answer.
-       Without this, a join and a leave that meet in a change of configuration would cancel each other out there, and be answered
-       by nobody.
-    2. Requests about one name alternate: a join of what is joined, or will be, is refused; a leave of what is left, or will be,
-       is nothing, because its last word was said or is on its way.
+       Without this, a join and a leave that meet in a change of configuration would cancel each other out, and neither would be
+       answered.
+    2. Requests about one name alternate: a join to a group that the session is in, or will be, is refused; a leave of one that it
+       is not in, or will not be, does nothing, because Left was sent or is on its way.
     """
 
     __slots__ = ("_asked", "count", "names")
@@ -45,7 +45,7 @@ class PendingGroups:
         self._asked: dict[str, deque[Request]] = {}
 
     def will_be_in(self, name: str) -> bool:
-        """Whether the session is in the group once everything it asked for was answered."""
+        """Whether the session will be in the group once all its requests are answered."""
         asked = self._asked.get(name)
         return asked[-1] is Request.JOIN if asked else name in self.names
 
@@ -53,7 +53,7 @@ class PendingGroups:
         return {name for name in {*self.names, *self._asked} if self.will_be_in(name)}
 
     def ask(self, name: str, request: Request) -> bool:
-        """Whether this is the only request about the name, and so is to be made now."""
+        """Note a request; True if it is the only one about the name, and so is to be made now."""
         assert self.will_be_in(name) is (request is Request.LEAVE), "requests about one name alternate"
         asked = self._asked.setdefault(name, deque())
         asked.append(request)
@@ -66,7 +66,7 @@ class PendingGroups:
         return asked[0] if asked else None
 
     def answered(self, name: str, request: Request) -> bool:
-        """The first request about this name is settled, if it was this one."""
+        """A request was answered; True if it was the first one about this name, which is then settled."""
         asked = self._asked.get(name)
         if not asked or asked[0] is not request:
             return False
@@ -80,16 +80,16 @@ class PendingGroups:
 # --- session ----------------------------------------------------------------------------------------------------------
 
 CREDIT_MAX: Final = 1 << 40
-"""Credit is counted no further: a client's window protects the client, so it may make it as large as it likes."""
+"""Credit is not counted beyond this. The window protects the client, so it may be as large as the client likes."""
 
 CHECKPOINTS_PER_S: Final = 1000
-"""Checkpoints of one session that are recorded in a second: they cost the client no credit, and so need a bound of their own."""
+"""Checkpoints of one session that are recorded in a second: they cost no credit, so they need a bound of their own."""
 
 
 class OutFrame:
-    """A frame on its way to one client or to many: made once, encoded once, and only if somebody wants its bytes.
+    """A frame on its way to one client or to many: made once, and encoded once, when its bytes are first needed.
 
-    `holders` is how many queues it waits in, so that what they share is counted once.
+    `holders` is the number of queues it waits in, so that a shared frame is counted once.
     """
 
     __slots__ = ("_data", "cost", "frame", "holders")
@@ -112,7 +112,7 @@ class OutFrame:
 
 
 class Unsent:
-    """A Send whose messages from `position` on the node has not taken yet; `cost` is what these count."""
+    """A Send of which the node has not taken the messages from `position` on; `cost` is theirs."""
 
     __slots__ = ("address", "cost", "payloads", "position", "service")
 
@@ -145,20 +145,20 @@ class SessionStatus(NamedTuple):
     label: str
     groups: tuple[str, ...]
     queue_bytes: int
-    """Of its stream, waiting for its credit or for its socket."""
+    """Bytes of its stream that wait for its credit or its socket."""
     credit: int
-    """Bytes of its stream that it would take now; below zero when one large message overdrew it."""
+    """Bytes of its stream that may still be sent to it; below zero after a large message overdrew its credit."""
     unsent_bytes: int
-    """Of its own messages, waiting for room in the node."""
+    """Bytes of its own messages that wait for room in the node."""
     sent: int
     received: int
     connected_us: int
     checkpoints_dropped: int
-    """Checkpoints that were not recorded: of a group it is not in, or more than CHECKPOINTS_PER_S."""
+    """Checkpoints that were not recorded: about a group it is not in, or more than CHECKPOINTS_PER_S."""
 
 
 class Checkpoints:
-    """How many checkpoints of a session were taken in the second that began at `_since`, and how many were dropped at all."""
+    """How many checkpoints of a session were taken in the second that began at `_since`, and how many were ever dropped."""
 
     __slots__ = ("_since", "_taken", "dropped")
 
@@ -174,7 +174,7 @@ class Checkpoints:
 
 
 class Session:
-    """The state of one session; who decides is the host."""
+    """The state of one session. The host makes the decisions."""
 
     __slots__ = (
         "_answers",
@@ -225,14 +225,14 @@ class Session:
     # --- to the client ----------------------------------------------------------------------------------------------
 
     def answer(self, frame: NodeFrame) -> int:
-        """By how many bytes that is more. Encoded at once, because answers are rare and their bytes are what bounds them."""
+        """Queue an answer; return how many bytes it adds. It is encoded at once: answers are rare, and bounded by their bytes."""
         out = OutFrame(frame)
         self._answers.append(out)
         self.answer_bytes += len(out.data)
         return len(out.data)
 
     def done(self, first: int, count: int) -> int:
-        """A receipt; by how many bytes that is more."""
+        """Queue a receipt; return how many bytes it adds."""
         done = self._done
         if done and done[-1][0] + done[-1][1] == first:
             done[-1] = (done[-1][0], done[-1][1] + count)
@@ -245,7 +245,7 @@ class Session:
         return self.credit > 0 and bool(self.stream)
 
     def take_stream(self, most: int) -> list[OutFrame]:
-        """What the credit allows, in order, until it is `most` bytes or more."""
+        """The frames that credit allows, in order, until they have `most` bytes or more."""
         taken: list[OutFrame] = []
         while most > 0 and self.credit > 0 and self.stream:
             out = self.stream.popleft()
@@ -256,7 +256,7 @@ class Session:
         return taken
 
     def take_answers(self) -> list[OutFrame]:
-        """Everything that never waits; Goodbye, if there is one, comes last by itself."""
+        """All frames that never wait; Goodbye, if there is one, is the last."""
         taken = [OutFrame(Done(first, count)) for first, count in self._done]
         if self._returned:
             taken.append(OutFrame(Credit(self._returned)))
@@ -270,18 +270,18 @@ class Session:
     # --- from the client --------------------------------------------------------------------------------------------
 
     def spend(self, cost: int) -> None:
-        assert self.send_credit > 0, "who has no credit is not let in"
+        assert self.send_credit > 0, "a Send without credit is not accepted"
         self.send_credit -= cost
         self.unsent_bytes += cost
 
     def took(self, count: int, cost: int) -> None:
-        """The node took messages that were spent for: their credit is owed."""
+        """The node took messages: their credit is owed to the client."""
         self.sent += count
         self.unsent_bytes -= cost
         self.owed += cost
 
     def give_back(self, amount: int) -> None:
-        assert 0 < amount <= self.owed, "no credit is made up"
+        assert 0 < amount <= self.owed, "no more credit than is owed"
         self.owed -= amount
         self.send_credit += amount
         self._returned += amount
@@ -307,7 +307,7 @@ class Session:
         assert self.stream_bytes == sum(out.cost for out in self.stream), "the queue is counted exactly"
         for unsent in self.unsent:
             assert unsent.cost == payload_cost(unsent.payloads[unsent.position :]), "what waits to be sent is counted exactly"
-        assert self.unsent_bytes == sum(unsent.cost for unsent in self.unsent), "and so is all of it"
+        assert self.unsent_bytes == sum(unsent.cost for unsent in self.unsent), "their sum is counted exactly"
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -320,24 +320,25 @@ MIB: Final = 1 << 20
 class SessionPolicy:
     """What a node grants each of its sessions, and what happens to one that wants more.
 
-    The figures count what `frames.cost` counts: payload bytes and a little for each message. Objects and encoded copies come on
-    top, so that a node may really hold about three times as much for small messages.
+    The figures are in bytes as `frames.cost` counts them: payload and a little for each message. Objects and encoded copies come
+    on top, so with small messages a node may really hold about three times as much.
     """
 
     send_window: int = MIB
     """Bytes of Sends that a client may have on their way into the node: enough for a busy ring, little enough for a thousand
-    clients. An honest client waits for credit; one that sends without it is ended."""
+    clients. An honest client waits for credit; the session of one that sends without it is ended."""
     queue_max: int = 32 * MIB
-    """Bytes of its stream that wait for one client. Above a quarter of it the client's own Sends get credit only in a trickle;
-    above all of it the client is ended, and nobody else notices. A burst of the ring must fit, so do not go far below 8 MiB."""
+    """Bytes of its stream that may wait for one client. Above a quarter of this the client's own Sends get credit only in a
+    trickle; above all of it the session is ended, and nobody else notices. A burst of the ring must fit, so do not go far below 8
+    MiB."""
     patience_us: int = 30 * SECOND
-    """How long a stream may wait without any credit from its client before the client counts as hung and is ended."""
+    """How long a stream may wait without any credit from its client before the client counts as hung and its session is ended."""
     sessions_max: int = 4096
-    """Sessions at one time: each is a descriptor and a process in the tables of all nodes. One more is turned away."""
+    """Sessions at a time: each is a descriptor here and a process in the tables of all nodes. One more is turned away."""
     total_max: int = 512 * MIB
-    """Bytes that wait for all clients and from all clients together. Beyond it whoever has the most waiting is ended."""
+    """Bytes that may wait for and from all clients together. Beyond that the session with the most waiting is ended."""
     trickle_us: int = 50 * MS
-    """A client that is far behind with its stream gets credit for one Send after so long: never none, or a client that sends
+    """A client that is far behind with its stream gets credit for one Send after this long. Without any, a client that sends
     from inside its handler would wait for itself."""
 
     @property
