@@ -1,13 +1,13 @@
 """The driver: runs one node on real sockets, a real clock and a real directory, in one asyncio loop.
 
 1. Data before control before token, as the node wants it; and the sockets are *read* in the opposite order, so that data sent
-   before a token that was read are read as well.
+   before a token that was read is read as well.
 2. A timer is believed only when the sockets are empty: a process that was stopped for a while reads what the others said
-   meanwhile before it suspects them. A flood cannot put timers off for ever: everything that waited when a turn began is
+   meanwhile before it suspects them. A flood cannot put timers off forever: everything that waited when a turn began is
    read within a few rounds.
-3. Observers see a turn's outputs first, so that evidence precedes effect. Then effects are brought about in list order, none is
-   held back. Then the sessions hear the news: never in the middle of a node's step, and they may submit from inside.
-4. Whatever is raised, by our bug or by theirs, ends the node and is raised again by `ended`.
+3. Observers see a turn's outputs first, so that evidence precedes effect. Then effects are carried out in list order, and none is
+   held back. Then the sessions get the news: never in the middle of a node's step, and they may submit while they do.
+4. Any exception, from the node or from those who get its outputs, ends the node and is raised again by `ended`.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from transis.types.views import View
 ROUNDS_MAX: Final = 8
 """Rounds of reading in one turn. One round reads more than a socket's buffer holds, so these read whatever waited."""
 WAKES_MAX: Final = 16
-"""Timers that one turn may fire one after the other; the next turn goes on."""
+"""Timers that one turn may fire; the next turn fires the others."""
 TICK_US: Final = 1_000
-"""Event loops sleep in steps of so long."""
+"""Event loops sleep in multiples of this."""
 SOON_US: Final = 150
-"""What is due so soon is waited for awake. For anything later the loop sleeps, and not too short: uvloop takes half a tick for
-nothing, and the node would spin until then instead of leaving the processor to the others."""
+"""A timer due within this time is waited for awake. For a later one the loop sleeps whole ticks: uvloop rounds half a tick down
+to none, and the node would spin until then instead of leaving the processor to others."""
 LEAVE_MARGIN_S: Final = 1.0
 """Beyond the protocol's own patience, how long a clean stop may take before the node is simply gone."""
 
@@ -106,7 +106,7 @@ class Driver:
         self._soon()
 
     async def leave(self) -> bool:
-        """Leave gracefully and end. False if that took too long and the node went without a word."""
+        """Leave gracefully and end. False if that took too long and the node ended without a goodbye."""
         if self._loop is None:
             self.close("left before it was started")
         if not self._closed:
@@ -117,13 +117,13 @@ class Driver:
             try:
                 await asyncio.wait_for(self._over.wait(), patience_s)
             except TimeoutError:
-                if not self.node.is_busy:  # What groups have to tell of the last views is work of our own, and ends.
+                if not self.node.is_busy:  # Work on the groups' last views is our own, and ends.
                     self.close("did not manage to leave in time")
                     return False
         return self._failure is None
 
     def close(self, why: str = "closed") -> None:
-        """End at once, without a word to the others. They will find out; the trace says `failed`, unless the node had stopped."""
+        """End at once, without a goodbye. The others will notice; the trace says `failed`, unless the node had stopped."""
         if self._closed:
             return
         self._closed = True
@@ -142,7 +142,7 @@ class Driver:
         self._over.set()
 
     async def ended(self) -> str:
-        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        """Wait for the end; return why it came. If the node failed, raise what made it fail."""
         await self._over.wait()
         if self._failure is not None:
             raise self._failure
@@ -156,7 +156,7 @@ class Driver:
     # --- sending ----------------------------------------------------------------------------------------------------
 
     def submit(self, service: Service, payloads: Sequence[bytes], address: bytes = b"", process: int = 0) -> int:
-        """Take messages for sending; how many were taken. Room tells when there is room for more."""
+        """Take messages for sending; return how many were taken. Room says when there is room for more."""
         if self._closed:
             raise UsageError(f"the node has ended: {self._why}")
         taken = self.node.submit(self._now(), service, payloads, address, process)
@@ -173,19 +173,19 @@ class Driver:
             taken += self.submit(service, payloads[taken:], address, process)
 
     def now(self) -> int:
-        """For who calls the node's other doors: the time to tell it. Call `attend` afterwards."""
+        """The time to pass to the node's other methods. Call `attend` after them."""
         if self._closed:
             raise UsageError(f"the node has ended: {self._why}")
         return self._now()
 
     def attend(self) -> None:
-        """A door of the node was used from outside: carry out what came of it, soon."""
+        """A method of the node was called from outside: carry out its outputs soon."""
         self._soon()
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
     def _soon(self) -> None:
-        """One turn, soon; calls in between share it. Inside a turn none is needed: it goes on while there are outputs."""
+        """Arrange one turn; calls before it share it. Inside a turn none is needed: it goes on while there are outputs."""
         if not self._turn_arranged and not self._working and not self._closed and self._loop is not None:
             self._turn_arranged = True
             self._loop.call_soon(self._turn)
@@ -204,7 +204,7 @@ class Driver:
         self._arrange()
 
     def _work(self) -> None:
-        """Sockets until they are empty, and only then timers."""
+        """Read the sockets until they are empty, and only then fire timers."""
         self._turns += 1
         self._carry_out()
         for _ in range(ROUNDS_MAX):
@@ -222,16 +222,16 @@ class Driver:
                 break  # Sockets first, then another slice of what the groups have to do.
 
     def _attending(self) -> int:
-        """The time to tell the node in a turn: without the pauses of this process."""
+        """The time to pass to the node in a turn, without the pauses of this process."""
         self._clock.resume(self.node.engine_deadline())
         return self._clock.now()
 
     def _now(self) -> int:
-        """The time to tell the node at its other doors, where nobody knows yet what waits in the sockets."""
+        """The time to pass to the node outside a turn, when nobody knows yet what waits in the sockets."""
         return self._clock.passing_by(self.node.engine_deadline())
 
     def _hand_over(self) -> bool:
-        """Give the node what waits; False if nothing did."""
+        """Give the node what waits in the sockets; False if nothing did."""
         tokens = self._transport.receive(Port.TOKEN)
         control = self._transport.receive(Port.CONTROL)
         data = self._transport.receive(Port.DATA)
@@ -242,7 +242,7 @@ class Driver:
         return bool(data or control or tokens)
 
     def _arrange(self) -> None:
-        """Be woken at the node's deadline. A timer that is set too early stays: when it fires, it is set anew."""
+        """Set the timer for the node's deadline. One that is set too early stays: when it fires, it is set anew."""
         if self._closed or self._loop is None:
             return
         deadline = self.node.deadline()
@@ -280,7 +280,7 @@ class Driver:
                 return
 
     def _take_effect(self, outputs: Sequence[NodeOutput]) -> list[News]:
-        """Bring effects about; what else there is."""
+        """Carry out the effects; return the news."""
         news: list[News] = []
         for output in outputs:
             kind = type(output)
@@ -288,7 +288,7 @@ class Driver:
             if effect is not None:
                 effect(self, output)
                 continue
-            news.append(output)  # type: ignore[arg-type]  # what is no effect is news
+            news.append(output)  # type: ignore[arg-type]  # what is not an effect is news
             if kind in _CONCERNS:
                 _CONCERNS[kind](self, output)
         return news
@@ -297,7 +297,7 @@ class Driver:
         self._transport.send(output.to, output.port, output.datagrams)
 
     def _persist(self, output: Persist) -> None:
-        """Durable in the one thread that writes, in order; the node hears of it in a turn of its own."""
+        """Write in the one thread that writes, in order; the node is told in a turn of its own."""
         assert self._loop is not None, "a node asks for nothing before it was started"
         writing = self._loop.run_in_executor(self._writer, self._state.write, output.key, output.value)
         writing.add_done_callback(lambda done: self._written(output.ticket, done))
@@ -324,7 +324,7 @@ class Driver:
         self._room.set()
 
     def _node_stopped(self, output: Stopped) -> None:
-        """When the sessions have heard of it, the driver ends, too."""
+        """The node stopped; the driver ends once the sessions have been told."""
         self._stopped = True
         self._why = output.why
 
@@ -350,4 +350,4 @@ _CONCERNS: Final[dict[type[NodeOutput], Callable[[Driver, Any], None]]] = {
     Room: Driver._has_room,
     Stopped: Driver._node_stopped,
 }
-"""News that the driver itself has to know."""
+"""News that the driver itself needs."""

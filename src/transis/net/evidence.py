@@ -39,7 +39,7 @@ FLIGHT_LOOK_S: Final = 1.0
 TIDY_LOOKS: Final = 5
 """The directory is tidied at every so many looks."""
 DEVELOPED_S: Final = 600.0
-"""Longer than the films of some minutes take on a machine that has no time for them."""
+"""The time limit of an export: longer than ring files of some minutes take on a busy machine."""
 
 log: Final = logging.getLogger("transis.flight")
 
@@ -52,7 +52,7 @@ class FlightPlan(NamedTuple):
 
 
 def open_flight(plan: FlightPlan, config: Config, node: NodeId, previous: NodeId | None = None) -> Flight:
-    """The flight recorder of a new life; what the life before it left open is sealed first, or thrown away."""
+    """Open the flight recorder of a new life; what earlier lives left open is sealed first, or removed."""
     seal_open_lives(plan.directory, node.name)
     end_previous(plan.directory, previous, DIGESTS)
     forget_half_exported(plan.directory)
@@ -60,7 +60,7 @@ def open_flight(plan: FlightPlan, config: Config, node: NodeId, previous: NodeId
 
 
 class FlightKeeper:
-    """Until it is cancelled. Films are developed one after the other, and nothing else waits for that."""
+    """Looks after a flight recorder until cancelled. Ring files are exported one by one, and nothing else waits for that."""
 
     def __init__(self, flight: Flight) -> None:
         self._flight = flight
@@ -102,7 +102,7 @@ class FlightKeeper:
             log.warning("the flight recorder's directory %s cannot be looked after: %s", self._flight.directory, error)
 
     async def _tidy(self) -> None:
-        """With too little room on the disk recording pauses, and goes on when there is enough; both are logged."""
+        """Delete old files. With too little room on the disk recording pauses until there is enough; both are logged."""
         flight = self._flight
         if not flight.directory.is_dir():
             return
@@ -223,7 +223,7 @@ def look(directory: Path, node: str, current: str, limits: TraceLimits, now_s: f
 
 
 def _delete(segment: KeptSegment) -> None:
-    """Tables first: a segment that is half deleted is converted again, tables without their segment would stay for ever."""
+    """Delete tables first: a half-deleted segment is converted again, but tables without their segment would stay forever."""
     for path in (*segment.tables, segment.path):
         path.unlink(missing_ok=True)
 
@@ -250,7 +250,7 @@ class KeptSink:
         return not self.paused
 
     def seal_if_old(self) -> None:
-        """A segment's age counts from the first look that finds it."""
+        """Seal the open segment if it is old. Its age counts from the first look that finds it."""
         now = self._now_us()
         if self._writer.current != self._seen:
             self._seen, self._seen_us = self._writer.current, now
@@ -287,7 +287,7 @@ class Retention:
         self.converted = 0
 
     async def run(self) -> None:
-        """Until cancelled. Whatever goes wrong here is a line in the log and is tried again."""
+        """Run until cancelled. Whatever goes wrong here is logged and tried again."""
         while True:
             try:
                 await self.once()

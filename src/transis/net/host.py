@@ -2,8 +2,9 @@
 
 1. State directory first (its lock keeps a second process out), then sockets, then the node. What cannot be opened leaves
    nothing open behind.
-2. The window is what the receive buffers that the system gave can hold: a larger one would be sent, lost and sent again.
-3. Whoever runs a node adds only what is its own: signals and an admin socket, a thread, a pipe to a parent.
+2. The window is no larger than the system's receive buffers can hold: more would be sent, lost and sent again.
+3. A daemon, an embedded node and a benchmark add only what is their own: signals and an admin socket, a thread, a pipe to a
+   parent.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def open_transport(opening: Opening) -> Transport:
 
 
 def window_for(config: Config, room: int) -> Window:
-    """What a node of this configuration may use where so many datagrams fit a receive buffer.
+    """The window of a node with this configuration if `room` datagrams fit a receive buffer.
 
     A visit of Lansis is a burst, which has a limit of its own.
     """
@@ -95,7 +96,7 @@ def fitted(window: Window, room: int) -> Window:
 
 
 class Views(Observer):
-    """Says when the first view is there, and which one is in force."""
+    """Notes the first view, and reports every view."""
 
     kinds = frozenset({Configure})
 
@@ -166,8 +167,8 @@ class NodeHost:
         return Driver(config, self.transport, state, key=opening.key)
 
     def _observe(self, previous: NodeId | None) -> None:
-        """Evidence first: whoever is added later may tell of what is on the disk already. A life before this one that was killed
-        gets its end."""
+        """Add the observers that keep evidence first: later ones may report what is already on disk. If the previous life was
+        killed, its end is recorded."""
         opening, observers = self.opening, self.driver.observers
         if opening.trace is not None:
             end_previous(opening.trace.directory, previous)
@@ -211,7 +212,7 @@ class NodeHost:
             await self.server.listen_tcp(opening.tcp, opening.key)
 
     async def first_view(self) -> None:
-        """Wait for it. Raises what ended the node before it had one."""
+        """Wait for the first view. If the node ends before it, raise why."""
         ended = asyncio.ensure_future(self.driver.ended())
         first = asyncio.ensure_future(self._views.first.wait())
         try:
@@ -224,17 +225,17 @@ class NodeHost:
             await asyncio.gather(ended, first, return_exceptions=True)
 
     def leave(self) -> asyncio.Task[bool]:
-        """Begin to leave gracefully; asked again it is the same leave. False if the node went without a word."""
+        """Begin to leave gracefully; another call returns the same task. It gives False if the node ended without a goodbye."""
         if self._leaving is None:
             self._leaving = asyncio.get_running_loop().create_task(self.driver.leave())
         return self._leaving
 
     async def ended(self) -> str:
-        """Wait for the end; why it came. Raises what made the node fail, if that was the reason."""
+        """Wait for the end; return why it came. If the node failed, raise what made it fail."""
         return await self.driver.ended()
 
     async def close(self, why: str) -> None:
-        """When a leave that has begun is over; without one the other nodes have to find out. Clients are told why."""
+        """Close after a leave that has begun; without one the other nodes must notice the end. Clients are told why."""
         if self._leaving is not None:
             await self._leaving
         self.driver.close(why)
@@ -260,6 +261,6 @@ class NodeHost:
 
 
 def complain(task: asyncio.Task[None]) -> None:
-    """Work beside a node ends only when it is told to; otherwise it failed, and the node goes on without it."""
+    """Log a task beside the node that ended without being cancelled: it failed, and the node goes on without it."""
     if not task.cancelled() and (failure := task.exception()) is not None:
         log.error("%s ended by a bug, the node goes on", task.get_name(), exc_info=failure)

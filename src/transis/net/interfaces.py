@@ -67,7 +67,7 @@ def read_endpoint(text: str) -> Endpoint | None:
 
 
 def configured_endpoint(field: str, text: str) -> Endpoint:
-    """The same for an operator's text; what is wrong with it is an error."""
+    """The endpoint that an operator's text names. Raises ConfigError if it names none."""
     endpoint = read_endpoint(text)
     if endpoint is None:
         raise ConfigError(field, text, "must be a numeric address and a port, like 192.0.2.1:5405 or [2001:db8::1]:5405")
@@ -162,7 +162,7 @@ def _preference(one: Interface) -> tuple[int, bool]:
 
 
 def _only_one(usable: Sequence[Interface]) -> list[Interface]:
-    """Without a word from the operator: the one interface that leads somewhere, or loopback when there is none."""
+    """The default: the only interface that is not loopback, or loopback if there is no other; nothing if there are several."""
     outward = [one for one in usable if not one.address.is_loopback]
     names = {one.name for one in outward}
     if len(names) > 1:

@@ -1,7 +1,7 @@
-"""Which nodes a mesh knows: without multicast somebody must say where the others are.
+"""The nodes that a mesh node knows: without multicast, addresses must be learned.
 
-1. Seeds are known for ever. The sender of a control packet that opens under our key is known from then on by the address it
-   gives; members of the view are known. What an outsider sends teaches nothing.
+1. Seeds are known forever. The sender of a control packet that opens under our key is known from then on by the address it
+   gives; members of the view are known. Nothing is learned from outsiders.
 2. Nodes introduce to each other those they know at first hand, so that two newcomers who share one seed find each other. Hearsay
    is never passed on and is forgotten unless the introduced node speaks: an address that died dies out.
 3. Everything is bounded; among strangers, the one silent longest is forgotten first.
@@ -34,7 +34,7 @@ INTRODUCED_MAX: Final = 16
 FRESH_US: Final = 30_000_000
 """A node heard within this time is introduced to others; hearsay counts for as long."""
 INTRODUCE_US: Final = 1_000_000
-"""Introductions are repeated after so long, or at once when there is news."""
+"""Introductions are repeated at this interval, or at once when a new node is heard."""
 _ROOM: Final = DATAGRAM_MIN - ENVELOPE_SIZE - SEAL_SIZE - 8
 
 
@@ -72,11 +72,11 @@ class Peers:
             self._hear(endpoint)
 
     def read(self, datagrams: Sequence[bytes]) -> list[bytes]:
-        """Learn from control datagrams; those that are for the node come back."""
+        """Learn from control datagrams; return those that are for the node."""
         return [datagram for datagram in datagrams if not self._is_introduction(datagram)]
 
     def introduction(self) -> list[bytes]:
-        """What to send along with a word to the world, now and then."""
+        """The introduction to send along with a packet to WORLD, if one is due."""
         now = self._now_us()
         fresh = [endpoint for endpoint, at in self._heard.items() if endpoint in self._ring or at > now - FRESH_US]
         if now < self._introduce_at or not fresh:

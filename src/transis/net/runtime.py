@@ -2,12 +2,11 @@
 
 1. The clock counts while the machine sleeps (CLOCK_BOOTTIME), so every pause is seen. Where the system has no such clock (macOS)
    it is CLOCK_MONOTONIC, and the other nodes notice a sleep of the machine first.
-2. A node that did not run cannot know whom it would have heard. So the time of a pause (SIGSTOP, a closed lid, an overloaded
-   machine) is not given to its timers: they go on from where they were, and its suspicion of others is stretched by its own
-   state of health.
+2. A node that did not run cannot know which members it would have heard. So its timers do not count the time of a pause (SIGSTOP,
+   a closed lid, an overloaded machine): they go on from where they were, and its own health stretches its suspicion of others.
 3. Collector and parent are for processes that run nothing else (a daemon, the child of an embedded node, a benchmark's node). A
    node in a thread leaves the program around it as it is.
-4. Work that is heavy and in no hurry runs in a process of its own, and ends with whoever waits for it.
+4. Heavy work that is in no hurry runs in a process of its own, which ends with the task that waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from typing import Final
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 PAUSE_US: Final = 20_000
-"""Waking so much later than asked for is a pause; less is what schedulers and event loops do."""
+"""Waking later than this after a deadline is a pause; less is normal for schedulers and event loops."""
 
 
 def boottime_us() -> int:
@@ -36,7 +35,7 @@ def boottime_us() -> int:
 
 
 class NodeClock:
-    """1. Never goes back, and never runs faster than the clock beneath.
+    """The node's time. 1. It never goes back, and never runs faster than the clock beneath.
     2. A pause counts as half of the wait that it fell into, so that pauses without end still let timers come due.
     3. Only the turn that attends to the node, sockets first, may let its timers come due. Calls in between see the time stand
        still at the deadline: an application that sends for long in one go would otherwise walk its own node past all of them.
@@ -59,7 +58,7 @@ class NodeClock:
         return self._latest
 
     def resume(self, deadline: int) -> None:
-        """Back at work, woken by whatever. Much later than asked for: then the node was paused since it last saw the time."""
+        """The process runs again, whatever woke it. If that is much later than the deadline, the node was paused."""
         now = self._beneath_us() - self._missed_us
         due = max(deadline, self._latest)
         if now - due <= PAUSE_US:
@@ -73,7 +72,7 @@ class NodeClock:
 # --- process ----------------------------------------------------------------------------------------------------------
 
 PR_SET_PDEATHSIG: Final = 1
-"""Linux: the signal to get when the parent is gone."""
+"""Linux: set the signal to get when the parent ends."""
 YOUNG_OBJECTS: Final = 50_000
 """Allocations between two looks at the youngest generation. Python's own 700 would look hundreds of times a second."""
 OLD_ROUNDS: Final = 1_000
@@ -92,7 +91,7 @@ def fast_loop() -> LoopFactory | None:
 
 
 def calm_the_collector() -> None:
-    """Collect seldom, and never what was there at the start.
+    """Collect seldom, and never what exists already.
 
     A node makes few cycles, but with ten thousand groups one full collection stops it for longer than a token may be away, and
     the others would begin to suspect it. Call this when everything is imported.
@@ -105,7 +104,7 @@ def calm_the_collector() -> None:
 def end_with_parent(parent: int) -> bool:
     """Ask the system for SIGTERM when the process `parent` ends. False if it has ended already.
 
-    For Linux the parent is the thread that started us, so that thread must live as long as its process wants us.
+    On Linux the parent is the thread that started this process, so that thread must live as long as this process is wanted.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -115,11 +114,11 @@ def end_with_parent(parent: int) -> bool:
 # --- work apart ---------------------------------------------------------------------------------------------------------
 
 LOW_PRIORITY: Final = 10
-"""Against a node that is busy it gets a tenth of a core. At the lowest, a hundredth, it would not end on a busy machine."""
+"""Beside a busy node such a process gets a tenth of a core. At the lowest priority, a hundredth, it would never finish."""
 
 
 async def run_apart(module: str, *arguments: str) -> tuple[int, str]:
-    """Run a module of this package; its exit code, and the last line of what it complained about."""
+    """Run a module of this package; return its exit code and the last line of its stderr."""
     command = (sys.executable, "-m", module, *arguments)
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE

@@ -1,8 +1,8 @@
 """The sessions of a node on sockets: Unix, sealed TCP, and pairs that were made elsewhere.
 
-1. All connections are served in the loop of the driver. What the node says goes to the host at once and to the sockets once per
-   turn of the loop, one write for each client with everything it may have.
-2. Whatever happens in one connection ends at most that one. What happens in the host is the node's own.
+1. All connections are served in the driver's loop. The node's news go to the host at once, and to the sockets once per turn of
+   the loop, in one write for each client.
+2. A failure in one connection ends at most that one. A failure in the host is the node's.
 3. A socket file that nobody listens on is replaced; one with a living server behind it is not.
 4. When the node ends, for whatever reason, every client is told.
 5. What waits for a client waits in the host, where it is counted: the transport is given a slice at a time, and nothing while it
@@ -37,18 +37,18 @@ from transis.types.outputs import NEVER, News, Stopped
 # --- one connection -----------------------------------------------------------------------------------------------------
 
 SLICE: Final = 256 * 1024
-"""Bytes that a transport is given at a time, and above which it wants no more."""
+"""Bytes that a transport is given at a time; with more than this waiting, it is given none."""
 STRANGER_BYTES: Final = 4096
 """Bytes that are kept before a Hello: a Hello is far smaller."""
 
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 40_000}
-"""Where the system has these: a peer that answers nothing for 40 s is gone."""
+"""Where the system has these options: a peer that answers nothing for 40 s counts as gone."""
 
 log: Final = logging.getLogger("transis.sessions")
 
 
 class Patience(NamedTuple):
-    """In seconds: for how long a stranger may keep us waiting for its Hello, and a client for having read its Goodbye."""
+    """In seconds: how long to wait for a stranger's Hello, and for a client to read its Goodbye."""
 
     hello_s: float = 10.0
     linger_s: float = 5.0
@@ -58,7 +58,7 @@ NO_HELLO: Final = "a session begins with Hello"
 
 
 class LinkOwner(Protocol):
-    """What a connection knows of the server it belongs to."""
+    """What a connection needs of its server."""
 
     host: SessionHost
     patience: Patience
@@ -75,7 +75,7 @@ class LinkOwner(Protocol):
 
 
 def _notice_dead_peers(connection: socket.socket) -> None:
-    """A machine that lost its power says nothing; without this its clients would stay in their groups for ever."""
+    """Notice machines that lost power: otherwise their clients would stay in their groups forever."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         if hasattr(socket, name):
@@ -117,7 +117,7 @@ class SessionLink(asyncio.BufferedProtocol):
         self._server.lost(self)
 
     def eof_received(self) -> bool:
-        """There is no half of a session: a client that says nothing more is gone, but what it may have is written first."""
+        """A client that closes its side is gone, since there is no half session, but what waits for it is written first."""
         self.pump()
         return False
 
@@ -170,12 +170,12 @@ class SessionLink(asyncio.BufferedProtocol):
         return opened
 
     def accept(self, process: int, label: str) -> None:
-        """It said Hello in time, and is a session from now on."""
+        """The client said Hello in time: the connection is a session from now on."""
         self._set_timer(None)
         self.process, self.label = process, label
 
     def _keep(self, unfinished: int) -> None:
-        """Frames that are not whole yet are bounded for all connections together, and for strangers at once."""
+        """Bound the bytes of unfinished frames: for all connections together, and more tightly for each stranger."""
         more, self._kept = unfinished - self._kept, unfinished
         if not self._server.keeps(more):
             self.refuse("too many clients are in the middle of large frames: connect again later")
@@ -229,7 +229,7 @@ class SessionLink(asyncio.BufferedProtocol):
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def linger(self) -> None:
-        """The session is over. If its last frames cannot be written soon, they are not."""
+        """The session is over. If its last frames cannot be written soon, they are dropped."""
         if self.process is not None and self._timer is None:
             self._after(self._server.patience.linger_s, self.abort)
 
@@ -271,7 +271,7 @@ UNFINISHED_MAX: Final = 256 << 20
 
 
 class ClientConnection(Protocol):
-    """One client's way in, whatever it is made of: a SessionLink, or a ThreadConnection in the same process."""
+    """A connection of any kind: a SessionLink, or a ThreadConnection in the same process."""
 
     process: int | None
     is_ending: bool
@@ -308,7 +308,7 @@ class SessionServer:
     # --- ways in ----------------------------------------------------------------------------------------------------
 
     async def listen_unix(self, path: str | Path, mode: int = 0o600) -> None:
-        """Clients of this machine; `mode` says whose."""
+        """Listen for clients of this machine; `mode` says which users may connect."""
         self.begin()
         listener = bind_unix(str(path), mode)
         self._paths[str(path)] = os.stat(path).st_ino
@@ -339,14 +339,14 @@ class SessionServer:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
 
     def begin(self) -> None:
-        """There will be clients. Connections of another kind than sockets call this themselves."""
+        """Get ready for clients. Connections that are not sockets call this themselves."""
         if self._closed:
             raise UsageError("the session server is closed")
         if self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._watch_the_node())
 
     async def _watch_the_node(self) -> None:
-        """A node that fails says nothing itself."""
+        """Tell the host when the node ends: a node that fails cannot."""
         try:
             why = await self._driver.ended()
         except Exception as failure:
@@ -367,14 +367,14 @@ class SessionServer:
         return self._now
 
     def worked(self) -> None:
-        """Something was done with the host: the node may have outputs, clients may have frames, timers may have changed."""
+        """The host was called: the node may have outputs, clients may have frames, timers may have changed."""
         self._driver.attend()
         if not self._flush_arranged:
             self._flush_arranged = True
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """The host may have sessions that other ways lead to; those are not served here."""
+        """Serve the sessions that have something to do. The host may have sessions that are not served here."""
         self._flush_arranged = False
         for process in self.host.over():
             if process in self._sessions:
@@ -443,7 +443,7 @@ class SessionServer:
             self._empty.set()
 
     def _untold(self, process: int) -> str:
-        """Why a session is over whose client took nothing any more, not even its Goodbye."""
+        """The reason in a Goodbye that the client of an ended session did not take."""
         left = self.host.take(process) if process in self.host.over() else []
         return next((out.frame.why for out in left if isinstance(out.frame, Goodbye)), "")
 
@@ -528,12 +528,12 @@ def _is_alive(path: str) -> bool:
         except ConnectionRefusedError:
             return False
         except OSError:
-            return True  # It is busy, or not ours to ask: in doubt it lives.
+            return True  # It is busy, or we may not connect: if in doubt, it is alive.
     return True
 
 
 def _unlink_own(path: str, inode: int) -> None:
-    """Unless another process has put its own there."""
+    """Remove our socket file, unless another process has replaced it."""
     with suppress(OSError):
         if os.stat(path).st_ino == inode:
             os.unlink(path)

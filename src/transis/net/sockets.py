@@ -86,7 +86,7 @@ def open_group(interface: Interface, group: IPAddress, port: int, name: str = "p
 
 
 def aim_multicast(sending: socket.socket, interface: Interface, hops: int = 1) -> None:
-    """Multicast of this socket leaves by the interface, goes so many hops, and is heard on this machine too."""
+    """Send this socket's multicast by the interface, over at most `hops` hops, and to this machine too."""
     if isinstance(interface.address, IPv4Address):
         sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, interface.address.packed)
         sending.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, hops)
@@ -98,7 +98,7 @@ def aim_multicast(sending: socket.socket, interface: Interface, hops: int = 1) -
 
 
 def size_buffers(opened: socket.socket, wanted: int, what: str) -> str:
-    """Ask for buffers; the empty string, or a warning when the kernel gave less than was asked for."""
+    """Ask for buffers; return a warning if the kernel gave less than was asked for, else the empty string."""
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER_BYTES)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
     given = receive_buffer(opened)
@@ -115,7 +115,7 @@ def size_buffers(opened: socket.socket, wanted: int, what: str) -> str:
 
 
 def receive_buffer(opened: socket.socket) -> int:
-    """The buffer's size as it was asked for: Linux doubles it for its own books."""
+    """The size of the buffer in the terms of the request: Linux doubles it for its own bookkeeping."""
     size = opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     return size // 2 if _ON_LINUX else size
 
@@ -129,7 +129,7 @@ def datagrams_that_fit(opened: socket.socket, size: int) -> int:
 
 
 def _force(opened: socket.socket, wanted: int) -> None:
-    """Without the privilege it stays as it is, and the warning says what an administrator can do."""
+    """Go beyond the system's limit if privileged. If not, the warning says what an administrator can do."""
     with suppress(PermissionError):
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
 
@@ -272,7 +272,7 @@ class BurstReceiver:
             self.gro = f"refused: {_word(error)}"
 
     def receive(self) -> list[Arrival]:
-        """All datagrams that wait, in the order in which they arrived; those that came in one piece stay in it."""
+        """All datagrams that wait, in order of arrival; those that came in one piece stay in one piece."""
         arrived: list[Arrival] = []
         for _ in range(CALLS_MAX):
             try:
@@ -298,7 +298,7 @@ class BurstReceiver:
         return arrived
 
     def _read_notes(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-        """What the kernel says beside the content: the size of the datagrams that it put together, or 0."""
+        """Read what the kernel says about the content; return the size of the datagrams that it put together, or 0."""
         size = 0
         for level, kind, value in ancillary:
             if level == SOL_UDP and kind == UDP_GRO:

@@ -4,8 +4,8 @@
 2. A value is replaced whole: written beside, synced, renamed, and the directory synced. After a crash at any point it is the old
    one or the new one, and leftovers beside it are swept away at the next opening.
 3. The directory belongs to one name: its incarnations are that name's.
-4. It names the life that has it. The next life knows by the lock that this one is over; in a copy of the directory, whose lock is
-   another file, nobody knows.
+4. It names the life that uses it. The next life knows by the lock that this one is over; in a copy of the directory, where the
+   lock is another file, it cannot know.
 5. A cluster's key is 32 random bytes as text. A file that others can read is refused, with the command that repairs it; errors
    say what is wrong with a file, never what is in it; a new key never replaces an old file, whose key may be in use.
 """
@@ -58,7 +58,7 @@ class StateDirectory:
             raise
 
     def write(self, key: str, value: int) -> None:
-        """Returns when the value is durable."""
+        """Write a value; return when it is durable."""
         if key not in KEYS:
             raise InternalError(f"{key} is not a key of a state directory")
         if self._closed:
@@ -66,7 +66,7 @@ class StateDirectory:
         replace_durably(self.path / key, f"{value}\n".encode())
 
     def begin(self, node: NodeId) -> None:
-        """From now on this life has the directory; the one before is `previous`, if it is known."""
+        """From now on this life uses the directory; the life before is `previous`, if it is known."""
         replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class StateDirectory:
 
     @property
     def _lock_file(self) -> tuple[int, int]:
-        """Which file the lock is: a copy has another number or was made later."""
+        """What identifies the lock's file: a copy has another number or was made later."""
         found = os.fstat(self._lock.fileno())
         return found.st_ino, found.st_ctime_ns
 
@@ -164,7 +164,7 @@ def key_text(key: bytes) -> str:
 
 
 def write_key(path: Path, key: bytes) -> None:
-    """Made with its permissions, so that others can read it at no moment; durable, because it is needed tomorrow."""
+    """Create the file with its permissions, so that others can never read it, and make it durable."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
     except FileExistsError:
@@ -180,7 +180,7 @@ def write_key(path: Path, key: bytes) -> None:
 
 
 def read_key(path: Path, field: str) -> bytes:
-    """`field` is what the file is called where it was named, for the errors."""
+    """Read a key file. `field` names the setting or option that gave the path, for errors."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,7 +1,7 @@
 """How datagrams travel: by multicast on a LAN, or by a mesh of unicasts where there is no multicast (clouds, containers).
 
 1. All that a node sends leaves from its token socket, so the source of a datagram is the node's advertised address, and a node
-   drops what it hears of itself by looking at the source alone.
+   recognizes its own datagrams by their source alone.
 2. Nothing that a peer says or does raises: an unreadable address, a host that is gone, a full buffer are counted.
 3. Multicast: data and control have a port each, shared by all nodes; the token socket has a port of its own per node.
 4. Mesh: data and control sockets are at the token socket's port + 1 and + 2, so one address stands for all three.
@@ -44,7 +44,7 @@ from transis.types.outputs import Audience, Port
 from transis.wire.envelope import Arrival, apart
 
 ADDRESSES_MAX: Final = 1024
-"""Addresses whose reading is remembered: members and former ones, many times over."""
+"""Parsed addresses that are remembered: room for members and former members many times over."""
 TRIES_FOR_PORTS: Final = 64
 """How often the system is asked for a free port whose two neighbours are free as well."""
 
@@ -55,7 +55,7 @@ StatisticsDict = dict[str, int | str]
 
 
 class Offload(NamedTuple):
-    """Which help of the kernel to use where it exists; switched off to measure, or to test the way without."""
+    """Which kernel offloads to use where they exist; switched off to measure, or to test the path without them."""
 
     gso: bool = True
     gro: bool = True
@@ -65,7 +65,7 @@ ALL_HELP: Final = Offload()
 
 
 class Transport(ABC):
-    """The three sockets of a node. What is special about a network is where a datagram for an audience goes: `_endpoints`."""
+    """The three sockets of a node. Kinds of networks differ in where a datagram for an audience goes: `_endpoints`."""
 
     kind: ClassVar[str]
 
@@ -108,7 +108,7 @@ class Transport(ABC):
         """The sockets that a datagram for an audience, or for the node at an address, must reach."""
 
     def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        """An address of the other IP version, or without room for a mesh node's three ports, belongs to nobody."""
+        """Send datagrams. An address of the other IP version, or without room for a mesh node's three ports, is unreachable."""
         for endpoint in self._endpoints(to, port):
             if endpoint in self._severed:
                 continue
@@ -132,10 +132,10 @@ class Transport(ABC):
 
     @abstractmethod
     def install(self, addresses: Iterable[str]) -> None:
-        """A regular view has these members: they are the ring now."""
+        """A regular view has members with these addresses: they are the ring now."""
 
     def _endpoint(self, address: str) -> Endpoint | None:
-        """What a peer's address means; nonsense is counted."""
+        """The endpoint that a peer's address names; nonsense is counted."""
         if address not in self._read:
             if len(self._read) >= ADDRESSES_MAX:
                 self._read.clear()
@@ -148,7 +148,7 @@ class Transport(ABC):
     # --- severed links ----------------------------------------------------------------------------------------------
 
     def sever(self, addresses: Iterable[str]) -> None:
-        """Hear nothing from these addresses and send nothing to them. Replaces the last cut; a cut of nobody heals."""
+        """Receive nothing from these addresses and send nothing to them. Replaces the last cut; an empty one heals all."""
         chosen = {address: configured_endpoint("peers", address) for address in sorted(set(addresses))}
         self._severed = frozenset(one.shifted(by) for one in chosen.values() for by in MESH_OFFSET.values())
         sources = {(host, one.port) for one in chosen.values() for host in self._spellings(one)}
@@ -157,7 +157,7 @@ class Transport(ABC):
         self.severed = tuple(chosen)
 
     def _spellings(self, endpoint: Endpoint) -> tuple[str, ...]:
-        """How the system spells a source: a link-local one with the name of our interface."""
+        """How the system may spell a source: a link-local one has the name of our interface."""
         host = str(endpoint.host).partition("%")[0]
         return (host, f"{host}%{self._interface.name}")
 
@@ -193,7 +193,7 @@ GROUP_IPV6: Final = Group("ff12::7472:6973")
 
 
 class MulticastTransport(Transport):
-    """RING and WORLD are one group: others on it do not mind. Only tokens go to single nodes."""
+    """RING and WORLD are one multicast group: other nodes ignore what is not for them. Only tokens go to single nodes."""
 
     kind = "multicast"
 
@@ -219,7 +219,7 @@ class MulticastTransport(Transport):
         return () if endpoint is None else (endpoint,)
 
     def install(self, addresses: Iterable[str]) -> None:
-        """The group is the same whoever is in it."""
+        """Nothing to do: the group is the same whoever is in it."""
 
 
 class MeshTransport(Transport):
@@ -257,7 +257,7 @@ class MeshTransport(Transport):
         return () if endpoint is None else (endpoint.shifted(offset),)
 
     def send(self, to: str | Audience, port: Port, datagrams: Sequence[bytes]) -> None:
-        """A word to the world is the occasion to introduce nodes to each other."""
+        """Send datagrams; a packet to WORLD takes an introduction along, if one is due."""
         super().send(to, port, datagrams)
         if to is Audience.WORLD and (introduction := self._peers.introduction()):
             super().send(to, Port.CONTROL, introduction)
@@ -282,7 +282,7 @@ def _group_address(group: Group) -> Endpoint:
 
 
 def _open_three(interface: Interface, token_port: int) -> dict[Port, socket.socket]:
-    """The sockets of a mesh node. Without a port from the operator the system is asked until three neighbours are free."""
+    """The sockets of a mesh node. If no port is configured, the system is asked until three in a row are free."""
     for _ in range(1 if token_port else TRIES_FOR_PORTS):
         opened = {Port.TOKEN: open_unicast(interface, token_port)}
         base = opened[Port.TOKEN].getsockname()[1]
