@@ -1,7 +1,7 @@
 """Settings from a TOML file, or from the arguments of a program's node. Every mistake is one sentence.
 
-The sentence names the file, the field, what was given and what is allowed. An unknown name is answered with the nearest known
-one: a misspelt timeout that is silently ignored costs a night.
+The sentence names the file, the field, what was given and what is allowed. For an unknown name it suggests the nearest known one:
+a misspelt timeout that is silently ignored costs a night.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from transis.types.errors import ConfigError
 
 FILE_BYTES_MAX: Final = 1 << 20
 SHOWN_MAX: Final = 60
-"""Letters of a wrong value that an error repeats."""
+"""Characters of a wrong value that an error repeats."""
 
 NUMBERS: Final[dict[str, tuple[type, ...]]] = {"timing": (int, float), "pulse": (int, float), "window": (int,)}
-"""Sections that are made of numbers only, and of which kinds."""
+"""Sections that hold only numbers, and the kinds of these."""
 
 KINDS_IN_WORDS: Final = {
     "str": 'text in quotes, like "ann"',
@@ -48,7 +48,7 @@ KINDS_IN_WORDS: Final = {
     "bool": "true or false",
     "array": 'a list, like ["ann"]',
 }
-"""What msgspec calls the kinds of values, in words."""
+"""Msgspec's names for kinds of values, in words."""
 
 _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
 
@@ -62,7 +62,7 @@ class SettingsError(ConfigError):
 
 
 def renamed(error: ConfigError, name: str, in_words: Callable[[str], str] = str) -> ConfigError:
-    """The same complaint under the name that the reader knows, its rest passed through `in_words`."""
+    """The same error under the name that the reader knows, with the rest of the text passed through `in_words`."""
     renamed = ConfigError(name, None, "")
     renamed.args = (f"{name} = {in_words(str(error).partition(' = ')[2])}",)
     return renamed
@@ -148,7 +148,7 @@ def _unknown(path: str, given: object, known: Iterable[str], hint: str) -> Confi
 
 
 def _wrong_value(tables: Mapping[str, Any], message: str) -> ConfigError:
-    """msgspec's words with the value that was given, and for a choice with what there is to choose from."""
+    """Msgspec's error with the value that was given and, for a choice, the possible values."""
     match = _PATH.fullmatch(message)
     assert match is not None, "the pattern takes any text"
     path = match["path"] or ""
@@ -164,7 +164,7 @@ def _wrong_value(tables: Mapping[str, Any], message: str) -> ConfigError:
 
 
 def _in_plain_words(what: str) -> str:
-    """The author of a settings file need not know what Python calls things."""
+    """Msgspec's error without Python's names for things."""
     if "matching regex" in what:
         return 'must be three octal digits as text, like "0660"'
     expected = what.partition(", got")[0].replace("Expected", "must be")
@@ -180,7 +180,7 @@ def _choices(path: str) -> tuple[str, ...]:
 
 
 def _shown(given: object) -> object:
-    """A value as an error repeats it: not a novel, and never the content of a key."""
+    """A value as an error repeats it: shortened, and numbers as they are."""
     return (
         _short(given) if isinstance(given, str) else given if isinstance(given, int | float) else _Verbatim(_short(repr(given)))
     )
@@ -208,15 +208,15 @@ KINDS: Final[dict[str, tuple[type, ...]]] = {
     "policy": (SessionPolicy,),
     "pulse": (Pulse, NoneType),
 }
-"""Arguments that are more than a text or a number; a wrong one would fail far from here."""
+"""Arguments that are not just a text or a number; a wrong one would fail far from here."""
 GROUP_NAMES: Final = {"address": "group", "data_port": "data_port", "control_port": "control_port", "hops": "hops"}
 MAY_BE_NONE: Final = ("key", "trace", "pulse")
 CHOSEN_HERE: Final = ("transport", "run")
-"""Choices that nothing else checks; the configuration of the protocol checks its own."""
+"""Choices that are checked here; the protocol's configuration checks the others."""
 
 
 def settings_of(name: str, **arguments: Unpack[NodeArguments]) -> Settings:
-    """What the arguments of `transis.Node` mean. Raises ConfigError for the first that means nothing."""
+    """The settings that the arguments of `transis.Node` stand for. Raises ConfigError for the first wrong one."""
     given: dict[str, Any] = {"name": name, **arguments}
     if unknown := [keyword for keyword in given if keyword not in KEYWORDS]:
         raise TypeError(f"Node.__init__() got an unexpected keyword argument {unknown[0]!r}")
@@ -231,7 +231,7 @@ def settings_of(name: str, **arguments: Unpack[NodeArguments]) -> Settings:
 
 
 def _with(settings: Settings, path: str, value: object) -> Settings:
-    """With one setting, or a section that has no fields of its own, replaced."""
+    """The settings with one of them replaced, or a whole section that has no fields of its own."""
     section, _, field = path.partition(".")
     return with_fields(settings, **{section: with_fields(getattr(settings, section), **{field: value}) if field else value})
 
@@ -274,7 +274,7 @@ def _in_ms(times: Timing | Pulse, names: Mapping[str, str]) -> dict[str, float]:
 
 
 def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """A text is also a sequence of texts, its letters, which is never what was meant."""
+    """Refuse a single text: it is also a sequence of texts, its letters, which is never meant."""
     if isinstance(given, str | bytes) or not all(isinstance(one, str) for one in given):
         raise ConfigError(name, given, 'must be a list of texts, such as ["ann", "bob", "cid"]')
     return tuple(given)
@@ -287,6 +287,6 @@ def default_state(cluster: str, name: str, environment: Mapping[str, str] = os.e
 
 
 def _file_name(text: str) -> str:
-    """One that cannot lead anywhere else: no slash, and no dot in front."""
+    """A file name that cannot lead to another directory: no slash, and no dot in front."""
     quoted = quote(text, safe="")
     return "%2E" + quoted[1:] if quoted.startswith(".") else quoted

@@ -1,6 +1,6 @@
 """From settings to what a node will do on this machine: everything is looked up and checked before anything is opened.
 
-1. On anything but loopback a node without a key is refused, unless its settings allow it in so many words.
+1. On anything but loopback a node without a key is refused, unless its settings allow that explicitly.
 2. Errors about a file use the file's names and units, errors about arguments those of the arguments (SettingsSource).
 3. `resolve` is enough for a node in a program; `resolve_daemon` adds the sockets, metrics and retention of a daemon.
 """
@@ -43,10 +43,10 @@ DAY_S: Final = 86_400
 
 
 class SettingsSource(NamedTuple):
-    """Where settings come from, and so how an error about them is worded."""
+    """Where settings come from, which decides how errors about them are worded."""
 
     names: Mapping[str, str]
-    """What a setting is called there, where that is not its own name."""
+    """What a setting is called there, if not by its own name."""
     choose_mesh: str
     allow_plaintext: str
     of_config: Callable[[ConfigError], ConfigError]
@@ -144,7 +144,7 @@ def _key(settings: Settings, interface: Interface, source: SettingsSource) -> by
 
 
 def require_key(name: str, interface: Interface, key: bytes | None, *, plaintext: bool, otherwise: str) -> None:
-    """Rule 1. `name` is what the key is called where it is given, `otherwise` how to say that there shall be none."""
+    """Enforce rule 1. `name` is what the key is called where it is given, `otherwise` how to allow a node without one."""
     if key is not None and plaintext:
         raise ConfigError(name, "a key", f"there is {otherwise} as well: take one of them out")
     if key is not None:
@@ -174,7 +174,7 @@ def _policy(settings: Settings, source: SettingsSource) -> SessionPolicy:
 
 
 def policy_of(sessions: SessionsSection) -> SessionPolicy:
-    """The section in the units of the sessions' host."""
+    """The [sessions] section in the units of SessionPolicy."""
     return SessionPolicy(
         send_window=sessions.send_window_kb * KB,
         queue_max=sessions.queue_mb * MB,
@@ -207,18 +207,18 @@ def _config(settings: Settings, interface: Interface, source: SettingsSource, *,
 
 
 def profile_of(settings: Settings, interface: Interface) -> str:
-    """The profile by name; `auto` is slow to suspect on one machine, where the scheduler is the network."""
+    """The name of the profile; `auto` becomes `local` on loopback, where delays come from the scheduler, and else `lan`."""
     chosen = settings.node.profile
     return chosen if chosen != "auto" else "local" if interface.address.is_loopback else "lan"
 
 
 def timing_of(settings: Settings, interface: Interface) -> Timing:
-    """The profile's timing with the settings' differences; Config checks the relations between them."""
+    """The profile's timing with the settings' differences; Config checks the relations between timeouts."""
     return replace(profile(profile_of(settings, interface)), **_in_us(settings.timing, TIMING_NAMES))
 
 
 def pulse_of(settings: Settings, interface: Interface) -> Pulse:
-    """The same for the pulse of lansis."""
+    """The profile's pulse with the settings' differences."""
     return replace(pulse_profile(profile_of(settings, interface)), **_in_us(settings.pulse, PULSE_NAMES))
 
 
@@ -227,12 +227,12 @@ def _in_us(given_ms: Mapping[str, float], names: Mapping[str, str]) -> dict[str,
 
 
 def window_of(settings: Settings) -> Window:
-    """What a node on real sockets uses, with the settings' differences."""
+    """The window of a node on real sockets, with the settings' differences."""
     return replace(REAL_WINDOW, **settings.window)
 
 
 def group_for(interface: Interface, group: Group = GROUP) -> Group:
-    """The default address fits the interface."""
+    """The group, with the default address changed to fit the interface's IP version."""
     if group.address == GROUP.address and interface.address.version == 6:
         return group._replace(address=GROUP_IPV6.address)
     return group
@@ -250,7 +250,7 @@ def _flight(settings: Settings, state: Path) -> FlightPlan | None:
 
 
 def resolve_daemon(settings: Settings, environment: Mapping[str, str], found: Sequence[Interface] | None = None) -> Opening:
-    """Also where a daemon meets its clients and administrators. What the file leaves open is decided by the environment."""
+    """As `resolve`, and where a daemon listens for clients and administrators. The environment fills in what the file omits."""
     opening = resolve(_completed(settings, environment), FILE, found)
     sessions, trace = settings.sessions, settings.trace
     clients = Path(sessions.socket or socket_to_listen_at(environment))
@@ -271,7 +271,7 @@ def resolve_daemon(settings: Settings, environment: Mapping[str, str], found: Se
 
 
 def _completed(settings: Settings, environment: Mapping[str, str]) -> Settings:
-    """With a name and a place for its state."""
+    """The settings with a name and a state directory filled in."""
     node = settings.node
     name = node.name or socket.gethostname().partition(".")[0]
     state = node.state or str(default_state(name, environment, root=os.geteuid() == 0))
@@ -279,7 +279,7 @@ def _completed(settings: Settings, environment: Mapping[str, str]) -> Settings:
 
 
 def _listen(text: str) -> Endpoint | None:
-    """A bare port is one of loopback: figures are nobody's business unless somebody says so."""
+    """Where to serve metrics. A bare port means loopback, so that figures are not public by default."""
     if not text:
         return None
     bare = text.removeprefix(":")
@@ -287,7 +287,7 @@ def _listen(text: str) -> Endpoint | None:
 
 
 def _check_daemon(settings: Settings, opening: Opening) -> None:
-    """Relations between settings, and what would only show when it is too late."""
+    """Check relations between settings, and what would otherwise show only when the daemon runs."""
     trace = settings.trace
     _check_network(settings, opening)
     if opening.tcp is not None and opening.key is None:
@@ -342,14 +342,14 @@ def _check_sockets(opening: Opening) -> None:
 
 
 def _check_directory(name: str, path: Path) -> None:
-    """Whether this user may write there shows when the daemon runs; that a file is in the way shows now."""
+    """Refuse a path that a file blocks. Whether this user may write there shows only when the daemon runs."""
     there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
     if not os.path.isdir(there):
         raise ConfigError(name, str(path), f"{there} is no directory, so nothing can be kept there")
 
 
 def _is_installed(package: str) -> bool:
-    """Without importing it: starting is quicker, and the converter needs its own in another process."""
+    """Whether a package is installed, without importing it, which would slow the start."""
     return any(module.name == package for module in pkgutil.iter_modules())
 
 

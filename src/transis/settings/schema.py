@@ -1,9 +1,9 @@
-"""Every setting once: where a file has it, what a program calls it, its default and what it is for.
+"""Every setting once: its place in a file, its name in a program, its default and its purpose.
 
 1. A setting exists here and nowhere else. The reader (load.py), `transis daemon --example` and the tables of docs/operating.md
    are made from these classes.
 2. A description is one line for an operator, and every field has a default, so that an empty file is valid on a single machine.
-3. The arguments of `transis.Node` fill the same classes (KEYWORDS). What only a program can say stands in ProgramSection.
+3. The arguments of `transis.Node` fill the same classes (KEYWORDS). What only a program can set is in ProgramSection.
 4. Settings travel to a child process as one line of JSON on its standard input: a key is never in an argument or in the
    environment, where others could read it.
 """
@@ -37,7 +37,7 @@ from transis.types.config import (
 )
 
 REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
-"""What a node on real sockets uses by default: twice as fast as the cautious default that the simulator explores."""
+"""The default of a node on real sockets: twice as fast as the cautious default that the simulator explores."""
 
 TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
 """The keys of [timing], and the field of the configuration that each sets."""
@@ -270,7 +270,7 @@ SECTIONS: Final[dict[str, type[Section]]] = {
     "flight": FlightSection,
     "log": LogSection,
 }
-"""What a file may say."""
+"""The sections of a file."""
 CLASSES: Final[dict[str, type[Section]]] = {**SECTIONS, "program": ProgramSection}
 
 
@@ -282,7 +282,7 @@ def default_of(section: type[Section], name: str) -> Any:
 
 
 class NodeArguments(TypedDict, total=False):
-    """The arguments of `transis.Node` beside its name."""
+    """The arguments of `transis.Node` other than its name."""
 
     cluster: str
     key: bytes | str | Path | None
@@ -391,7 +391,7 @@ def _further(name: str, title: str, named: list[SettingField]) -> Iterator[str]:
 
 
 def _description(kind: Any) -> str:
-    """Of the descriptions along a field's type, the outermost: the others belong to the type."""
+    """The outermost description in a field's type: inner ones belong to the type itself."""
     found = [one.description for one in kind.__metadata__ if one.description]
     assert found, "every setting says what it is for"
     return str(found[-1])
