@@ -29,7 +29,7 @@ PUZZLES: Final = {
     r"\bby hand of\b": 0,
     r"\bwhat (?:it|that|this) is of\b": 0,
     r"\bat all that\b": 0,
-    r"\bfor ever\b": 14,
+    r"\bfor ever\b": 1,
     r'""" ?Who(?:se)? (?:is|has|does|was)\b': 0,
 }
 """Phrases that puzzle a reader, and how often they may occur in the package and its documents. Lower these, never raise them."""

@@ -1,7 +1,7 @@
 """A segment's events as columns: one pass over its rows, Arrow batches of each kind (tables.py).
 
-1. Two columns need the pass: `conf_no`, how many configurations this segment has installed so far, and, of a SEND, `before`, how
-   much its node had delivered in that configuration.
+1. Two columns need the pass: `conf_no`, the number of configurations in this segment so far, and, for a SEND, `before`, how many
+   ordered messages its node had delivered in that configuration.
 2. The pass also finds where events are missing or the clock went back, but only inside the segment. What reaches beyond it is
    left to audit/plans/lay.py, which knows all segments.
 
@@ -51,7 +51,7 @@ from transis.types.ids import NodeId, ProcessId
 from transis.types.views import GroupView
 
 CHUNK: Final = 16_384
-"""Rows that become Arrow arrays together: enough to make a call cheap, few enough to hold."""
+"""Rows that become Arrow arrays together: enough to make the cost of a call small, few enough to hold in memory."""
 
 Values = tuple[Any, ...]
 Row = tuple[int, msgspec.Raw]
@@ -138,14 +138,14 @@ class SegmentColumns:
         )
 
     def _add_afterwards(self, rows: Sequence[Row]) -> None:
-        """Events behind the end of a life: none should be there, so they are counted and nothing else is read of them."""
+        """Events after the end of a life. There should be none, so they are only counted."""
         events = [decode_row(*row) for row in rows]
         lseqs, times = (np.array([getattr(event, name) for event in events], np.int64) for name in ("lseq", "time_us"))
         self._look_for_gaps(lseqs, times, np.full(len(rows), self._conf_no), dict(enumerate(events)))
         self.rows["afterwards"] += [(*self.origin, self._conf_no, event.lseq, event.time_us) for event in events]
 
     def _positions(self, is_delivery: Array, run: DeliveryColumns, others: Sequence[tuple[int, Event]]) -> dict[int, int | None]:
-        """How many ordered messages this stay had delivered up to each event that is no delivery, and up to the last event."""
+        """How many ordered messages this stay had delivered up to each event that is not a delivery, and up to the last event."""
         known = np.full(len(is_delivery), -1, np.int64)
         known[is_delivery] = np.where(run.columns["tpos"] >= 0, run.columns["tpos"] + run.columns["count"], -1)
         known[[place for place, event in others if isinstance(event, Conf) and event.view.id.is_regular]] = 0
@@ -154,7 +154,7 @@ class SegmentColumns:
         return {place: int(known[latest[place]]) if latest[place] >= 0 else self._position for place in asked}
 
     def _look_for_gaps(self, lseqs: Array, times: Array, conf_no: Array, events: Mapping[int, Event]) -> None:
-        """Events are missing between two of one segment: a Gap that nobody recorded. Between segments lay.py looks."""
+        """Find events that are missing within the segment without a recorded Gap. lay.py looks between segments."""
         if not len(lseqs):
             return
         if self.first_lseq is None:
@@ -169,7 +169,7 @@ class SegmentColumns:
         self._expected = self.last_lseq + 1
 
     def _look_for_steps(self, lseqs: Array, times: Array, conf_no: Array, timely: Array) -> None:
-        """Where the clock went back. What clients were handed is told late, with the time of the handing, and does not count."""
+        """Find where the clock went back. Client deliveries do not count: they are recorded late, with the time they happened."""
         lseqs, times, conf_no = lseqs[timely], times[timely], conf_no[timely]
         if not len(times):
             return
@@ -288,7 +288,7 @@ class SegmentColumns:
     # -- the segment itself, and names --------------------------------------------------------------------------------
 
     def finish(self, segment: Frames, file: str, size: int) -> None:
-        """The row of the segment itself, when all its events were added."""
+        """Add the row of the segment itself, after all its events."""
         header, footer = segment.header, segment.footer
         read = (file, size, segment.torn_bytes, self.events, header.schema, header.previous, segment.digest)
         seal = (None, None, False) if footer is None else (footer.digest, footer.events, footer.closed)
@@ -314,7 +314,7 @@ class SegmentColumns:
 
 
 def trouble_batch(why: TraceError, file: str, size: int, header: Header | None = None) -> pa.RecordBatch:
-    """The row of a file of which nothing can be read; who wrote it is told where the header is whole."""
+    """The row of a file of which nothing can be read; it names the writer if the header is whole."""
     known: dict[str, Any] = {"file": file, "bytes": size, "trouble": str(why)}
     if isinstance(why, TraceCutOff):
         known["torn_bytes"] = size
@@ -332,7 +332,7 @@ def trouble_batch(why: TraceError, file: str, size: int, header: Header | None =
 
 
 def columns_of(name: str, frames: Frames) -> SegmentColumns:
-    """All events of a segment, of which the frames were read; what cannot be decoded is a TraceError with its place."""
+    """All events of a segment whose frames were read; one that cannot be decoded is a TraceError with its offset."""
     if frames.header.schema not in ACCEPTED:
         raise TraceError(f"{name}: {unknown_version(frames.header)}")
     columns = SegmentColumns(frames.header)
@@ -371,7 +371,7 @@ def _node_columns(node: NodeId) -> Values:
 
 
 def _in_order(view: GroupView) -> bool:
-    """Are members, joined, left and origins sorted, each once? Keys have no order, so it is told here."""
+    """Are members, joined, left and origins sorted and unique? Keys have no order, so a column says it."""
     lists: list[list[Any]] = [list(view.members), list(view.joined), list(view.left), [one.view for one in view.merged_from]]
     return all(found == sorted(set(found)) for found in lists)
 

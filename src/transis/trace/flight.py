@@ -6,11 +6,11 @@ the last minutes, for when something is wrong.
     DIRECTORY/life-NAME-INC-BOOT-000004.film           what was delivered (ring_files.py)
     DIRECTORY/kept/000003-R12-ann/                     exported around a change of the view (export.py)
 
-1. An observer: the node never waits and never fails for it. A disk that refuses makes ring files pause, which their headers say,
-   and leaves a Gap in the digests. The sums go on.
-2. It writes a few times a second, while it is told of outputs, and at every `look`, once a second. Neither reads a directory:
+1. It is an observer: the node never waits and never fails for it. A disk that refuses makes ring files pause, which their headers
+   say, and leaves a Gap in the digests. The sums go on.
+2. It writes a few times a second while there are outputs, and at every `look`, once a second. Neither reads a directory: only
    tidying does, in a thread.
-3. Every file of digests begins with the configuration in force, so that who reads only the newest knows whom to wait for.
+3. Every file of digests begins with the configuration in force, so that a reader of only the newest knows whom to wait for.
 4. kill -9 loses a fifth of a second of both; the next life seals what this one left open and writes its end.
 5. What is too old or too much is deleted, the oldest first. A day has 8,640 sealed files, and to ask the system for each of them
    every few seconds would cost the node as much as all recording: only the directory is read every time. A file that is not being
@@ -38,7 +38,7 @@ from transis.types.views import View
 # --- tidying ----------------------------------------------------------------------------------------------------------
 
 KEPT: Final = "kept"
-"""Where films around changes of the view are developed to."""
+"""Where exports around changes of the view go."""
 MB: Final = 1 << 20
 
 
@@ -69,7 +69,7 @@ class _Found(NamedTuple):
 
 
 class Tidier:
-    """Of one node's directory; `tidy` is called now and then."""
+    """Tidies one node's directory; `tidy` is called now and then."""
 
     def __init__(self, directory: Path, name: str, limits: FlightLimits) -> None:
         self._directory = directory
@@ -93,7 +93,7 @@ class Tidier:
         return Tidied(total, left, shutil.disk_usage(self._directory).free)
 
     def _look_at(self, names: Iterable[str]) -> None:
-        """Know these and no others."""
+        """Remember size and time of these files and of no others."""
         known = self._known
         self._known = {name: known.get(name) or _found(self._directory / name) for name in names}
 
@@ -142,12 +142,12 @@ CHECKPOINTS_MAX: Final = 4096
 EVENTS_MAX: Final = 16_384
 """Events of one write; more are a Gap."""
 FILMS_OF_TIME: Final = 5
-"""Films that share the minutes that are kept: one is deleted at a time."""
+"""Ring files that share the minutes that are kept: one is deleted at a time."""
 SECOND_US: Final = 1_000_000
 
 
 class Keep(NamedTuple):
-    """Films to be developed: around the change to this view, between these times."""
+    """An export to make: around the change to this view, between these times."""
 
     view: ViewId
     from_us: int
@@ -155,7 +155,7 @@ class Keep(NamedTuple):
 
 
 class Flight(Observer):
-    """Of one life, from before its node is started. `life` is the first header of its segments."""
+    """The flight recorder of one life, from before its node starts. `life` is the first header of its segments."""
 
     kinds = frozenset({Delivered, Configure, Checkpoint})
     keeps_evidence = True
@@ -203,7 +203,7 @@ class Flight(Observer):
             self._write(self._now_us)
 
     def look(self, now_us: int) -> Keep | None:
-        """Now and then: seal digests that are old enough; what is to be developed now, if anything is."""
+        """Called now and then: seal digests that are old enough; return the export that is due, if one is."""
         if self._closed:
             return None
         self._write(now_us)
@@ -215,14 +215,14 @@ class Flight(Observer):
         return self._due(now_us)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Written behind what its process had been delivered, which is on the tape until then."""
+        """Keep a checkpoint until what its process had been delivered, which is still on the tape, is written."""
         if len(self._checkpoints) < CHECKPOINTS_MAX:
             self._checkpoints.append(checkpoint)
         else:
             self.dropped += 1
 
     def close(self, now_us: int, how: str) -> None:
-        """The life is over, in this way."""
+        """The life is over; `how` says in which way."""
         if self._closed:
             return
         self._closed = True

@@ -76,7 +76,7 @@ class Keys:
         return found
 
     def group(self, group: GroupId) -> int:
-        """Groups are hashes already; as a signed number."""
+        """A group's id is a hash already; return it as a signed number."""
         return group - (1 << 64) if group >= 1 << 63 else int(group)
 
     def group_view(self, group: GroupId, view: GroupViewId) -> int:
@@ -101,7 +101,7 @@ _SERVICES: Final = frozenset(int(service) for service in Service)
 
 
 class DeliveryColumns:
-    """The columns of some deliveries, in their order. Bytes that are no deliveries are a TraceError."""
+    """The columns of some deliveries, in order. Bytes that are not deliveries raise TraceError."""
 
     def __init__(self, rows: Sequence[Raw], lookup: Lookup) -> None:
         try:
@@ -131,7 +131,7 @@ class Lookup:
         self._addresses: dict[bytes, int] = {}
 
     def columns(self, rows: list[Fields]) -> dict[str, Array]:
-        """Named as in tables.KINDS; of addresses 0 is none."""
+        """Columns named as in tables.KINDS; an address of 0 means none."""
         fields = zip(*rows, strict=True) if rows else iter([()] * 14)
         lseq, time_us, conf, regular, process, first, count, service, address, place, tpos, origin_us, timestamp, size = fields
         if not _SERVICES.issuperset(service):

@@ -4,9 +4,9 @@
 2. The recorder never blocks its node: a turn has a limit, a sink may refuse a batch, and both end in a Gap.
 3. Evidence precedes effect: the driver calls `flush` before a datagram leaves and before a client sees a message.
 4. After the end of a life nothing more is recorded.
-5. What clients are handed is gathered by address, because runs of one address have the same recipients until a view changes. It
-   becomes one event: at the end of the turn, or before anything that changes who gets what. A run right behind its DELIVERs is
-   known by the numbers of those events; any other waited, and is named by its messages.
+5. Client deliveries are gathered by address, because runs with one address have the same recipients until a view changes. They
+   become one event: at the end of the turn, or before anything that changes who gets what. A run right after its DELIVERs is
+   identified by the numbers of those events; any other had to wait, and is named by its messages.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ClientDeliveries:
         self._last, self._last_lseqs = run, lseqs
 
     def add(self, run: Delivered, recipients: Recipients) -> bool:
-        """Note a run for these; False if the same address had others before, and what was gathered must be told first."""
+        """Note a run for these; False if the address had other recipients before: then what was gathered is recorded first."""
         if run is not self._last:
             self._waited += [
                 LateRuns(groups, processes, part.process, part.first_counter, len(part.payloads))
@@ -106,7 +106,7 @@ class ClientDeliveries:
 
 
 def _together(recipients: Recipients) -> list[tuple[tuple[GroupId, ...], tuple[int, ...]]]:
-    """Processes that get something through the same groups, together."""
+    """Recipients grouped by the groups through which they get a run."""
     found: dict[tuple[GroupId, ...], list[int]] = {}
     for process, groups in recipients:
         found.setdefault(groups, []).append(process)
@@ -119,12 +119,12 @@ TURN_EVENTS_MAX: Final = 1 << 20
 """Events between two flushes: one turn of a driver makes hundreds, so this is a bound on memory, not a tuning knob."""
 
 NOTES_FOR_COVERAGE: Final = frozenset({"event", "trap"})
-"""Notes that only the coverage table wants: several a packet, and nothing an audit reads."""
+"""Notes that only the coverage table needs: several for each packet, and nothing an audit reads."""
 
 
 NUMBER_MAX: Final = 1 << 63
 INDEX_MAX: Final = 1 << 31
-"""Numbers that a client tells of a position are recorded below these: tables have them in so many bits."""
+"""A client's numbers for a position are recorded only below these limits: tables have so many bits for them."""
 
 
 class Sink(Protocol):
@@ -203,7 +203,7 @@ class Recorder(Observer):
         self.flush()
 
     def end(self, now_us: int, how: str) -> None:
-        """The life is over; only the first word about it counts."""
+        """The life is over; only the first call counts."""
         if not self.ended:
             self._hand_over(now_us)
             self._append(End(self._next(), now_us, how))
@@ -219,7 +219,7 @@ class Recorder(Observer):
             first += count
 
     def _delivered(self, now_us: int, run: Delivered) -> None:
-        """One event for each datagram that messages end in, so that all nodes tell of the same runs."""
+        """One event for each datagram that messages end in, so that all nodes record the same runs."""
         first = self._lseq + 1
         for part in run.parts():
             self._delivered_part(now_us, part)
@@ -331,7 +331,7 @@ _RECORD: Final[dict[type[NodeOutput], Callable[[Recorder, int, Any], None]]] = {
     ProcessGone: Recorder._gone,
     Checkpoint: Recorder._checkpoint,
 }
-"""All others (packets, writes, room) are no evidence."""
+"""How to record each kind of output. The others (packets, writes, room) are not evidence."""
 Recorder.kinds = frozenset(_RECORD)
 
 

@@ -3,7 +3,7 @@
 The tape: everything that a node delivers, packed as it comes, at a small part of what the recorder costs.
 
 One *stretch* is open at a time: consecutive runs of one process, service and address in one configuration, whose counters go on.
-A feed of the engine goes on with it or ends it; when it ends it is one row, and one step of the prefix digests (prefix.py).
+Each run continues it or ends it; when it ends it becomes one row, and one step of the prefix digests.
 
     row = ROW, then for every datagram but the last how many messages end in it (u8, or u16 if one does not fit),
           then, unless their places go on one by one, the place of every datagram but the first (u64)
@@ -24,9 +24,9 @@ ids, B(n) the sum of (i + 1) * id, both modulo a prime. Two nodes with equal (co
 1. However deliveries are cut into runs, the sums are the same, for a whole stretch of one process is added in closed form. A
    chain of hashes would have to see equal cuts. A swap of two messages at i and j changes B by (i - j) times the difference of
    their ids, which is never 0.
-2. Told is at multiples of a power of two that follows the traffic: whatever two nodes choose, they share every multiple of the
-   larger one. It is about one digest a second at any rate, and every message when there are few.
-3. These are for bugs, not for enemies: a node that lies can lie in any digest.
+2. Digests are recorded at multiples of a power of two that follows the traffic: whatever two nodes choose, they share every
+   multiple of the larger one. That makes about one digest a second at any rate, and one for every message when there are few.
+3. They find bugs, not enemies: a node that lies can lie in any digest.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ FACTOR: Final = 0x1F3D5B79A2C4E687
 """K: what the next counter of a process adds to an id."""
 STEP_MAX: Final = 1 << 20
 TOO_OFTEN_US: Final = 500_000
-"""Told again so soon, the step grows."""
+"""If digests follow each other faster than this, the step grows."""
 TOO_SELDOM_US: Final = 2_000_000
-"""Told nothing for so long, it becomes smaller."""
+"""After this long without a digest, the step shrinks."""
 
 _SENDER: Final = Struct("<QIB")
 
@@ -98,7 +98,7 @@ class Prefixes:
         self.step = 1
 
     def add(self, head: int, first: int, count: int) -> list[Digest]:
-        """A stretch of messages; the positions in it that are to be told. They are two at most, however long it is."""
+        """Add a stretch of messages; return the digests to record for positions in it: at most two, however long it is."""
         before = self.sums
         self.sums = after(before, head, first, count)
         every = max(self.step, 1 << (count.bit_length() - 1)) if count else self.step
@@ -115,9 +115,9 @@ class Prefixes:
         return sums
 
     def pace(self, now_us: int) -> list[Digest]:
-        """Called now and then with the time: the step follows how often something was told since.
+        """Called now and then with the time: the step follows how often digests were recorded.
 
-        After a while without, where everything rests now is told: the others rest there too.
+        After a while without any, return the present one: other nodes rest there too.
         """
         told, self._told = self._told, 0
         if told:
@@ -145,7 +145,7 @@ DATAGRAMS_MAX: Final = 4096
 ADDRESSES_MAX: Final = 4096
 """Addresses that have a number at a time; then numbers are given anew."""
 HEADS_MAX: Final = 65_536
-"""Senders whose share of the digests is remembered."""
+"""Senders whose `head_of` is remembered."""
 
 
 _COUNT: Final = itemgetter(2)
@@ -160,7 +160,7 @@ class AddressNumber(NamedTuple):
 
 
 class PrefixDigest(NamedTuple):
-    """Digests of a position that are to be told; `last`: the configuration ended there."""
+    """A digest to be recorded; `last` means that the configuration ended there."""
 
     conf: ViewId
     regular: ViewId
@@ -348,7 +348,7 @@ class DeliveryLog:
 
 
 def rows_of(content: bytes | memoryview) -> Iterator[TapedRow]:
-    """The rows in these bytes; what is no row ends them. They are covered by a checksum, so that is somebody else's doing."""
+    """The rows in these bytes, up to anything that is not a row, which the checksum makes unlikely."""
     content, place = memoryview(content), 0
     while place + ROW.size <= len(content):
         *numbers, datagrams, address, service, flags = ROW.unpack_from(content, place)
