@@ -38,7 +38,7 @@ def _asked_as(name: str) -> str:
 
 
 class FaultRequest(msgspec.Struct, frozen=True, tag_field="do", tag=_asked_as, forbid_unknown_fields=True):
-    """What may be asked, by its name in small letters and without `Request`."""
+    """A request. Its name on the socket is that of the class, in lower case and without `Request`."""
 
 
 class NodesRequest(FaultRequest, frozen=True):
@@ -83,7 +83,7 @@ Link = frozenset[str]
 
 
 class ClusterFaults:
-    """Does to the daemons of a cluster what is asked, and says in a sentence what was done."""
+    """Carries out requests on the daemons of a cluster, and says in a sentence what was done."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -173,7 +173,7 @@ class ClusterFaults:
         return {daemon.name for daemon in self._cluster.daemons if daemon.state == "running"}
 
     def _carry_out_cuts(self, names: set[str]) -> None:
-        """A daemon is told all that it does not hear. Those that do not run have nothing to hear."""
+        """Tell each running daemon all the peers that it is cut off from."""
         connections = {name: AdminConnection(self._cluster[name].admin, None) for name in sorted(self._running())}
         try:
             addresses = {name: connection.ask("status")["address"] for name, connection in connections.items()}

@@ -73,7 +73,7 @@ FREE_MB: Final = 256
 SPARE_DESCRIPTORS: Final = 64
 """What a daemon opens beside its clients: sockets, traces, ring files."""
 STA_UNSYNC: Final = 0x40
-"""adjtimex(2): nothing keeps the clock right."""
+"""adjtimex(2): the clock is not synchronised."""
 COMMAND_S: Final = 5.0
 
 
@@ -240,7 +240,7 @@ def _try_port(opening: Opening) -> Diagnosis:
 
 
 def check_firewall(opening: Opening) -> Iterator[Diagnosis]:
-    """Only what the rules say by default: rules are read by the kernel, not by us."""
+    """Look only at the default policy: evaluating the rules is the kernel's business."""
     if opening.interface.address.is_loopback:
         return
     for command, marks in ((("nft", "list", "chains"), ("hook input", "policy drop")), (("iptables", "-S"), ("-P INPUT DROP",))):

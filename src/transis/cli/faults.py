@@ -50,7 +50,7 @@ def cluster_at(directory: Path | None, environment: Mapping[str, str] = os.envir
 
 
 def states_in(directory: Path) -> dict[str, str]:
-    """The nodes of a cluster of `transis up` and what they do; nothing if there is no such cluster."""
+    """The nodes of a cluster of `transis up` and the state of each; nothing if there is no such cluster."""
     if not (directory / CLUSTER_SOCKET).exists():
         return {}
     try:
@@ -127,7 +127,7 @@ def kill(nodes: NodesArgument, directory: DirectoryOption = None) -> None:
 
 
 def pause(nodes: NodesArgument, directory: DirectoryOption = None) -> None:
-    """Stop nodes of a cluster of `transis up --faults` in the middle of what they do, until they are resumed."""
+    """Freeze nodes of a cluster of `transis up --faults`, as SIGSTOP does, until they are resumed."""
     _break("pause", directory, nodes=nodes)
 
 
@@ -137,7 +137,7 @@ def resume(nodes: NodesArgument, directory: DirectoryOption = None) -> None:
 
 
 def restart(nodes: NodesArgument, directory: DirectoryOption = None) -> None:
-    """Start killed nodes again, with the state they left; nodes that run leave first. Cut links of theirs are whole again."""
+    """Start killed nodes again, with the state they left; nodes that run leave first. Their cut links are restored."""
     _break("restart", directory, nodes=nodes)
 
 
@@ -145,7 +145,9 @@ def cut(
     sides: Annotated[
         list[str],
         typer.Argument(
-            metavar="NODES", help="Names with commas, and after the word `from` the other side.", autocompletion=complete_node
+            metavar="NODES",
+            help="Names separated by commas; after `from`, those of the other side.",
+            autocompletion=complete_node,
         ),
     ],
     directory: DirectoryOption = None,
@@ -156,7 +158,7 @@ def cut(
 
 
 def heal(directory: DirectoryOption = None) -> None:
-    """Make all links whole that `transis cut` has cut."""
+    """Restore all links that `transis cut` has cut."""
     _break("heal", directory)
 
 
