@@ -133,7 +133,7 @@ def _check_names(tables: Mapping[str, Any]) -> None:
 
 def _misplaced(name: str, known: Mapping[str, Iterable[str]]) -> str:
     homes = [section for section, names in known.items() if name in names]
-    return f"; it belongs into [{homes[0]}]" if homes else ""
+    return f" here; it belongs in [{homes[0]}]" if homes else ""
 
 
 def _unknown(path: str, given: object, known: Iterable[str], hint: str) -> ConfigError:

@@ -345,7 +345,7 @@ def _check_directory(name: str, path: Path) -> None:
     """Refuse a path that a file blocks. Whether this user may write there shows only when the daemon runs."""
     there = next(one for one in (path, *path.absolute().parents) if os.path.lexists(one))
     if not os.path.isdir(there):
-        raise ConfigError(name, str(path), f"{there} is no directory, so nothing can be kept there")
+        raise ConfigError(name, str(path), f"{there} is not a directory, so nothing can be kept there")
 
 
 def _is_installed(package: str) -> bool:
