@@ -195,6 +195,8 @@ class Stream(Generic[T]):
 
 
 class Group(Stream[T]):
+    """Like `transis.Group`."""
+
     def __init__(self, thread: LoopThread, inner: client.Group[T], ahead: int) -> None:
         super().__init__(thread, inner, ahead)
         self._group = inner
@@ -277,6 +279,8 @@ class Joining(Generic[T]):
 
 
 class Session(Generic[T]):
+    """Like `transis.Session`."""
+
     def __init__(self, thread: LoopThread, inner: client.Session[T]) -> None:
         self._thread = thread
         self._session = inner
