@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from transis.sim.defects import broken_engine
 from transis.sim.plan import Plan, Traffic
 from transis.sim.run import describe, simulate
-from transis.sim.scripts import parse_script
+from transis.sim.scripts import parse_script, run_script
 from transis.sim.shrink import shrink
 from transis.sim.swarm import draw
 from transis.sim.sweep import in_workers, sweep
@@ -82,7 +83,10 @@ def test_a_broken_engine_is_caught_explained_and_shrunk() -> None:
     small = shrink(plan, BROKEN, runs_max=20)
     assert len(small.plan.schedule) < len(plan.schedule)
     assert simulate(seed, small.plan, BROKEN).report.broken != ()
-    assert parse_script(small.script())[0].expected == "held"
+    said = parse_script(small.script())[0].expected
+    assert said.startswith(tuple(f"{name}: " for name in small.properties)), "it ends with what broke"
+    with broken_engine(BROKEN):
+        assert run_script(small.script()) == small.script()
 
 
 def test_a_sound_plan_is_not_shrunk() -> None:

@@ -20,10 +20,16 @@ from tests.daemon.running import PATIENCE_S
 from transis import __version__
 from transis.audit.guarantees import HARNESS_MEANINGS, NODE_PROPERTIES
 from transis.cli.main import app
+from transis.sim.cluster import show_view
 from transis.sim.coverage import Coverage
-from transis.sim.words import coverage_tables
+from transis.sim.defects import defects_of
+from transis.sim.run import RunOutcome, simulate
+from transis.sim.words import STORY_LINES, coverage_tables, story_table
+from transis.trace.events import Conf
 from transis.trace.reader import read_trace
 from transis.trace.segment import digest
+from transis.types.config import ENGINES
+from transis.types.views import View
 
 RUNNER = CliRunner()
 SMALL = ["simulate", "--nodes", "2", "--jobs", "1"]
@@ -71,7 +77,6 @@ def test_help_has_an_example(command: str) -> None:
         (["--broken", "everything"], "--broken", "must be one of"),
         (["--show", "run.png"], "--show", ".html or .svg"),
         (["--show", "nowhere/at/all/run.svg"], "--show", "there is no directory"),
-        (["--seeds", "0:2", "--show", "run.html"], "--show", "single run"),
     ],
 )
 def test_a_wrong_argument_is_named_with_what_is_allowed(arguments: list[str], named: str, allowed: str) -> None:
@@ -181,19 +186,68 @@ def test_a_sweep_adds_up_its_runs() -> None:
     assert together["properties"]["no_creation"]["checked"] == sum(checks)
 
 
-def test_a_single_run_tells_its_plan_its_budget_and_its_verdicts() -> None:
-    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "2"])
+def test_a_single_run_tells_its_verdict_then_its_story_and_its_plan_if_asked() -> None:
+    outcome = RUNNER.invoke(app, [*SMALL, "--seed", "2", "--plan"])
     assert outcome.exit_code == 0, outcome.output
-    for words in (
-        "Plan of seed 2",
-        "Event budget",
-        "Liveness budget",
+    in_order = (
+        "Seed 2: totem, 2 nodes",
+        "runs a minute",
+        "Every guarantee that was exercised held.",
+        "What happened",
         "total_order_6_1",
         "Faults drawn",
         "Never reached",
-        "runs a minute",
-    ):
-        assert words in outcome.stdout
+        "Plan of seed 2",
+        "Event budget",
+        "Liveness budget",
+    )
+    places = [outcome.stdout.index(words) for words in in_order]
+    assert places == sorted(places)
+    assert "Plan of seed 2" not in RUNNER.invoke(app, [*SMALL, "--seed", "2"]).stdout
+
+
+def test_the_story_has_faults_and_views_in_the_order_of_time() -> None:
+    outcome = simulate(2, nodes=2)
+    told = printed(story_table(outcome))
+    rows = [line.split() for line in told.splitlines()[1:]]
+    shown = [float(row[0]) * {"µs": 1, "ms": 1e3, "s": 1e6}[row[1]] for row in rows if row[0][0].isdigit()]
+    assert shown == sorted(shown)
+    assert {what.split()[0] for _, what in outcome.log if not what.startswith("on ")} <= set(told.split())
+    views = [event.view for trace in outcome.history.nodes for event in trace.events if isinstance(event, Conf)]
+    assert all(f"{show_view(view)}" in told for view in views if view.id.is_regular)
+
+
+def test_a_long_story_keeps_its_beginning_and_its_end() -> None:
+    outcome = simulate(7)
+    told = printed(story_table(outcome)).splitlines()
+    assert sum(line.strip() != "" for line in told) <= STORY_LINES + 2
+    assert any(re.search(r"… \d+ more lines", line) for line in told)
+    assert show_view(max(parsed_views(outcome), key=lambda view: view.id.seq)) in told[-1]
+
+
+def parsed_views(outcome: RunOutcome) -> list[View]:
+    events = (event for trace in outcome.history.nodes for event in trace.events)
+    return [event.view for event in events if isinstance(event, Conf) and event.view.id.is_regular]
+
+
+def test_defects_are_listed_with_a_sentence_each() -> None:
+    for engine in ENGINES:
+        outcome = RUNNER.invoke(app, ["simulate", "--engine", engine, "--broken", "list"], env={"COLUMNS": "300"})
+        assert outcome.exit_code == 0
+        assert all(re.search(rf"^{name} +\w", outcome.stdout, re.MULTILINE) for name in defects_of(engine))
+
+
+def test_of_several_runs_the_first_that_failed_is_drawn(tmp_path: Path) -> None:
+    command = ["simulate", "--nodes", "3", "--jobs", "1", "--seeds", "0:4", "--broken", "rotations_not_told_apart"]
+    outcome = RUNNER.invoke(app, [*command, "--show", str(tmp_path / "run.html")])
+    assert outcome.exit_code == 1, outcome.output
+    seed = re.search(r"--seed (\d+)", outcome.stdout)
+    assert seed is not None
+    assert f"Drawn: {tmp_path / 'run.html'}, seed {seed[1]}\n" in outcome.stdout
+    assert f"seed {seed[1]}" in (tmp_path / "run.html").read_text()
+    outcome = RUNNER.invoke(app, [*SMALL, "--seeds", "0:2", "--show", str(tmp_path / "none.html")])
+    assert f"Nothing failed, so {tmp_path / 'none.html'} was not drawn" in outcome.stdout
+    assert not (tmp_path / "none.html").exists()
 
 
 def test_a_broken_engine_is_caught_explained_and_replayable() -> None:

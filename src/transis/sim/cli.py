@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
@@ -26,14 +27,15 @@ from transis.cli.options import (
     local_directory,
     nodes_of,
     picture_file,
+    plain_table,
     say,
     stdout,
     trace_directory,
     wrong,
 )
-from transis.sim.defects import GROUP_DEFECTS
+from transis.sim.defects import GROUP_DEFECTS, defects_of
 from transis.sim.picture import picture_of
-from transis.sim.plan import TOTEM, plan_text
+from transis.sim.plan import TOTEM, Scenario, plan_text
 from transis.sim.run import RunOutcome, beyond_promise
 from transis.sim.run import simulate as simulate_plan
 from transis.sim.runs import (
@@ -49,13 +51,14 @@ from transis.sim.runs import (
     run,
     scenario_of,
     seeds_of,
+    simulated,
     trace_of,
 )
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, result_from
-from transis.sim.words import coverage_tables, fault_line, json_text, verdict_table, witness_lines
+from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
 
@@ -70,6 +73,8 @@ SIMULATE_EXAMPLES = """Examples:
 transis simulate --seed 7 [dim]# one run, in full[/dim]
 
 transis simulate --seed 7 --show run.html [dim]# the same run, drawn[/dim]
+
+transis simulate --seed 7 --plan [dim]# and what the seed drew[/dim]
 
 transis simulate --seeds 0:2000 --jobs 2 [dim]# seeds 0 to 1999[/dim]
 
@@ -92,6 +97,8 @@ FAILURES_SHOWN_MAX: Final = 3
 """Failing seeds that are explained in full; each of the others has its replay line."""
 
 VIOLATED: Final = 1
+LIST: Final = "list"
+"""In the place of a defect's name: which there are."""
 
 Engine = Annotated[str, typer.Option(help="Ordering engine: totem or lansis.", autocompletion=complete_engine)]
 Order = Annotated[str, typer.Option(help="How lansis orders: all-ack or toto.", autocompletion=complete_order)]
@@ -128,7 +135,10 @@ def simulate(
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace of each run to DIR/seed-N.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     show: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw a single run as a space-time diagram: FILE.html or FILE.svg.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw a run as a space-time diagram, FILE.html or FILE.svg; of several the first that failed."
+        ),
     ] = None,
     broken: Annotated[
         str,
@@ -137,6 +147,7 @@ def simulate(
     shrink: Annotated[
         bool, typer.Option("--shrink", help="Shrink the first failing run and print it as a script; --show then draws that one.")
     ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Also print what the seed of a single run drew, and its budgets.")] = False,
 ) -> None:
     """Simulate clusters under faults and check every guarantee.
 
@@ -146,6 +157,9 @@ def simulate(
     The summary also says how much was tested: the faults that struck, the states and events reached and never reached.
     """
     scenario = scenario_of(engine, order, mode, partitions, judge)
+    if broken == LIST:
+        print_defects(stdout(), scenario)
+        return
     request = SimulateRequest(
         scenario=scenario,
         seeds=seeds_of(seed, seeds),
@@ -158,26 +172,23 @@ def simulate(
     if broken in GROUP_DEFECTS and not groups:
         raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
     file = picture_file(show, "--show")
-    if file is not None and not request.is_single:
-        raise wrong("--show", repr(str(file)), "a diagram shows a single run, so give --seed instead of --seeds")
     try:
-        failed = _carry_out_simulate(request, file, json, shrink)
+        failed = _carry_out_simulate(request, file, json, shrink, plan)
     except (OSError, TransisError) as error:
         raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
-def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool, want_small: bool) -> bool:
+def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool, want_small: bool, want_plan: bool) -> bool:
     """Run, print, draw; True if a guarantee was broken."""
     tally = run(request)
     was_interrupted = tally.summary.runs < len(request.seeds)
     small = _shrunk(request, tally) if want_small and not was_interrupted else None
-    if file is not None:
-        write_diagram(file, _picture(request, tally, small))
+    drawn = _draw(request, tally, small, file) if file is not None else ""
     if json:
         print(json_text(request, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
-        _print_simulate(stdout(), request, tally, small, file)
+        _print_simulate(stdout(), request, tally, small, drawn, want_plan=want_plan)
     if was_interrupted:
         complain("simulate", f"interrupted: this is what {tally.summary.runs:,} of {len(request.seeds):,} seeds showed")
         raise typer.Exit(INTERRUPTED)
@@ -191,9 +202,21 @@ def _shrunk(request: SimulateRequest, tally: Tally) -> Shrunk | None:
     return shrink_plan(drawn(tally.failures[0].seed, request.nodes, request.scenario), request.broken)
 
 
-def _picture(request: SimulateRequest, tally: Tally, small: Shrunk | None) -> Picture:
-    outcome = tally.outcome if small is None else simulate_plan(small.plan.seed, small.plan, request.broken)
-    assert outcome is not None, "a single run keeps its outcome"
+def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, file: Path) -> str:
+    """Draw the shrunk run, the single one, or the first of several that failed; returns what was drawn."""
+    if small is not None:
+        outcome = simulate_plan(small.plan.seed, small.plan, request.broken)
+    elif tally.outcome is not None:
+        outcome = tally.outcome
+    elif tally.failures:
+        outcome = simulated(request._replace(seeds=seeds_of(tally.failures[0].seed, None), trace=None))
+    else:
+        return f"Nothing failed, so {file} was not drawn"
+    write_diagram(file, _picture(request, outcome, small))
+    return f"Drawn: {file}" + ("" if request.is_single else f", seed {outcome.seed}")
+
+
+def _picture(request: SimulateRequest, outcome: RunOutcome, small: Shrunk | None) -> Picture:
     what = f"seed {outcome.seed}" + (", made small" if small is not None else "")
     verdict = f"broken: {', '.join(outcome.report.broken)}" if outcome.report.broken else "every guarantee held"
     counts = f"{len(outcome.plan.names)} nodes, {outcome.views:,} view installations, {outcome.deliveries:,} deliveries"
@@ -201,20 +224,48 @@ def _picture(request: SimulateRequest, tally: Tally, small: Shrunk | None) -> Pi
     return picture_of(outcome.history, outcome.log, f"Transis, {request.engine} engine, {what}", facts, outcome.violations)
 
 
-def _print_simulate(out: Console, request: SimulateRequest, tally: Tally, small: Shrunk | None, file: Path | None) -> None:
+def _print_simulate(
+    out: Console, request: SimulateRequest, tally: Tally, small: Shrunk | None, drawn: str, *, want_plan: bool
+) -> None:
+    """Of a single run the verdict, its story, then the tables, and its plan if that is wanted. Of many the tables first."""
     if tally.outcome is not None:
-        _print_plan(out, tally.outcome)
-    print_tables(out, request, tally)
-    say(out, _totals(request, tally))
-    print_failures(out, tally)
+        _print_single(out, request, tally, tally.outcome, want_plan=want_plan)
+    else:
+        print_tables(out, request, tally)
+        say(out, _totals(request, tally))
+        print_failures(out, tally)
     if small is not None:
-        say(out, f"\nMade small in {small.runs} runs; as a script for tests/scripts:\n")
+        say(out, f"\nShrunk in {small.runs} runs, to a script for `transis play` or tests/scripts:\n")
         say(out, small.script())
-    if file is not None:
-        say(out, f"Drawn: {file}")
+    if drawn:
+        say(out, drawn)
     if request.trace is not None:
         where = trace_of(request.trace, request.seeds[0]) if request.is_single else f"{request.trace}, a directory per seed"
         say(out, f"Traces: {where}")
+
+
+def _print_single(out: Console, request: SimulateRequest, tally: Tally, outcome: RunOutcome, *, want_plan: bool) -> None:
+    say(out, f"Seed {outcome.seed}: {request.engine}, {counted(len(outcome.plan.names), 'node')}", "bold")
+    say(out, _totals(request, tally))
+    print_failures(out, tally)
+    out.print()
+    out.print(story_table(outcome))
+    out.print()
+    print_tables(out, request, tally)
+    if want_plan:
+        _print_plan(out, outcome)
+
+
+def print_defects(out: Console, scenario: Scenario) -> None:
+    """The defects that an engine can be given, each with what it does."""
+    table = plain_table("defect", "")
+    table.columns[1].justify = "left"
+    for name, defect in defects_of(scenario.engine).items():
+        needs = " (needs --groups)" if name in GROUP_DEFECTS else " (needs --order toto)" if name.startswith("toto") else ""
+        harmless = f"\nbreaks nothing: {defect.harmless}" if defect.harmless else ""
+        table.add_row(name, Text(defect.why) + Text(needs + harmless, style="dim"))
+    out.print(table)
+    say(out, f"transis simulate --engine {scenario.engine} --seeds 0:200 --broken NAME --shrink shows one being caught")
 
 
 def print_tables(out: Console, request: SimulateRequest, tally: Tally) -> None:

@@ -326,10 +326,10 @@ def _settle(cluster: SimulatedCluster, words: list[str]) -> str:
 def _check(cluster: SimulatedCluster, words: list[str]) -> str:
     """check, or check evs: judged by all of extended virtual synchrony, promised or not"""
     mishaps = [f"{mishap.property}: {mishap.explanation}" for mishap in cluster.world.mishaps]
-    return "\n".join((*mishaps, _verdict(cluster.check(words == ["evs"]))))
+    return "\n".join((*mishaps, verdict_text(cluster.check(words == ["evs"]))))
 
 
-def _verdict(report: Report) -> str:
+def verdict_text(report: Report) -> str:
     """`held`, or what broke and why; what is still open is named."""
     if report.broken:
         return "\n".join(f"{violation.property}: {violation.explanation}" for violation in report.violations)
@@ -341,7 +341,7 @@ def _simulate(text: str) -> str:
     """simulate, then a plan: a setting or `at TIME FAULT` a line."""
     plan = parse_plan(text)
     outcome = simulate(plan.seed, plan)
-    return _verdict(outcome.report) if outcome.report.broken else HELD
+    return verdict_text(outcome.report) if outcome.report.broken else HELD
 
 
 COMMANDS: Final[dict[str, Callable[[SimulatedCluster, list[str]], str]]] = {

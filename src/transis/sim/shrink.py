@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from transis.sim.faults import Ambush, InjectedFault, PartitionNetwork, Schedule, names_in
 from transis.sim.plan import Plan, Traffic, plan_text
 from transis.sim.run import RunOutcome, simulate
+from transis.sim.scripts import verdict_text
 from transis.sim.world import Conditions
 
 RUNS_MAX: Final = 300
@@ -23,11 +24,13 @@ class Shrunk(NamedTuple):
     plan: Plan
     properties: tuple[str, ...]
     runs: int
+    outcome: str
+    """What the plan broke, in the words of a script."""
 
     def script(self) -> str:
-        """A block for tests/scripts; its expected outcome is that everything holds, once the defect is mended."""
+        """A script that plays the plan, and what it gave. In tests/scripts it ends with `held`, once the defect is mended."""
         prose = f"# shrunk from seed {self.plan.seed}, which broke {', '.join(self.properties)}"
-        return f"{prose}\nsimulate\n{plan_text(self.plan)}\n----\nheld\n"
+        return f"{prose}\nsimulate\n{plan_text(self.plan)}\n----\n{self.outcome}\n"
 
 
 class Shrinker:
@@ -38,19 +41,19 @@ class Shrinker:
         self.runs = 1
         self._run = run
         self._runs_max = runs_max
-        self.properties = run(plan).report.broken
-
-    def fails(self, plan: Plan) -> bool:
-        """Does this plan break one of the same properties? Out of budget counts as no."""
-        if self.runs >= self._runs_max:
-            return False
-        self.runs += 1
-        return not set(self._run(plan).report.broken).isdisjoint(self.properties)
+        self.report = run(plan).report
+        """Of the smallest plan so far."""
+        self.properties = self.report.broken
 
     def keep_if_failing(self, plan: Plan) -> bool:
-        if plan == self.plan or not self.fails(plan):
+        """Keep a plan that breaks one of the same properties. Out of budget counts as no."""
+        if plan == self.plan or self.runs >= self._runs_max:
             return False
-        self.plan = plan
+        self.runs += 1
+        report = self._run(plan).report
+        if set(report.broken).isdisjoint(self.properties):
+            return False
+        self.plan, self.report = plan, report
         return True
 
     def shrink(self) -> None:
@@ -103,7 +106,7 @@ def shrink(plan: Plan, broken: str = "", runs_max: int = RUNS_MAX) -> Shrunk:
     shrinker = Shrinker(plan, lambda smaller: simulate(smaller.seed, smaller, broken), runs_max)
     if shrinker.properties:
         shrinker.shrink()
-    return Shrunk(shrinker.plan, shrinker.properties, shrinker.runs)
+    return Shrunk(shrinker.plan, shrinker.properties, shrinker.runs, verdict_text(shrinker.report))
 
 
 def _without(schedule: Schedule, chunk: int) -> Iterator[Schedule]:

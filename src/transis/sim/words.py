@@ -22,7 +22,7 @@ from transis.audit.draw.svg import clock
 from transis.audit.guarantees import ALL_MEANINGS
 from transis.audit.guarantees.property import NOT_EXERCISED, NOT_PROMISED, Verdict, Violation, Witness
 from transis.audit.words import COLOURS
-from transis.cli.options import plain_table
+from transis.cli.options import counted, plain_table
 from transis.sim.cluster import grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.coverage import Coverage, Expected, Pair, expected_of
 from transis.sim.plan import TOTEM
@@ -273,6 +273,67 @@ def print_summary(console: Console, history: History, verdicts: Sequence[Verdict
         console.print()
     added = {verdict.property: PropertyTotals(verdict.verdict, verdict.checked, verdict.count) for verdict in verdicts}
     console.print(verdict_table(added))
+
+
+STORY_LINES: Final = 80
+"""A run with more is told at its beginning and its end."""
+ARMED: Final = "on "
+"""Begins the harness's word that a fault waits for its moment; when that comes, the fault has a line of its own."""
+
+
+def story_table(outcome: RunOutcome) -> Table:
+    """What a single run went through, in the order of time: faults, and the regular views that came of them."""
+    rows = sorted([*_fault_rows(outcome.log), *_view_rows(outcome.history)], key=lambda row: row[0])
+    table = Table(box=None, pad_edge=False, show_header=False, title="What happened", title_justify="left", title_style="bold")
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    left_out = len(rows) - STORY_LINES
+    for index, (time_us, words) in enumerate(rows):
+        if left_out > 0 and index == STORY_LINES // 2:
+            table.add_row("", Text(f"… {left_out:,} more lines; --show FILE.html draws all of it", style="dim"))
+        if left_out <= 0 or index < STORY_LINES // 2 or index >= len(rows) - STORY_LINES // 2:
+            table.add_row(Text(clock(time_us), style="dim"), words)
+    return table
+
+
+def _fault_rows(log: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Text]]:
+    """What the harness did; what it did to several links at one instant is one line."""
+    at: dict[int, list[str]] = {}
+    for time_us, what in log:
+        if not what.startswith(ARMED):
+            at.setdefault(time_us, []).append(what)
+    for time_us, together in at.items():
+        yield time_us, Text("; ".join(_joined(together)), style="yellow")
+
+
+def _joined(together: Sequence[str]) -> list[str]:
+    """`cut a->b data` and `cut a->c data` as `cut a->b,c data`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for what in together:
+        link = LINK.fullmatch(what)
+        before, target, after = link.groups() if link is not None else (what, "", "")
+        found.setdefault((before, after), []).append(target)
+    return [f"{before}{','.join(targets)}{after}" for (before, after), targets in found.items()]
+
+
+LINK: Final = re.compile(r"(\w+ \w+->)(\w+)( .*)?", re.DOTALL)
+
+
+def _view_rows(history: History) -> Iterator[tuple[int, Text]]:
+    delivered: Counter[ViewId] = Counter()
+    for trace in history.nodes:
+        own: Counter[ViewId] = Counter()
+        for event in filter(_is_of_story, trace.events):
+            assert isinstance(event, Delivery)
+            own[event.regular] += event.count
+        delivered |= own
+    for installed in _installed(history, 0):
+        view = installed.view
+        if view.id.is_regular:
+            missing = [show_node(node) for node in view.nodes if node not in installed.at]
+            where = f", not installed by {' '.join(missing)}" if missing else ""
+            count = counted(delivered[view.id], "message")
+            yield installed.first_us, Text(f"{show_view(view)}{where}: {view.cause}; {count}")
 
 
 # --- views ----------------------------------------------------------------------------------------------------------
