@@ -1,6 +1,7 @@
-"""`transis audit`: whether every guarantee held, read from what nodes recorded; with `--follow`, of a cluster while it runs, from
-digests that its nodes seal every few seconds. `transis report`: the same with measures, as one page. `transis package-job`: what
-`spark-submit` needs to run the audit on a cluster.
+"""`transis audit`, `report` and `package-job`: whether every guarantee held, read from what nodes recorded.
+
+`audit` judges traces or, with `--follow`, the digests that the nodes of a running cluster seal every few seconds. `report` adds
+measures and makes one page of it. `package-job` writes what `spark-submit` needs to run the audit on a cluster.
 """
 
 from __future__ import annotations
@@ -158,8 +159,8 @@ def followed(
     as_json: bool,
     apart: Mapping[str, object],
 ) -> int:
-    """The exit code: 1 if anything is broken, now or earlier, 2 if nothing could be judged. `apart` are options that only an
-    audit of the past has, with their values."""
+    """The exit code: 1 if anything is broken, now or earlier, 2 if nothing could be judged. `apart` has the options that only an
+    audit of traces takes, with their values."""
     every_s = EVERY_S if every is None else every
     _require_fitting(follow, ledger, every_s, apart)
     assert ledger is not None
@@ -260,7 +261,7 @@ class _FollowOutput:
             say(self.out, printable(words))
 
     def end(self, outcome: Outcome, ledger: Path) -> None:
-        """The verdict, whether anything was new or not."""
+        """Print the verdicts, whether anything was new or not."""
         if self.as_json:
             self._line(_timed() | {"ledger": str(ledger), "verdicts": [one._asdict() for one in outcome.verdicts]}, "")
             return

@@ -45,9 +45,9 @@ class AuditRequest:
     master: str | None = None
     ui: bool = False
     measure: bool = False
-    """Measures and timelines too, as a report shows them."""
+    """Whether measures and timelines are computed too, as a report shows them."""
     only: tuple[str, ...] = ()
-    """Names of the properties that are wanted, if not all; what a store has of verdicts is then left as it is."""
+    """Names of the properties that are wanted, if not all; verdicts in the store then stay as they are."""
 
 
 def audit(request: AuditRequest, steps: Steps) -> Content:
@@ -77,8 +77,8 @@ def _audit(spark: SparkSession, request: AuditRequest, keep: Settle | None, step
 def _judged(
     store: Store, raw: Tables, request: AuditRequest, keep: Settle | None, steps: Steps
 ) -> tuple[HistoryTables, dict[str, DataFrame]]:
-    """Verdicts and violations; what was judged before, and the past of runs that grow, is not looked at again. What is kept in a
-    store is always the whole: some properties only are judged from it, and leave it as it is."""
+    """Verdicts and violations; what was judged before, and the past of growing runs, is not looked at again. A store always holds
+    the results of all properties: judging only some reads it and leaves it as it is."""
     with steps("laying out lives and configurations"):
         past, before = ProvenPast(store), VerdictCache(store, raw, RESULTS, forgotten=bool(request.only))
         tables = Tables(past.events(), keep) if past.runs else raw
@@ -101,7 +101,8 @@ def _judged(
 
 
 def _whole_where_broken(judged: Verdicts, whole: Verdicts | None, relapsed: list[int]) -> dict[str, DataFrame]:
-    """Verdicts and violations; of runs that were judged with their past in short and are broken, from all their raw rows."""
+    """Verdicts and violations; broken runs that were judged with a shortened past are replaced by verdicts on all their raw
+    rows."""
     fresh = {"verdicts": judged.verdicts, "violations": judged.violations}
     if whole is None:
         return fresh
@@ -121,7 +122,7 @@ def keep_all(
     unchanged: list[int],
     steps: Steps,
 ) -> None:
-    """Publish what was found, and the past of runs that grow, as one change."""
+    """Publish what was found, and the past of growing runs, as one change."""
     with steps("putting the past in short"):
         shortened = past.next(laid, judged, unchanged)
         batches = store.batches_below(shortened[CUTS].select("node", "upto")) if shortened else None
@@ -147,7 +148,7 @@ def exit_code(content: Content, strict: bool = False) -> int:
 
 
 def _is_missing(row: VerdictRow) -> bool:
-    """Evidence that is bad, or that exists but was not given. A trace that is still open, or has a torn tail, is neither."""
+    """Evidence is missing if it is bad, or if it exists and was not given; not if a trace is still open or has a torn tail."""
     return row.verdict == BROKEN or (row.verdict == PENDING and row.property in (MEMBERS, DENSITY))
 
 

@@ -30,7 +30,7 @@ from transis.cli.options import plain_table, printable, say
 
 COLOURS: Final = {HELD: "green", BROKEN: "bold red", PENDING: "yellow", NOT_EXERCISED: "dim", NOT_PROMISED: "dim"}
 VIOLATIONS_LISTED: Final = 20
-"""Violations that are listed; the report and the JSON have more."""
+"""How many violations are listed; the report and the JSON have more."""
 REASONS_LISTED: Final = 10
 RUNS_LISTED: Final = 10
 

@@ -1,9 +1,9 @@
 """What a space-time diagram shows, and where each part of it goes.
 
-A `Picture` holds moments and words, whatever they were read from. Time runs to the right, and each node has a lane. From top to
+A `Picture` holds moments and words, wherever they come from. Time runs to the right, and each node has a lane. From top to
 bottom: title and facts, legend, rows of fault labels, the axis, the lanes, the axis again. From time to x:
 
-1. x never decreases with time. An instant has one x, or a room with a place for each of its steps.
+1. x never decreases with time. An instant has one x, or some room with a place for each of its steps.
 2. A silence longer than `SILENCE_PX` allows is drawn so wide and marked as cut.
 3. The rest is stretched evenly, so that lengths can be compared between two cuts.
 """
@@ -66,7 +66,7 @@ class Band(NamedTuple):
 
 
 class DrawnSending(NamedTuple):
-    """`kind` of line: basic, causal, ordered or safe. One that the picture is not about is `faint`."""
+    """`kind` of line: basic, causal, ordered or safe. `faint` if the picture is not about it."""
 
     lane: int
     node: str
@@ -102,7 +102,7 @@ class EventMark(NamedTuple):
 
 
 class Strike(NamedTuple):
-    """A fault in the harness's words; `lanes` are those it speaks of, none for the whole network."""
+    """A fault in the harness's words; `lanes` are those that it names, none for the whole network."""
 
     time_us: int
     text: str
@@ -133,7 +133,7 @@ class Picture(NamedTuple):
     """Without one there is no heading and no legend: the picture is part of a page that has its own."""
     facts: tuple[str, ...] = ()
     width: float = 0.0
-    """What the page has for it, which many changes of view may exceed; without it, as wide as it needs to be."""
+    """The width that the page offers, which many changes of view may exceed; without it, the picture is as wide as it must be."""
     spaced: bool = False
     """Each event gets room of its own and may have words: for a few events whose order matters more than their distance."""
     lives: tuple[LifeLine, ...] = ()
@@ -150,7 +150,7 @@ class Picture(NamedTuple):
 
 SILENCE_PX: Final = 48.0
 HALVINGS: Final = 50
-"""In the search for the stretch: enough for any ratio of doubles that matters here."""
+"""Steps of the search for the stretch: enough for any ratio of doubles that matters here."""
 TICK_PX: Final = 84.0
 """Ticks stand no closer: their labels are up to 60 wide."""
 STEPS: Final = (1, 2, 5)
@@ -267,34 +267,34 @@ ROWS_MAX: Final = 8
 
 NAME_MAX: Final = 8
 CHARACTER_OF_NAME_PX: Final = 8.0
-"""Of the larger type in which the names of the lanes are drawn."""
+"""A character of the larger type in which lanes are named."""
 NAME_MAX_ALONE: Final = 14
 """Pictures without a heading have no script that keeps short names in sight: theirs may be longer."""
 WORDS_MAX: Final = 42
 WIDTH_MIN: Final = 1_200.0
-"""The legend needs so much."""
+"""The width that the legend needs."""
 WIDTH_BASE: Final = 900.0
 INSTANT_PX: Final = 5.0
 WIDTH_MAX: Final = 9_000.0
 CHANGE_PX: Final = 3.0
-"""An instant at which a view or a fault comes gets at least so much for itself."""
+"""The least room for an instant at which a view or a fault begins."""
 ROOM_PX: Final = 30.0
 ROOMS_PX: Final = 190.0
-"""A change of configuration, node after node, gets about so much in all."""
+"""About how much room a change of configuration gets in all, node after node."""
 ROOMS_SHARE: Final = 0.4
-"""Of a picture whose width is given."""
+"""The share of these rooms in a picture whose width is given."""
 SPACED_PX: Final = (22.0, 44.0)
-"""The least and the most room of an event that has its own: what makes the picture `WIDTH_SPACED` wide."""
+"""The least and the most room of an event that has its own; within these, the picture becomes `WIDTH_SPACED` wide."""
 STEPS_OF_EVENT: Final = 2
 """It stands in the middle of its room."""
 WIDTH_SPACED: Final = 1_000.0
 GAP_PX: Final = 26.0
-"""Between two of them, on average."""
+"""The average gap between two of them."""
 SPACED_LANE_PX: Final = 88.0
 
 
 class Label(NamedTuple):
-    """A fault's words; without a row there was no place for them."""
+    """A fault's words; if there was no place for them, they have no row."""
 
     strike: Strike
     x: float
@@ -360,7 +360,7 @@ def _lane_px(lanes: int) -> tuple[float, bool]:
 
 
 def _scale(picture: Picture) -> Scale:
-    """Time as straight as it can be: only changes get room."""
+    """Time as straight as it can be: only changes get extra room."""
     changes = {band.start.time_us for band in picture.bands} | {strike.time_us for strike in picture.strikes}
     double = {band.start.time_us for band in picture.bands if band.start.step == Step.AFTER}
     room_px = min(ROOM_PX, max(4.0, ROOMS_PX / max(1, len(picture.lanes))))
@@ -388,6 +388,6 @@ def _spaced_scale(picture: Picture) -> Scale:
 
 
 def _moments(picture: Picture) -> Iterator[Moment]:
-    """Of everything that happens at one; a band is not an event, only its view's beginning may be."""
+    """The moments of everything that happens at one; a band is not an event, only its view's beginning may be."""
     for events in (picture.sendings, picture.arrivals, picture.marks, picture.witnesses):
         yield from (event.moment for event in events)

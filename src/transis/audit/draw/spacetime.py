@@ -1,10 +1,11 @@
 """A space-time diagram, drawn from a `Picture`: of a whole run, of its views only, or of the events around a violation.
 
 1. Layers from the back: grid, views, faults, messages, lives, marks, words, the names of the lanes.
-2. What a person may ask about carries a title. Elements that belong together carry the same `data-k`, and the page lights them up
-   together.
-3. Messages of one node, one kind of line and one view become one bundle until all lines fit the budget: a picture of ten thousand
-   lines shows nothing. A bundle arrives once per receiver and view, where its first message did; its title says the rest.
+2. What a reader may want explained carries a title. Elements that belong together carry the same `data-k`, and the page lights
+   them up together.
+3. Messages of one node, one kind of line and one view become one bundle until all lines fit the budget: a picture of ten
+   thousand lines shows nothing. A bundle arrives once per receiver and view, where its first message did; its title says the
+   rest.
 4. A diagram is a drawing, or a page around one for a browser. Nothing is fetched, and the page forbids itself to.
 """
 
@@ -63,7 +64,7 @@ def draw_inline(picture: Picture, label: str, class_: str) -> str:
 
 
 def hatching() -> str:
-    """What transitional views are filled with: never in a part of the page that is folded, or browsers do not find it."""
+    """The fill of transitional views. It must not be in a folded part of the page, where browsers do not find it."""
     return element("svg", _definitions(), width="0", height="0", class_="hidden", aria_hidden="true")
 
 
@@ -73,7 +74,7 @@ def _definitions() -> str:
 
 
 def write_diagram(file: Path, picture: Picture) -> None:
-    """The end of the file's name says whether it is a page or a bare drawing."""
+    """Write a bare drawing if the file's name ends in .svg, else a page."""
     drawn = draw_svg(picture) if file.suffix.lower() == ".svg" else draw_html(picture)
     file.write_text(drawn, encoding="utf-8")
 
@@ -82,7 +83,7 @@ def write_diagram(file: Path, picture: Picture) -> None:
 
 
 def _layers(layout: PictureLayout, with_ids: bool) -> Iterator[str]:
-    """A page of one drawing has a script that moves two of them; in a page of several, ids would not be unique."""
+    """The script of a page with one drawing moves two layers by their ids; with several drawings ids would not be unique."""
     if layout.picture.title:
         yield group(_heading(layout), id="heading" if with_ids else None)
     yield group(_grid(layout))
@@ -273,7 +274,7 @@ def _sign(sign: str, x: float, y: float, colour: str) -> str:
 
 
 def _mark_words(layout: PictureLayout) -> Iterator[str]:
-    """What events are about, where there is room."""
+    """The words of events, where there is room."""
     rows = [LabelRows(MARK_ROWS, layout.width) for _ in layout.picture.lanes]
     for mark in sorted(layout.picture.marks, key=lambda mark: layout.x(mark.moment)):
         words = fitting(mark.words, MARK_WORDS_PX)
@@ -298,7 +299,7 @@ LANDINGS_NAMED: Final = 24
 LINES_MAX: Final = 900
 WINDOW_FIRST_PX: Final = 4.0
 WINDOW_LAST_PX: Final = 130.0
-"""Bundles are never wider: beyond it the budget of lines gives way."""
+"""The widest window of a bundle; beyond it the budget of lines gives way."""
 
 Position = Callable[[Moment], float]
 
@@ -337,7 +338,7 @@ class Bundle:
 
     @property
     def elsewhere(self) -> list[Landing]:
-        """Deliveries in other lanes than the sender's: these are lines; at home it is a dot."""
+        """Deliveries in other lanes than the sender's: these are lines; a delivery at home is a dot."""
         return [landing for landing in self.landings.values() if landing.lane != self.first.lane]
 
 
@@ -369,7 +370,7 @@ def _bundled(
 
 
 def _deliveries(ordered: Sequence[DrawnSending], arrivals: Sequence[DrawnDelivery]) -> list[list[DrawnDelivery]]:
-    """For each sending its deliveries; a delivered run may cover several sendings, and goes to each."""
+    """The deliveries of each sending; a delivered run may cover several sendings, and belongs to each."""
     by_process: dict[str, list[tuple[int, int]]] = {}
     for index, sending in enumerate(ordered):
         by_process.setdefault(sending.process, []).append((sending.first, index))
@@ -466,7 +467,7 @@ li{{font-variant-numeric:tabular-nums}} ul{{margin:6px 0;padding-left:22px}}
 @media print{{#scroll{{overflow:visible}} svg{{width:100%;height:auto}} @page{{size:landscape;margin:10mm}}}}
 """
 
-# Titles become tips that show at once; what shares a `data-k` with the element under the pointer lights up with it; the
+# Titles become tips that show at once; elements that share a `data-k` with the one under the pointer light up with it; the
 # heading and the names of the lanes stay in sight; and the page opens at the violation, if there is one.
 _SCRIPT: Final = """
 const svg=document.querySelector('svg'),tip=document.getElementById('tip'),scroll=document.getElementById('scroll');

@@ -1,9 +1,9 @@
 """SVG and HTML as text, labels that do not overlap, and the palette.
 
 1. Everything that reaches a document goes through `escaped`, names of nodes included.
-2. Elements of SVG without content close themselves; of HTML only those that cannot hold anything do.
-3. Colours are for light and for dark screens; paper is always light. Plain classes instead of CSS variables, so that viewers
-   other than browsers draw the file too.
+2. SVG elements without content close themselves; in HTML only elements that cannot have content do.
+3. There are colours for light and for dark screens; paper is always light. Plain classes are used instead of CSS variables, so
+   that viewers other than browsers draw the file too.
 """
 
 from __future__ import annotations

@@ -2,32 +2,32 @@
 
 **Positions**, at which several parties reported digests:
 
-1. A digest is of everything up to its position. Parties that are equal at one were equal at all before it, or they differed and
-   came back, which digests of prefixes never do.
+1. A digest covers everything up to its position. Parties that are equal at one position were equal at all before it: digests of
+   prefixes never become equal again once they differ.
 2. Memory is bounded, and both ends stay in sight. When there are too many positions, the newest half stays, for parties that
    are a little late. The older ones are thinned out to multiples of a higher power of two, at which others will report, too
    (trace/tape.py). So a day of one party that comes before a day of the next is still compared from end to end, at fewer
    places.
 3. The highest position of every party stays, and the lowest at which they differ: they say how far anything is known.
-4. What all agreed on is forgotten but for a few places, at which a party that reports much later is still compared.
+4. What all agreed on is forgotten, except for a few places at which a party that reports much later is still compared.
 
 **Configurations**: digests at positions, how each member left, and whom each counted as a member.
 
 1. Rows may come in any order and any number of times: what is known already changes nothing.
-2. Digests are of whole prefixes. Where all living members have reported the same, everything before is the same, too, and is
-   forgotten, but for a few places: files of a life that ended may come after the word that it did. A member that reports only
-   what is forgotten was not compared, and is pending. As long as its members are not known, a configuration is not settled:
-   whoever reports later is compared.
+2. Digests cover whole prefixes. Where all living members have reported the same, everything before is the same, too, and is
+   forgotten, except for a few places: files of a life may arrive after the news that it ended. A member that reports only what
+   is forgotten was not compared, and is pending. While its members are not known, a configuration is not settled: later reports
+   are compared.
 3. A number here stands for a life of a node; `ClusterFold` knows which.
 
 **Replicas**: digests of states behind the same messages of a group must be the same.
 
 1. Counts of ordered messages within one view of a group are compared, because all its members count alike. The last count at
    which two sides were equal and the first at which they were not enclose the messages of which one is to blame.
-2. Who is a member of a group is not reported here, so nothing is settled: whoever reports later is compared with what is left
-   of the earlier reports.
-3. If a process reports several times behind one count, its last word counts, as in the audit of traces: at the beginning of a
-   view it may report before and after it was given its state. A difference that a first word made stays reported.
+2. Digests do not say who is a member of a group, so nothing is settled: later reports are compared with what is left of the
+   earlier ones.
+3. If a process reports several times behind one count, its last report counts, as in the audit of traces: at the beginning of a
+   view it may report before and after it receives its state. A difference that an earlier report made stays reported.
 
 Rows are plain values: comparing needs neither Spark nor files.
 """
@@ -50,7 +50,7 @@ ATOMICITY: Final = "failure_atomicity_4"
 AGREEMENT: Final = "agreement_on_views"
 REPLICAS: Final = "replicas_agree"
 JUDGED: Final = (ONE_SEQUENCE, ATOMICITY, AGREEMENT, REPLICAS)
-"""What digests can say something about; the audit of traces judges all the others, and these too."""
+"""The guarantees that digests can judge; the audit of traces judges these and all the others."""
 
 
 class DigestFile(NamedTuple):
@@ -70,25 +70,25 @@ class Trouble(NamedTuple):
     path: str
     why: str
     may_pass: bool = False
-    """The disk, the network or a permission refused it: it is worth another try."""
+    """Whether another try is worth it, because the disk, the network or a permission refused the file."""
 
 
 class Divergence(NamedTuple):
-    """A guarantee is broken: the sides say different things of one configuration."""
+    """A guarantee is broken: the sides report different things about one configuration."""
 
     cluster: str
     property: str
     conf: ViewId
     regular: ViewId
-    """Its regular one, by which flight recorders find it."""
+    """Its regular configuration, by which flight recorders find it."""
     equal_at: int
-    """Behind so many messages all of them still said the same; of the group's view where replicas are compared."""
+    """Behind this many messages all sides still reported the same; where replicas are compared, messages of the group's view."""
     differs_at: int
     sides: tuple[tuple[str, ...], ...]
-    """The largest first."""
+    """The largest side first."""
     explanation: str
     before: int = 0
-    """Messages of the regular configuration, where this one is its transitional successor and counts from 0 again."""
+    """Messages of the regular configuration, if this is its transitional successor, which counts from 0 again."""
 
 
 class FollowVerdict(NamedTuple):
@@ -102,7 +102,7 @@ class FollowVerdict(NamedTuple):
 
 
 def named(lives: Sequence[str]) -> str:
-    """As people name several: a, b and c."""
+    """Several names as a person lists them: a, b and c."""
     return lives[0] if len(lives) == 1 else f"{', '.join(lives[:-1])} and {lives[-1]}"
 
 
@@ -113,7 +113,7 @@ Value = TypeVar("Value")
 
 
 class Seen(msgspec.Struct, Generic[Value, Party]):
-    """A value that these parties told at one position."""
+    """A value that these parties reported at one position."""
 
     value: Value
     parties: list[Party]
@@ -121,17 +121,17 @@ class Seen(msgspec.Struct, Generic[Value, Party]):
 
 class FirstDifference(NamedTuple, Generic[Value, Party]):
     equal_at: int | None
-    """The highest position before the difference at which parties of two sides told the same; None if there is none."""
+    """The highest position before the difference at which parties of two sides reported the same; None if there is none."""
     differs_at: int
     sides: list[Seen[Value, Party]]
-    """Who told what there."""
+    """Who reported what there."""
 
 
 class Positions(msgspec.Struct, Generic[Value, Party]):
     at: dict[int, list[Seen[Value, Party]]] = {}
 
     def tell(self, position: int, value: Value, party: Party) -> list[Party] | None:
-        """Who else told anything there; None if this party told the same before."""
+        """Who else reported anything there; None if this party reported the same before."""
         seen = self.at.setdefault(position, [])
         same = next((one for one in seen if one.value == value), None)
         if same is None:
@@ -142,14 +142,14 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
         return [other for one in seen for other in one.parties if other != party]
 
     def take_back(self, position: int, party: Party, but: Value) -> None:
-        """A party said another thing there since: of its words only this value counts."""
+        """A party has since reported something else there: of its reports only this value counts."""
         seen = self.at.get(position, [])
         for one in seen:
             one.parties = [each for each in one.parties if each != party or one.value == but]
         self.at[position] = [one for one in seen if one.parties]
 
     def forget(self, before: int, but: int) -> None:
-        """What is told before a position, but for so many multiples of a power of two."""
+        """Forget reports before a position, except at up to `but` multiples of a power of two."""
         stays, step = [position for position in self.at if position < before], 1
         while len(stays) > but:
             step *= 2
@@ -187,14 +187,14 @@ class Positions(msgspec.Struct, Generic[Value, Party]):
 # --- configurations ---------------------------------------------------------------------------------------------------
 
 POSITIONS_MAX: Final = 4096
-"""Positions that are remembered of one configuration; then they are thinned out."""
+"""Positions of one configuration that are remembered; beyond that they are thinned out."""
 SETTLED_MAX: Final = 64
-"""Positions that stay of what is settled."""
+"""Settled positions that stay."""
 
 Sums = tuple[int, int, int]
-"""Messages, and the two sums of trace/tape.py over them."""
+"""A number of messages, and the two sums of trace/tape.py over them."""
 Amount = tuple[int, int]
-"""Messages, and the sum that does not mind their order: which they were."""
+"""A number of messages, and the sum that ignores their order: which messages they were."""
 
 
 class MemberList(msgspec.Struct):
@@ -209,30 +209,30 @@ class ComparedConfiguration(msgspec.Struct):
     regular: ViewId
     mode: str
     began_us: int
-    """When it was first told of,"""
+    """When it was first reported,"""
     touched_us: int = 0
     """and last."""
     lists: list[MemberList] = []
     positions: Positions[tuple[int, int], int] = msgspec.field(default_factory=Positions)
     ends: dict[int, Sums] = {}
-    """Lives that left it, with all that they delivered in it."""
+    """Lives that left it, with everything that they delivered in it."""
     onward: dict[int, ViewId] = {}
-    """Which configuration came next for whom."""
+    """The next configuration of each life."""
     after: dict[int, ViewId] = {}
-    """Which regular one came next for whom, where this one is regular."""
+    """The next regular configuration of each life, if this one is regular."""
     settled: int = 0
-    """Up to here all that live agree."""
+    """All living members agree up to here."""
     compared: list[int] = []
-    """Lives whose digests were held against those of another."""
+    """Lives whose digests were compared with those of another."""
     late: list[int] = []
-    """Lives that told something where everything was forgotten already."""
+    """Lives that reported something where everything was already forgotten."""
     checked: int = 0
-    """Digests that were."""
+    """How many digests were compared."""
     broken: list[str] = []
-    """Properties of which it was said already that they are broken here."""
+    """Properties that were already reported as broken here."""
 
     def members_by(self, life: int, members: tuple[NodeId, ...]) -> bool:
-        """A life installed it with these members; True if that is another list than somebody else's."""
+        """A life installed it with these members. True if somebody else had a different list."""
         known = next((one for one in self.lists if one.members == members), None)
         if known is None:
             self.lists.append(known := MemberList(members, []))
@@ -241,7 +241,7 @@ class ComparedConfiguration(msgspec.Struct):
         return len(self.lists) > 1
 
     def told(self, life: int, sums: Sums, last: bool) -> None:
-        """A life told its digest, for the last time where it left the configuration."""
+        """A life reported its digest; `last` if it left the configuration with it."""
         if last:
             self.ends[life] = sums
         position, a, b = sums
@@ -255,7 +255,7 @@ class ComparedConfiguration(msgspec.Struct):
             self.compared = sorted({*self.compared, *others, life})
 
     def settle(self, members: Iterable[int], ended: set[int]) -> None:
-        """Forget what all members that live agree on. Who left earlier, or ended, has nothing to say about what came later."""
+        """Forget what all living members agree on. Members that left earlier, or ended, have no part in what came later."""
         living = [life for life in members if life not in ended]
         for position in sorted((at for at in self.positions.at if at > self.settled), reverse=True) if living else ():
             seen = self.positions.at[position]
@@ -269,8 +269,8 @@ class ComparedConfiguration(msgspec.Struct):
         self.positions.thin_out(POSITIONS_MAX)
 
     def parting(self) -> tuple[int, int, list[list[int]]] | None:
-        """The highest position that is equal, the lowest that is not, and who is on which side there. Of a
-        transitional one only ends are compared, for the property is about regular ones."""
+        """The highest position that is equal, the lowest that is not, and who is on which side there. Transitional
+        configurations are compared only at their ends, because the property is about regular ones."""
         parting = self.positions.parting() if self.id.is_regular else None
         if parting is None:
             return None
@@ -287,17 +287,17 @@ class ComparedConfiguration(msgspec.Struct):
         return None
 
     def never_compared(self) -> int:
-        """Lives that came too late to be held against anybody."""
+        """How many lives came too late to be compared with anybody."""
         return sum(life not in self.compared for life in self.late)
 
     def lives(self) -> set[int]:
-        """All that are named here."""
+        """All lives that are named here."""
         told = (life for seen in self.positions.at.values() for one in seen for life in one.parties)
         installed = (life for one in self.lists for life in one.lives)
         return {*told, *installed, *self.ends, *self.onward, *self.after, *self.compared, *self.late}
 
     def moves_compared(self) -> int:
-        """Lives whose end was held against that of another who went on with them."""
+        """How many lives had their end compared with that of another that went on with them."""
         return sum(len(lives) - 1 for lives in self._together().values())
 
     def _together(self) -> dict[ViewId, list[int]]:
@@ -311,15 +311,15 @@ class ComparedConfiguration(msgspec.Struct):
 # --- replicas ---------------------------------------------------------------------------------------------------------
 
 COUNTS_MAX: Final = 256
-"""Counts that are remembered of one view; then they are thinned out."""
+"""Counts of one view that are remembered; beyond that they are thinned out."""
 ALL_COUNTS_MAX: Final = 65_536
-"""Of all views together; then the views go of which nothing was told for longest."""
+"""The same for all views together; beyond that the views that were reported least recently go."""
 TOLD_MAX: Final = 4096
-"""Views that differed and are forgotten: that they did is not told again."""
+"""Forgotten views of which a difference was reported: it is not reported again."""
 
 
 class ReplicaCheckpoints(msgspec.Struct):
-    """Of one view of one group."""
+    """What was reported of one view of one group."""
 
     group: GroupId
     name: str
@@ -327,14 +327,14 @@ class ReplicaCheckpoints(msgspec.Struct):
     touched_us: int = 0
     counts: Positions[bytes, str] = msgspec.field(default_factory=Positions)
     behind: dict[int, str] = {}
-    """The message behind which each count is."""
+    """The last message of each count."""
     spoke: dict[int, dict[str, int]] = {}
-    """Where in the record of its node the last word of each process stands, by count."""
+    """By count, where the last report of each process stands in the record of its node."""
     told: bool = False
-    """That they differ was."""
+    """Whether a difference was reported."""
 
     def take(self, process: str, event: CheckpointEvent) -> bool:
-        """True if it was held against what another process said."""
+        """True if it was compared with what another process reported."""
         spoke = self.spoke.setdefault(event.count, {})
         if event.lseq < spoke.get(process, 0):
             return False
@@ -354,7 +354,7 @@ class Replicas(msgspec.Struct):
 
     views: dict[bytes, ReplicaCheckpoints] = {}
     forgotten: list[bytes] = []
-    """Views of which it was told that they differ."""
+    """Views of which a difference was reported."""
     checked: int = 0
 
 
@@ -374,7 +374,7 @@ class ReplicaFold:
         self._touched[key] = found
 
     def judge(self) -> list[Divergence]:
-        """Views in which two sides differ, and of which that was not told before; the cluster is for the caller to add."""
+        """New differences: views in which two sides differ. The caller adds the cluster."""
         found: list[Divergence] = []
         for one in self._touched.values():
             parting = one.counts.parting()

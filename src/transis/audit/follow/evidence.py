@@ -31,27 +31,27 @@ from transis.trace.files import publish, replace_durably
 from transis.types.errors import TransisError
 
 AROUND: Final = 1000
-"""Messages before and behind the difference that are developed."""
+"""Messages before and after the difference that are exported."""
 KEPT_MAX: Final = 100
-"""Violations of which evidence is kept: a cluster that is broken for long breaks the same again and again."""
+"""Violations of which evidence is kept: a cluster that stays broken breaks the same again and again."""
 EXACT: Final = (ONE_SEQUENCE, "total_order_6_1", "places", "no_duplicates")
-"""What the audit of the evidence judges: what can be broken in a part of a trace."""
+"""What the audit of the evidence judges: guarantees that can be seen broken in a part of a trace."""
 EXACTLY: Final = "exactly"
-"""In why.json: what that audit said, null until it did."""
+"""In why.json: what that audit found; null until it has ended."""
 AGAIN_S: Final = 60.0
-"""Where no film has anything it is looked again after so long, then after twice as long, and so on."""
+"""If no ring file has anything, the follower looks again after this time, then after twice as long, and so on."""
 
 Findings = list[dict[str, str]]
 
 
 def audited(place: Path) -> Findings:
-    """What the exact audit says of evidence, in the session that runs already."""
+    """What the exact audit finds in the evidence, in the Spark session that already runs."""
     content = audit(AuditRequest((str(place),), only=EXACT), Steps())
     return [{"property": one.property, "explanation": one.explanation} for one in content.violations]
 
 
 class EvidenceExport:
-    """Beside a ledger."""
+    """The evidence beside a ledger."""
 
     def __init__(
         self,
@@ -67,21 +67,21 @@ class EvidenceExport:
         self._explained_by = explain
         self._now_s = now_s
         self._due_s: dict[str, float] = {}
-        """When to look for films again, by what is to be explained; never, where it is done or under way."""
+        """By violation, when to look for ring files again; never, if it is done or under way."""
         self._waited_s: dict[str, float] = {}
         self._developing = ThreadPoolExecutor(1, "developing")
         self._explaining = ThreadPoolExecutor(1, "explaining")
 
     def keep(self, divergences: Sequence[Divergence]) -> None:
-        """Develop now, for films are overwritten; explain later. To be called again with what is recent: what is kept
-        already is not kept again."""
+        """Export now, because ring files are overwritten; explain later. Call it again with recent violations: those already
+        kept are not kept again."""
         for divergence in divergences:
             if divergence.property != REPLICAS and self._due_s.get(_key(divergence), 0.0) <= self._now_s():
                 self._due_s[_key(divergence)] = inf
                 self._later(self._developing, self._keep, divergence)
 
     def explain_what_is_left(self) -> None:
-        """What a follower before this one developed, and had no time to have explained."""
+        """Explain what an earlier follower exported and had no time to explain."""
         for place, why in self._developed():
             if why.get(EXACTLY) is None:
                 self._later(self._explaining, self._explain, place)
@@ -92,7 +92,7 @@ class EvidenceExport:
         self._explaining.shutdown(wait=patiently, cancel_futures=not patiently)
 
     def _later(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
-        """Or never, if it was closed meanwhile: the next follower on this ledger finds what is left to do."""
+        """Do it in a thread, or never, if this was closed meanwhile: the next follower on this ledger does what is left."""
         with suppress(RuntimeError):
             pool.submit(work, *what)
 
@@ -119,7 +119,7 @@ class EvidenceExport:
             self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it, unless films come soon")
 
     def _developed(self) -> Iterator[tuple[Path, dict[str, Any]]]:
-        """What there is, and what is known of it."""
+        """The evidence that there is, and what is known about it."""
         for path in sorted(self._directory.glob(f"[0-9]*/{WHY}")):
             with suppress(OSError, msgspec.MsgspecError):
                 yield path.parent, msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -128,7 +128,7 @@ class EvidenceExport:
         return sorted(int(path.name[:6]) for path in self._directory.glob("[0-9]*") if path.name[:6].isdigit())
 
     def _develop(self, divergence: Divergence) -> Path | None:
-        """Traces in a directory that appears when it is complete; None if there is nothing."""
+        """Export traces to a directory that appears when it is complete; None if there is nothing."""
         self._directory.mkdir(exist_ok=True)
         name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
         aside = self._directory / f".{name}"
@@ -140,7 +140,7 @@ class EvidenceExport:
         return publish(aside, self._directory / name)
 
     def _explain(self, place: Path) -> None:
-        """Have the exact audit say what happened; once, though it may be asked for twice while a follower begins."""
+        """Let the exact audit explain it, once, though it may be asked for twice while a follower starts."""
         with self._told_of(place.name):
             why = msgspec.json.decode((place / WHY).read_bytes(), type=dict[str, Any])
             if why.get(EXACTLY) is not None:

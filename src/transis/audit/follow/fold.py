@@ -1,9 +1,9 @@
-"""The fold: what all nodes report, compared as it comes. Pure: rows in, verdicts and divergences out, and a state to keep.
+"""The fold: what all nodes report, compared as it arrives. Pure: rows in, verdicts and divergences out, and a state to keep.
 
 1. A difference is broken at once; what is missing is pending and never broken: a node may be slow, cut off or killed.
 2. Everything is bounded: positions of a configuration (thinned out), configurations of a cluster, views of replicas. What is
    dropped before it was compared counts as pending.
-3. The order of rows does not matter, and neither does a row that comes twice.
+3. The order of rows does not matter, nor does a row that comes twice.
 4. Configurations know the lives of a cluster's nodes by small numbers. A life is forgotten when no configuration in memory
    names it and it ended, its node began another, or it is gone; then its number is used again.
 5. A life that was silent for a day, and is a member of no configuration of that day, is gone for good: nobody waits for its
@@ -41,12 +41,12 @@ from transis.types.views import View
 # --- lives ------------------------------------------------------------------------------------------------------------
 
 LIVES_MAX: Final = 1024
-"""Then those go that nobody needs."""
+"""Beyond this many, lives that nobody needs are forgotten."""
 GONE_US: Final = 24 * 3600 * 1_000_000
 
 
 class Lives:
-    """Kept in the three containers that it is given."""
+    """The lives of a cluster's nodes, kept in the three containers given."""
 
     def __init__(self, nodes: list[NodeId | None], heard_us: dict[int, int], ended: set[int]) -> None:
         self._nodes = nodes
@@ -80,7 +80,7 @@ class Lives:
         return self._heard_us.get(life, 0)
 
     def living(self, members: Collection[NodeId]) -> Iterator[tuple[str, int]]:
-        """Nodes whose newest life did not end and is not gone, and when it last sealed a file. Members are those of today."""
+        """Nodes whose newest life did not end and is not gone, and when it last sealed a file. `members` are today's."""
         for life in self._newest():
             if life in self._heard_us and life not in self.ended and not self._is_gone(life, members):
                 yield self.name(life), self._heard_us[life]
@@ -107,11 +107,11 @@ class Lives:
 # --- folding ----------------------------------------------------------------------------------------------------------
 
 CONFIGURATIONS_MAX: Final = 64
-"""Of a cluster that are remembered; then the one goes of which nothing was told for longest."""
+"""Configurations of a cluster that are remembered; beyond that the one reported least recently goes."""
 FORGOTTEN_MAX: Final = 4096
-"""Configurations that were broken and are forgotten: that they were is not told again."""
+"""Forgotten configurations that were broken: this is not reported again."""
 SILENT_US: Final = 60_000_000
-"""A node that is so much behind the others of its cluster is silent: what it owes is pending."""
+"""A node that is this far behind the others of its cluster is silent: what it owes is pending."""
 
 
 class ClusterState(msgspec.Struct):
@@ -123,10 +123,10 @@ class ClusterState(msgspec.Struct):
     ended: set[int] = set()
     configurations: list[ComparedConfiguration] = []
     forgotten: dict[bytes, list[str]] = {}
-    """What was broken in configurations that are forgotten, the oldest first."""
+    """What was broken in forgotten configurations, the oldest first."""
     violations: dict[str, int] = {}
     checked: dict[str, int] = {}
-    """Of configurations that are forgotten."""
+    """Checks in forgotten configurations."""
     lost: int = 0
     replicas: Replicas = msgspec.field(default_factory=Replicas)
 
@@ -138,7 +138,7 @@ class Fold:
         self.clusters = {state.name: ClusterFold(state) for state in states}
 
     def add(self, told: Iterable[DigestFile]) -> list[Divergence]:
-        """What many files tell; what is broken and was not said before."""
+        """Take the events of many files; returns what is broken and was not reported before."""
         for one in told:
             if one.cluster not in self.clusters:
                 self.clusters[one.cluster] = ClusterFold(ClusterState(one.cluster))
@@ -170,7 +170,7 @@ class ClusterFold:
         self._touched: dict[ViewId, ComparedConfiguration] = {}
         self._replicas = ReplicaFold(state.replicas)
 
-    # -- taking what is told ---------------------------------------------------------------------------------------------
+    # -- taking reports --------------------------------------------------------------------------------------------------
 
     def take(self, told: DigestFile) -> None:
         state, life = self.state, self._lives.number(told.node)
@@ -188,7 +188,7 @@ class ClusterFold:
                 state.ended.add(life)
 
     def heard_us(self) -> dict[str, int]:
-        """Of the newest life of each name, unless it ended or is gone."""
+        """When the newest life of each name last sealed a file, unless it ended or is gone."""
         return dict(self._lives.living(self._members_today()))
 
     def _members_today(self) -> set[NodeId]:
@@ -206,8 +206,8 @@ class ClusterFold:
         return found
 
     def _installed(self, life: int, view: View, told: DigestFile) -> None:
-        """It follows the transitional one of the same life, or that one's regular one; whichever is told first waits for the
-        other."""
+        """It follows the same life's transitional configuration, or the regular one before that; whichever is reported first
+        waits for the other."""
         installed = self._configuration(view.id, view.regular, told)
         installed.members_by(life, view.nodes)
         if not view.id.is_regular:
@@ -226,7 +226,7 @@ class ClusterFold:
     # -- judging ---------------------------------------------------------------------------------------------------------
 
     def judge(self) -> list[Divergence]:
-        """What is broken in what was told since the last time, once for every configuration and property."""
+        """What is newly broken, once for every configuration and property."""
         found: list[Divergence] = []
         for one in self._touched.values():
             for divergence in (self._apart(one), self._moved_apart(one), self._disagreed(one)):
@@ -292,7 +292,7 @@ class ClusterFold:
         return Divergence(self.state.name, name, one.id, one.regular, equal_at, differs_at, sides, words, self._before(one))
 
     def _before(self, one: ComparedConfiguration) -> int:
-        """Messages of the regular configuration that this one follows; of several answers the smallest, to miss nothing."""
+        """Messages of the regular configuration that this one follows; the smallest of several answers, to miss nothing."""
         if one.id == one.regular or one.regular not in self._configurations:
             return 0
         return min((sums[0] for sums in self._configurations[one.regular].ends.values()), default=0)
@@ -309,8 +309,8 @@ class ClusterFold:
     # -- bounds and verdicts ---------------------------------------------------------------------------------------------
 
     def _bound(self) -> None:
-        """The configurations of which nothing was told for longest go, and with them what they owed; then the lives that only
-        they named."""
+        """Forget the configurations reported least recently, and with them what they owed; then the lives that only they
+        named."""
         configurations = self.state.configurations
         excess = max(0, len(configurations) - CONFIGURATIONS_MAX)
         for one in sorted(configurations, key=lambda one: (one.touched_us, one.id))[:excess]:
@@ -336,9 +336,9 @@ class ClusterFold:
         return {ONE_SEQUENCE: one.checked, ATOMICITY: one.moves_compared(), AGREEMENT: max(0, agreed)}
 
     def _owing(self, one: ComparedConfiguration) -> int:
-        """Members that live and are silent where others told something: all while somebody goes on in it, afterwards only those
-        who left nothing to compare. Who is gone for good cannot owe for ever what it delivered last. And whoever told something
-        that came too late to be compared."""
+        """How many reports are missing. Living members that are silent where others reported something owe one: all of them while
+        somebody goes on in the configuration, afterwards only those that left nothing to compare, for a member that is gone for
+        good cannot owe its last deliveries for ever. Members whose reports came too late to be compared count, too."""
         if not one.positions.at and not one.settled:
             return 0
         members = [life for life in self._members(one) if life not in self.state.ended]
@@ -368,6 +368,6 @@ class ClusterFold:
 
 
 def _amount(amount: Amount, ends: list[tuple[Amount, list[int]]]) -> str:
-    """How many messages; by their sum, too, where others had as many."""
+    """How many messages; with their sum, if others had as many."""
     same = [one for one, _ in ends if one[0] == amount[0]]
     return f"{amount[0]:,} messages" if len(same) == 1 else f"{amount[0]:,} messages of sum {amount[1]:x}"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class FollowFigures(NamedTuple):
-    """As the last batch left them; never changed, so that a scrape may read them at any time."""
+    """The figures after the last batch; never changed, so that a scrape may read them at any time."""
 
     verdicts: tuple[FollowVerdict, ...] = ()
     heard_us: tuple[tuple[str, str, int], ...] = ()
@@ -47,8 +47,8 @@ class FollowFigures(NamedTuple):
 
 
 class FollowMetrics:
-    """Serves the latest figures until it is closed; from the first moment those that are known, for an alert must not go away
-    while the follower starts."""
+    """Serves the latest figures until it is closed. It starts with those already known, because an alert must not go away while
+    the follower starts."""
 
     def __init__(self, host: str, port: int, known: FollowFigures) -> None:
         library = _library()
@@ -115,11 +115,11 @@ def _library() -> Any:
 # --- follower ---------------------------------------------------------------------------------------------------------
 
 LOOK_S: Final = 0.5
-"""How often it is looked whether somebody wants an end."""
+"""How often the follower checks whether it shall end."""
 
 
 class FollowedBatch(NamedTuple):
-    """What is told of a batch."""
+    """What a batch changed."""
 
     number: int
     files: int
@@ -138,7 +138,7 @@ def figures_of(ledger: FollowLedger) -> FollowFigures:
 
 
 class Follower:
-    """Spark calls `take` in a thread of its own; what is between batches takes turns with it."""
+    """Spark calls `take` in a thread of its own; work between batches takes turns with it."""
 
     def __init__(
         self,
@@ -157,11 +157,11 @@ class Follower:
         self._failure: TransisError | None = None
         self._unlisted: set[str] = set()
         self._files = self._whole = 0
-        """Files that were looked at, and that could be read to their end."""
+        """How many files were looked at, and how many of them could be read to their end."""
 
     def run(self, query: StreamingQuery, enough: Event, every_s: float) -> None:
-        """Until the query ends by itself, or nobody wants more of it. A supervisor that ends us may have ended Java, too: what
-        Spark says of that is no news, and what was kept is kept."""
+        """Run until the query ends by itself, or `enough` is set. A supervisor that ends us may have ended Java, too: Spark's
+        errors then mean nothing, and what was kept is kept."""
         try:
             self._watch(query, enough, every_s)
         except TransisError:
@@ -187,7 +187,7 @@ class Follower:
             raise failed
 
     def take(self, files: DataFrame, number: int) -> None:
-        """One batch. What goes wrong here ends the query, and is told in our words and not in Java's."""
+        """Take one batch. An error here ends the query, and is reported in our words and not in Java's."""
         try:
             with self._turn:
                 query = id_of(self._ledger.checkpoint)
@@ -199,7 +199,7 @@ class Follower:
             raise
 
     def look(self) -> None:
-        """Between batches. What was told once is not told again."""
+        """The work between batches. Nothing is reported twice."""
         with self._turn:
             now = set(unlisted(self._directories))
             for one in sorted(now - self._unlisted):
@@ -229,12 +229,12 @@ class Follower:
         self._evidence.keep(divergences)
 
     def _show(self) -> None:
-        """The metric, from what is known."""
+        """Update the metrics."""
         if self._metrics is not None:
             self._metrics.latest = figures_of(self._ledger)
 
     def lacking(self) -> str | None:
-        """Why nothing can be said of what was looked at. That nothing is new is no lack where something was judged earlier."""
+        """Why nothing could be judged. If something was judged earlier, a lack of news is fine."""
         if (self._files or self._ledger.kept.owed) and not self._whole:
             return "nothing could be judged: none of the files that are new could be read to its end"
         if any(one.verdict not in (NOT_EXERCISED, NOT_PROMISED) for one in self._ledger.fold.verdicts()):
@@ -249,7 +249,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class FollowRequest:
-    """What somebody asks for."""
+    """What the command line asked for."""
 
     inputs: tuple[str, ...]
     ledger: Path
@@ -260,11 +260,11 @@ class FollowRequest:
 
 
 class Outcome(NamedTuple):
-    """What is known in the end, whether this follower found it or one before it."""
+    """What is known in the end, whether this follower found it or an earlier one."""
 
     verdicts: list[FollowVerdict]
     lacking: str | None
-    """Why nothing can be said, where somebody looked once and found nothing that could be judged."""
+    """With --once: why nothing could be judged."""
 
     @property
     def is_broken(self) -> bool:
@@ -272,8 +272,8 @@ class Outcome(NamedTuple):
 
 
 def follow(request: FollowRequest, tell: Tell, enough: Event, started: Callable[[], None]) -> Outcome:
-    """Follow until `enough` is set, or once. `started` is called when Spark runs: it changes what Ctrl-C does, and whoever sets
-    `enough` by a signal must set that again."""
+    """Follow until `enough` is set, or once. `started` is called when Spark runs: starting it changes what Ctrl-C does, so a
+    caller that sets `enough` by a signal must set its handlers again."""
     directories = directories_of(request.inputs)
     with ExitStack() as stack:
         ledger = stack.enter_context(opened(request.ledger))
@@ -305,7 +305,7 @@ def _opened_metrics(request: FollowRequest, ledger: FollowLedger, stack: ExitSta
 
 
 def directories_of(inputs: Sequence[str]) -> list[str]:
-    """As whole paths. What is no directory, or one that may not be read, is a PipelineError."""
+    """The directories as absolute paths. PipelineError if one is not a directory, or may not be read."""
     for one in inputs:
         if not is_local(one):
             raise PipelineError(f"{one}: only a local or mounted directory can be followed; copy or mount it")

@@ -7,11 +7,11 @@
     DIR/checkpoint/                  Spark's own: which files were read
     DIR/evidence/N-PROPERTY-CONF/    what the flight recorders had of a violation
 
-1. A batch of Spark is one change. After a kill Spark may give the last batch again: one up to that in the facts is known. So
-   nothing is there twice and nothing is missing.
+1. A batch of Spark is one change. After a kill Spark may give the last batch again; batches up to the one in the facts are known.
+   So nothing is there twice and nothing is missing.
 2. A file whose read failed, though Spark counts it as read, is owed: it is remembered until it was read or is gone.
 3. Spark's checkpoint may be thrown away at any time. A power cut can damage it, and then Spark would refuse every start; so a
-   damaged one is made anew. All files that are still there are read again, and the fold takes those that it knows as nothing.
+   damaged one is made anew. All files that are still there are read again, and the fold ignores those that it knows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEAD: Final = len(b"crc\0") + 4
 
 
 def id_of(checkpoint: Path) -> str:
-    """Of the query: a new checkpoint has another, and counts batches from 0 again."""
+    """The id of the query: a new checkpoint has a new one, and counts batches from 0 again."""
     try:
         metadata: dict[str, Any] = msgspec.json.decode((checkpoint / "metadata").read_bytes(), type=dict[str, Any])
         return str(metadata["id"])
@@ -51,7 +51,7 @@ def id_of(checkpoint: Path) -> str:
 
 
 def discard_if_damaged(checkpoint: Path) -> bool:
-    """True if it was."""
+    """True if the checkpoint was damaged; it is then removed."""
     try:
         if not checkpoint.exists() or _is_sound(checkpoint):
             return False
@@ -79,7 +79,7 @@ def _numbered(log: Path) -> dict[int, Path]:
 
 
 def _is_whole(path: Path) -> bool:
-    """A version, then lines of JSON; a dash is for nothing."""
+    """Whether a file is a version, then lines of JSON; a dash stands for nothing."""
     version, *lines = path.read_bytes().split(b"\n")
     return bool(re.fullmatch(rb"v\d+", version) and lines) and all(line == b"-" or _is_json(line) for line in lines)
 
@@ -93,7 +93,7 @@ def _is_json(content: bytes) -> bool:
 
 
 def _agrees_with_its_sum(path: Path) -> bool:
-    """Java keeps sums of pieces beside every file, and reads none that differs."""
+    """Java keeps checksums of pieces beside every file, and refuses to read a file that differs from them."""
     sums = path.with_name(f".{path.name}.crc")
     if not sums.exists():
         return True
@@ -105,11 +105,11 @@ def _agrees_with_its_sum(path: Path) -> bool:
 # --- ledger -----------------------------------------------------------------------------------------------------------
 
 ALL_AGAIN_S: Final = 3600
-"""So often all verdicts are written, changed or not: silence then means that nobody follows."""
+"""How often all verdicts are written, changed or not, so that silence means that nobody follows."""
 RECENT_S: Final = 3600.0
 RECENT_MAX: Final = 100
 OWED_MAX: Final = 4096
-"""Files that are tried again; of more than that the oldest are given up. That they were not read was told."""
+"""Files that are tried again; if there are more, the oldest are given up. That they were not read was reported."""
 
 _WHEN: Final = ("time", pa.timestamp("us", "UTC"))
 VERDICTS: Final = pa.schema(
@@ -137,13 +137,13 @@ class FollowFacts(msgspec.Struct):
     """What the lake keeps beside the tables."""
 
     query: str = ""
-    """Of Spark: its batches count from 0 again if its checkpoint is removed."""
+    """Spark's query, which counts batches from 0 again if its checkpoint is removed."""
     batch: int = -1
     told: dict[str, str] = {}
-    """The last word about each cluster and property."""
+    """The last verdict written for each cluster and property."""
     told_all_s: float = 0.0
     recent: list[tuple[float, Divergence]] = []
-    """Violations, and when they were found: of those that are new, evidence may not be kept yet."""
+    """Violations, and when they were found; evidence of new ones may not be kept yet."""
     fold: bytes = msgspec.msgpack.encode([])
     looked_s: float = 0.0
     """When something new was last looked at."""
@@ -212,7 +212,7 @@ class FollowLedger:
 
 @contextmanager
 def opened(directory: Path) -> Iterator[FollowLedger]:
-    """Made if it is not there. A second follower gets a PipelineError at once."""
+    """The ledger, made if it is not there. A second follower gets a PipelineError at once."""
     lake = Lake(directory, "ledger", "--ledger")
     with lake.held():
         yield FollowLedger(lake)

@@ -1,11 +1,11 @@
 """Sealed files of digests as a stream of Spark: one row per file, with its header, and its events as bytes that the driver reads.
 
-1. Files appear under their names when they are whole, and each is read once. A file that comes late is read when it comes,
-   because copies come in any order.
-2. A file that cannot be read is a row that says why and whether it is worth another try, never a failed query; one that was
-   deleted since is no row.
+1. Files appear under their names when they are whole, and each is read once. A late file is read when it arrives, because copies
+   arrive in any order.
+2. A file that cannot be read is a row that says why and whether it is worth another try, never a failed query; a file that was
+   deleted since gives no row.
 3. Listing happens beside the driver, decoding in tasks, because it grows with the cluster: all see the same directories.
-4. How far a follower has read is kept by Spark between batches, so it is small: of every life, the numbers of its files, as in
+4. Spark keeps how far a follower has read, so this is small: for every life, the numbers of its files, as in
    {"life-ann-1-00000000000000a7": "1-8640 8642"}. Spark's own source of files remembers the name of every file that it has ever
    read, and writes all of them anew every few batches.
 """
@@ -35,9 +35,9 @@ from transis.types.errors import TraceError
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 GAPS_MAX: Final = 16_384
-"""Of one life: numbers that never came, for their files were deleted first. Beyond them the oldest are given up."""
+"""Numbers of one life that never came, because their files were deleted first. Beyond this many the oldest are given up."""
 LIVES_MAX: Final = 4096
-"""Then those are forgotten of which there are no files any more."""
+"""Beyond this many, lives without files are forgotten."""
 
 Offset = dict[str, str]
 Range = tuple[int, int]
@@ -53,13 +53,13 @@ class Sealed(NamedTuple):
 
 
 def sealed_of(name: str) -> Sealed | None:
-    """None for a name that no node gives."""
+    """None if no node gives such a name."""
     match = _NAME.fullmatch(name)
     return None if match is None else Sealed(match["life"], int(match["number"]))
 
 
 class Progress:
-    """An offset, to ask and to add to."""
+    """An offset that can be asked and added to."""
 
     def __init__(self, offset: Offset) -> None:
         self._ranges = {life: _ranges_of(text) for life, text in offset.items()}
@@ -109,7 +109,7 @@ def _text_of(one: Range) -> str:
 # --- source -----------------------------------------------------------------------------------------------------------
 
 FILES_AT_A_TIME: Final = 5000
-"""Of some kilobytes each: a day of four nodes is read within minutes, whatever `--every` is."""
+"""Each has some kilobytes: a day of four nodes is read within minutes, whatever `--every` is."""
 FILES_OF_A_TASK: Final = 250
 FORMAT: Final = "transis_digests"
 COLUMNS: Final = "path string, modified_us long, header binary, events binary, trouble string, may_pass boolean"
@@ -134,7 +134,7 @@ def sealed(spark: SparkSession, directories: Sequence[str], at_a_time: int = FIL
 
 
 class Digests(DataSource):
-    """By this Spark knows the stream."""
+    """Makes the stream known to Spark."""
 
     @classmethod
     def name(cls) -> str:
@@ -168,11 +168,11 @@ class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxFiles(self._at_a_time)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now, and nothing that comes later."""
+        """Read what is there now, and nothing that comes later."""
         self._only = self._list()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The oldest first, so that nodes are read side by side and not one after the other."""
+        """Take the oldest files first, so that nodes are read side by side and not one after the other."""
         found, progress = self._list() if self._only is None else self._only, Progress(start)
         new = sorted((_modified_us(path), file) for file, path in found.items() if not progress.has(file))
         if not new:
@@ -193,7 +193,7 @@ class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield pa.RecordBatch.from_pylist(rows, _BATCH)
 
     def _list(self) -> dict[Sealed, str]:
-        """A file that is below two directories is there once. What cannot be listed is told by `unlisted`."""
+        """A file that is below two directories is listed once. `unlisted` says what cannot be listed."""
         found: dict[Sealed, str] = {}
         for directory in self._directories:
             for place, _, names in os.walk(directory, followlinks=True):
@@ -202,7 +202,8 @@ class DigestReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def unlisted(directories: Sequence[str]) -> list[str]:
-    """Directories, these or below them, whose files nobody sees, each with its reason. One that was deleted just now is none."""
+    """These directories, and those below them, whose files cannot be seen, each with the reason; not if it was deleted just
+    now."""
     found: list[str] = []
 
     def note(error: OSError) -> None:

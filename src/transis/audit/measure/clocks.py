@@ -1,9 +1,9 @@
-"""One time for all nodes of a run, estimated from its messages, as lines a window that later steps look up.
+"""One time for all nodes of a run, estimated from its messages, as one line per window that later steps look up.
 
 1. A node has two clocks: it records by one (`time_us`), and stamps what it sends by another (`origin_us`), which leaves out its
    pauses. Its own SENDs show both, so every origin can be put into the recording clock of its sender: the `skews`.
 2. Recording clocks are compared pair by pair (curves.py), and every node gets its way to the reference: the `clocks`.
-3. Windows are counted from 0 of each clock and are equally wide in a run, so that a line is found by two equal keys.
+3. Windows are counted from 0 of each clock and are equally wide in a run, so that an equi-join finds the line.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ OFFSETS: Final = columns(
 WINDOWS_MAX: Final = 64
 WINDOWS_MIN: Final = 4
 RUNS_A_WINDOW: Final = 250
-"""Runs of messages that a node delivers in a window, about: a short trace has few windows, so that many of them stay small."""
+"""About how many runs of messages a node delivers in a window: a short trace has few windows, so that many traces stay small."""
 
 Keep = Callable[[str, DataFrame], DataFrame]
-"""Gives the same rows back, kept somewhere, so that what needs them again does not compute them again."""
+"""Returns the same rows, kept somewhere, so that they are not computed again."""
 
 
 def not_kept(name: str, rows: DataFrame) -> DataFrame:
@@ -155,7 +155,7 @@ def with_origins(deliveries: DataFrame, spans: DataFrame, skews: DataFrame) -> D
 
 
 def clocks(tables: Tables, spans: DataFrame, skews: DataFrame) -> DataFrame:
-    """Every node's lines to its reference; a node that heard nobody, or whom nobody heard, has none."""
+    """Every node's lines to its reference; a node that heard nobody, or that nobody heard, has none."""
     left = spans.select("run", F.col("node").alias("left"), *_renamed("left"), "width_us")
     right = spans.select("run", F.col("node").alias("right"), *_renamed("right"))
     pairs = least_differences(tables, spans, skews).join(F.broadcast(left), ["run", "left"])
@@ -206,7 +206,7 @@ def _least(difference_us: int | None, at_us: int | None) -> Least | None:
 
 
 def _by_run(rows: DataFrame, task: Callable[[pa.Table], pa.Table]) -> DataFrame:
-    """LINES by a task in Python for each run, over a few rows of every node."""
+    """LINES, computed by a Python task for each run, over a few rows of every node."""
     return rows.groupBy("run").applyInArrow(task, LINES)
 
 
@@ -218,7 +218,7 @@ def _lines(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def in_time_of(rows: DataFrame, lines: DataFrame, node: str, time: str, into: str) -> DataFrame:
-    """Rows, which have their run's `width_us`, with `into`: the time of a node by another clock, whose that is and how uncertain.
+    """Rows with `into`, a node's time by another clock, and which clock and how uncertain; they must have their run's `width_us`.
 
     Where there is no line, the time stays as it is, and the other two are null.
     """

@@ -17,8 +17,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 DRIFT_UNKNOWN: Final = 1000e-6
-"""What two clocks are taken to drift apart at most when a single estimate cannot tell: each by 500 ppm, far more than quartz
-does. Clocks that are worse, as some of the simulator's, can then be further off than is stated."""
+"""The most that two clocks are assumed to drift apart when a single estimate cannot tell: each by 500 ppm, far more than quartz
+does. Worse clocks, such as some of the simulator's, can then be further off than is stated."""
 
 CERTAIN_ENOUGH: Final = 2.0
 """Estimates this much less certain than the usual one are left out: messages waited then, and would bend the curve."""
@@ -114,12 +114,12 @@ class RoundTrip(NamedTuple):
 
     @property
     def apart_us(self) -> float:
-        """Between the two messages; negative if the one back was the first."""
+        """The time between the two messages; negative if the one back was the first."""
         return self.there.at_us - self.back.at_us
 
     def uncertainty_us(self, drift: float) -> float:
-        """How long the two were on their way, on average, if the right clock drifts so: the shift is wrong by that much at
-        most."""
+        """How long the two were on their way, on average, if the right clock has this drift: the most by which the shift is
+        wrong."""
         return abs((self.there.difference_us + self.back.difference_us) / 2 - drift * self.apart_us / 2)
 
 
@@ -135,8 +135,8 @@ def curve_of(windows: Iterable[PairWindow]) -> Curve | None:
 
 
 def skew_of(samples: Iterable[tuple[float, float]]) -> Curve:
-    """A node's recording clock by its stamping one, from moments (stamp, shift). The two run evenly but for pauses of the node:
-    where the shift bends there was one, at a moment that nobody knows, and as much is uncertain."""
+    """A node's recording clock by its stamping one, from moments (stamp, shift). The two run evenly except in pauses of the node:
+    where the shift bends there was a pause, at a moment that nobody knows, and the bend is the uncertainty."""
     knots = [Knot(at_us, shift_us, 0.0) for at_us, shift_us in sorted(dict(samples).items())]
     inner = range(1, len(knots) - 1)
     bends = [2 * abs(knots[i].shift_us - Curve((knots[i - 1], knots[i + 1])).at(knots[i].at_us).shift_us) for i in inner]
@@ -155,7 +155,7 @@ def _drift(first: RoundTrip, last: RoundTrip) -> tuple[float, float]:
 
 
 def _meetings(windows: Iterable[PairWindow]) -> Iterable[RoundTrip]:
-    """Windows in which messages went both ways; one with a single way is put together with the next."""
+    """Windows in which messages went both ways; a window with messages one way only is joined with the next."""
     there: Least | None = None
     back: Least | None = None
     for window in sorted(windows, key=lambda one: one.window):
@@ -175,7 +175,7 @@ Pair = tuple[int, int]
 
 
 class ClockPath(NamedTuple):
-    """From a node's clock to that of its reference: over the nodes between, one curve each."""
+    """The path from a node's clock to that of its reference: over the nodes between, one curve each."""
 
     reference: int
     curves: tuple[Curve, ...]
@@ -190,7 +190,7 @@ class ClockPath(NamedTuple):
 
 
 def ways(pairs: dict[Pair, Curve]) -> dict[int, ClockPath]:
-    """The most certain way of every node to the reference of its component: the node that most others can be compared with."""
+    """The most certain path of every node to the reference of its component, the node that most others can be compared with."""
     towards: dict[int, dict[int, Curve]] = {}
     for (left, right), curve in pairs.items():
         towards.setdefault(left, {})[right] = curve

@@ -1,16 +1,16 @@
 """Incidents: every change of the configuration as a row, with what led to it and what it cost.
 
-1. A change is a new regular configuration of which some member had another one before; those are its old ones. Who was in an
-   old one and is not in the new is lost; who was not in the largest old one has joined.
-2. It begins when the first member stops passing the token (a note says that it left Operational), or, where no note says so, with
-   the first transitional configuration; it ends when the last member has installed the new one.
+1. A change is a new regular configuration some of whose members had another one before; those are its old ones. A node that was
+   in an old one and is not in the new is lost; one that was not in the largest old one has joined.
+2. It begins when the first member stops passing the token (a note says that it left Operational), or, where no note says so,
+   with the first transitional configuration; it ends when the last member has installed the new one.
 3. Detection is known if somebody was lost: from the failure of the first of them (its END, or the last event of a trace that
    stops there), else from the last fault that a member suffered, to the first transitional configuration.
 4. Blackout of a node: from its last ordered delivery in the old regular configuration to its first in the new one. It includes
-   silence that was nobody's fault, so it is an upper bound where little was sent. That of a group is the longest of the nodes
-   with members of it.
-5. The tail counts ordered messages that a member delivered in the transitional configuration and that not all members of
-   the old one delivered: those of one component only.
+   ordinary silence, so it is an upper bound where little was sent. That of a group is the longest of the nodes with members of
+   it.
+5. The tail counts ordered messages that a member delivered in the transitional configuration and that not all members of the
+   old one delivered: those of one component only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ CHANGE: Final = ["run", "view"]
 STAY: Final = ["node", "stay_no"]
 
 SEPARATES: Final = "split(what, ' ')[0] in ('crash', 'cut', 'leave', 'partition', 'pause')"
-"""Faults that take nodes apart at once; others, as weather, only make it likely."""
+"""Faults that part nodes at once; others, such as weather, only make it likely."""
 
 
 def incidents(laid: HistoryTables, known: Clocks, keep: Keep = not_kept) -> DataFrame:
@@ -110,7 +110,7 @@ def _placed(events: DataFrame, laid: HistoryTables) -> DataFrame:
 
 
 def _what_happened(laid: HistoryTables, moves: DataFrame) -> DataFrame:
-    """The change as a whole: what was before, when, why, and who is lost and who has joined."""
+    """The change as a whole: what was before, when, why, who is lost and who has joined."""
     largest = F.max_by("old_members", F.struct(F.size("old_members"), "old_name"))
     changes = moves.groupBy(*CHANGE, "view_name", "members").agg(
         F.min("cause").alias("cause"),
@@ -142,7 +142,7 @@ def _in_words(nodes: Column) -> Column:
 
 
 def _detections(laid: HistoryTables, known: Clocks, changes: DataFrame) -> DataFrame:
-    """From what happened until it was acted upon."""
+    """The time from what happened until the nodes acted on it."""
     olds = changes.where(F.size("lost_nodes") > 0).withColumn("old", F.explode("old_views"))
     lost = olds.withColumn("node", F.explode("lost_nodes")).join(_deaths(laid, known), ["node", "old"])
     deaths = (
@@ -190,7 +190,7 @@ def _blackouts(silent: DataFrame) -> DataFrame:
 
 
 def _group_blackouts(laid: HistoryTables, silent: DataFrame) -> DataFrame:
-    """Of each group that has members in the new configuration: the longest blackout of their nodes."""
+    """For each group with members in the new configuration, the longest blackout of their nodes."""
     members = laid.tables["group_views"].select("view", "group", "name", F.explode("members").alias("process"))
     homes = members.join(laid.process_names.select("process", "node"), "process").drop("process").distinct()
     longest = homes.join(silent, ["view", "node"]).groupBy(*CHANGE, "group").agg(

@@ -1,7 +1,7 @@
-"""All measures of a trace, by the names under which they are kept and drawn; and two builds compared, figure by figure.
+"""All measures of a trace, by the names under which they are kept and drawn; and a comparison of two builds, figure by figure.
 
 Every table has the names beside the keys, so that it can be read without the others. Times are microseconds. `bin_us` is the
-begin of a bin in the time of the run's reference node (clocks.py), `uncertainty_us` how far a corrected time may be off; null
+start of a bin in the time of the run's reference node (clocks.py), `uncertainty_us` how far a corrected time may be off; null
 where the clocks could not be compared, and times are then taken as they were recorded.
 """
 

@@ -107,16 +107,16 @@ BUCKETS_AN_OCTAVE: Final = 8
 """A bucket of the latency is then about 9 % wide."""
 
 NOT_POSITIVE: Final = -1
-"""The bucket of what arrived at once, or, within the uncertainty of the clocks, seems to arrive before it left."""
+"""The bucket of messages that arrived at once or, within the uncertainty of the clocks, seem to arrive before they left."""
 
 BINS: Final = 100
-"""Bins of time that a run has at most."""
+"""The most bins of time that a run has."""
 
 _STEPS: Final = [digit * 10**power for power in range(3, 13) for digit in (1, 2, 5)]
 """Widths of bins in microseconds, from a millisecond on: those that people read easily."""
 
 _SIZES: Final = [64 * 4**power for power in range(9)]
-"""Classes of size: messages of up to so many bytes; what is larger is in the last."""
+"""Classes of size: messages of up to this many bytes; larger ones are in the last class."""
 
 
 def bins(known: Clocks) -> DataFrame:
@@ -152,8 +152,8 @@ def cells(tables: Tables, known: Clocks, cut: DataFrame) -> DataFrame:
 
 
 def _latency() -> tuple[Column, Column]:
-    """The latency and its uncertainty: a node's own messages need no other clock; those of others one that both were compared
-    with, or else the times are taken as they are."""
+    """The latency and its uncertainty. A node's own messages need no other clock; others need one that both nodes were compared
+    with, or the times are taken as they are."""
     is_own = F.col("sender") == F.col("node")
     is_comparable = ~is_own & (F.col("sent_us_reference") == F.col("run_us_reference"))
     latency = F.when(is_comparable, F.expr("run_us - sent_us")).otherwise(F.expr("time_us - origin_us"))
@@ -186,7 +186,7 @@ def _bin(time: str) -> Column:
 
 
 def _first_of(steps: list[int], least: Column) -> Column:
-    """The first step that is not below; the last one if all are."""
+    """The first step that is not below `least`; the last step if all are."""
     others = reversed(steps[:-1])
     return reduce(lambda rest, step: F.when(least <= step, step).otherwise(rest), others, F.lit(steps[-1])).cast("long")
 
@@ -232,7 +232,7 @@ def histogram(cells: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def percentiles(cells: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Mean and percentiles; a percentile lies inside its bucket as if that were evenly filled."""
+    """Mean and percentiles; a percentile lies within its bucket as if the bucket were evenly filled."""
     counted = cells.groupBy(*key, "bucket").agg(
         F.sum("messages").alias("n"), F.sum("latency_sum_us").alias("waited"), F.max("uncertainty_us").alias("uncertainty_us")
     )
@@ -248,7 +248,7 @@ def percentiles(cells: DataFrame, key: Sequence[str]) -> DataFrame:
 
 
 def _percentile(part: float) -> Column:
-    """In the bucket that reaches the part: `upto` are the messages up to and with a bucket."""
+    """The percentile in the bucket that reaches it: `upto` counts the messages up to and including a bucket."""
     wanted = F.col("total") * part
     from_us, to_us = bucket_edges()
     before = F.col("upto") - F.col("n")
@@ -279,13 +279,13 @@ def throughput(cells: DataFrame, cut: DataFrame, tables: Tables, node_names: Dat
 
 
 def builds_of(tables: Tables) -> DataFrame:
-    """run, build: which build wrote a run; several are named together."""
+    """run, build: which build wrote each run; if several did, all are named."""
     builds = tables["segments"].where("trouble is null").groupBy("run").agg(F.sort_array(F.collect_set("build")).alias("builds"))
     return builds.select("run", F.array_join("builds", ", ").alias("build"))
 
 
 def figure_points(cells: DataFrame, cut: DataFrame, tables: Tables) -> DataFrame:
-    """A point for each run and service. Runs at several sizes make Figure 6, runs at several loads show what load costs.
+    """A point for each run and service. Runs with several sizes make Figure 6, runs at several loads show what load costs.
 
     `offered_per_s` is what applications handed over in all, `delivered_per_s` what one node delivered, both over the whole run.
     """
@@ -317,7 +317,7 @@ KEY: Final = ["run", "node", "bin_us"]
 
 
 def ring(tables: Tables, known: Clocks, cut: DataFrame, node_names: DataFrame) -> DataFrame:
-    """RING: a row for each node and bin in which anything of it happened."""
+    """RING: a row for each node and bin in which it noted anything."""
     visited = with_bins(queue(tables), known, cut).groupBy(*KEY).agg(
         F.count_if(F.col("is_visit")).alias("visits"),
         F.percentile_approx("rotation_us", 0.5).cast("double").alias("rotation_us"),
@@ -331,7 +331,7 @@ def ring(tables: Tables, known: Clocks, cut: DataFrame, node_names: DataFrame) -
 def queue(tables: Tables) -> DataFrame:
     """Every moment at which a node's backlog changed: run, node, time_us, backlog, is_visit, rotation_us.
 
-    All SENDs of one moment are of one visit of the token.
+    All SENDs of one moment belong to one visit of the token.
     """
     changes = [
         tables[kind].select("run", "node", "lseq", "time_us", change.alias("change"), F.lit(kind == "sends").alias("is_visit"))

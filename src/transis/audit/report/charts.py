@@ -15,7 +15,7 @@ from transis.audit.draw.svg import escaped
 from transis.audit.report.content import GroupLatencyRow, IncidentRow, LatencyRow, PointRow, RingRow, ThroughputRow
 
 SERIES_MAX: Final = 16
-"""Lines of one chart; those with the most in them are drawn."""
+"""Lines of one chart; those with the most messages are drawn."""
 MARKS_MAX: Final = 60
 """Changes of view that are marked in a chart."""
 KINDS_MAX: Final = 4
@@ -46,7 +46,7 @@ def embedded(value: object) -> str:
 
 
 def latency_chart(rows: Sequence[LatencyRow]) -> Chart | None:
-    """One density a service, over a logarithmic axis: the area under each is 1 when an octave counts as 1."""
+    """One density per service, over a logarithmic axis: the area under each is 1 if an octave has width 1."""
     series = {service: _density(bars) for service, bars in _grouped(rows, lambda row: row.service).items()}
     return _chart(
         "Latency from origination to delivery, by service",
@@ -86,7 +86,7 @@ def throughput_chart(rows: Sequence[ThroughputRow], incidents: Sequence[Incident
 
 
 def ring_charts(rows: Sequence[RingRow], incidents: Sequence[IncidentRow], start_us: int) -> list[Chart]:
-    """One chart for each of the most frequent kinds of notes; a kind that was always nought would be an empty one."""
+    """One chart for each of the most frequent kinds of notes; kinds that never occurred get none."""
     seen = {what: found for what, found in _grouped(rows, lambda row: row.what).items() if any(row.value for row in found)}
     kinds = sorted(seen.items(), key=lambda item: (-len(item[1]), item[0]))
     charts = []
@@ -129,7 +129,7 @@ def figures_charts(rows: Sequence[PointRow]) -> list[Chart]:
 
 
 def _scattered(rows: Sequence[PointRow], place: Callable[[PointRow], tuple[float, float]]) -> dict[str, Points]:
-    """The points of each service from left to right; nothing if all lie above one another."""
+    """The points of each service from left to right; nothing if all have the same x."""
     series = {}
     for service, found in _grouped(rows, lambda row: row.service).items():
         points = sorted({place(row) for row in found})

@@ -1,4 +1,4 @@
-"""What was found and measured, as rows of a report and as JSON: plain, and few whatever the size of the trace.
+"""What was found and measured, as rows of a report and as JSON: plain values, and few whatever the size of the trace.
 
 The JSON of `transis audit` is one object with stable keys. `runs`, `properties`, `not_exercised`, `not_promised` and `failing`
 are as in `transis simulate --json`; `violations` are listed up to a limit, `violations_total` counts all. `evidence` says why
@@ -45,7 +45,7 @@ from transis.types.ids import Service
 # --- naming -----------------------------------------------------------------------------------------------------------
 
 RUNS_LISTED: Final = 200
-"""Runs of which violations are listed; the verdicts are those of all."""
+"""Runs whose violations are listed; verdicts cover all runs."""
 
 
 class Names:
@@ -93,7 +93,7 @@ NEAR: Final = 6
 """Events before and behind each witness."""
 
 DRAWN: Final = 24
-"""Violations that are drawn: the shortest of each property first."""
+"""How many violations are drawn: the shortest of each property first."""
 
 _EVENTS: Final = (
     *("submits", "refusals", "sends", "deliveries", "confs", "ends", "faults", "gaps", "group_views", "client_leaves"),
@@ -195,10 +195,10 @@ ROWS_DRAWN: Final = 200_000
 """Rows of one measure that a report shows at most; the tables in the store have all."""
 
 REASONS_LISTED: Final = 100
-"""Sentences about evidence that is missing or still to come; how many there are is in the verdicts."""
+"""How many sentences about missing or late evidence are listed; the verdicts have the true number."""
 
 RUNS_DRAWN: Final = 100
-"""Runs of which timelines and measures are drawn, those that failed first."""
+"""Runs whose timelines and measures are drawn, failed runs first."""
 
 
 def collect_content(
@@ -209,7 +209,7 @@ def collect_content(
     kept: Store | None = None,
     measure: bool = False,
 ) -> Content:
-    """The content of a report. `laid` is of all raw rows; with `measure` measures and timelines too, which `kept` keeps whole."""
+    """The content of a report, from all raw rows. With `measure` it has measures and timelines, which `kept` keeps whole."""
     spark = laid.tables.events.sparkSession
     segments = _segments(laid)
     runs = _run_rows(segments, laid)
@@ -272,7 +272,7 @@ def _verdict_rows(verdicts: Sequence[Row], runs: dict[int, dict[str, Any]], segm
 
 
 def _reasons(laid: HistoryTables, verdicts: Sequence[Row], runs: list[int], by_run: dict[int, str]) -> list[dict[str, Any]]:
-    """Why evidence is missing or still to come; a trace that is whole costs nothing."""
+    """Why evidence is missing or still to come; for whole traces nothing is computed."""
     names = {row.property for row in verdicts if row.property in quality.PARTS and row.pending}
     if not names:
         return []
@@ -281,7 +281,7 @@ def _reasons(laid: HistoryTables, verdicts: Sequence[Row], runs: list[int], by_r
 
 
 def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
-    """Runs, those with most broken first."""
+    """The runs, those with the most violations first."""
     bad: dict[int, int] = {}
     for row in verdicts:
         bad[row.run] = bad.get(row.run, 0) + (row.verdict == BROKEN)
@@ -289,7 +289,7 @@ def _worst_runs(verdicts: Sequence[Row]) -> list[int]:
 
 
 def _drawn(laid: HistoryTables, runs: list[int], by_run: dict[int, str], kept: Store | None) -> dict[str, Any]:
-    """Measures and timelines of some runs; of all runs they are kept in the store."""
+    """Measures and timelines of some runs; the store keeps those of all runs."""
     made = measures(laid, lambda _, table: checkpointed(table))
     if kept is not None:
         kept.replace_all(made)
@@ -364,7 +364,7 @@ def _computed(spark: SparkSession, segments: Sequence[Row], steps: Steps) -> Com
 
 
 def _java_version(spark: SparkSession) -> str:
-    """Asked of Spark itself, for it may run elsewhere."""
+    """Spark itself is asked, because it may run elsewhere."""
     return str(spark.sql("select java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0])
 
 

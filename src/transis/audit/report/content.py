@@ -24,13 +24,13 @@ class RunRow:
     name: str
     cluster: str = ""
     closed: bool = False
-    """It came to rest, so nothing is still to come."""
+    """Whether the run came to rest, so that nothing is still to come."""
     mode: str = ""
     engine: str = ""
     builds: tuple[str, ...] = ()
     """Versions of the nodes; more than one if they differ."""
     seed: str = ""
-    """Of a simulated run."""
+    """The seed of a simulated run."""
     nodes: int = 0
     files: int = 0
     bytes: int = 0
@@ -61,14 +61,14 @@ class ViolationRow:
     witness: tuple[tuple[str, int], ...] = ()
     """The events that show it, as (node, lseq)."""
     rank: int = 1
-    """Of those kept of its run and property, the shortest is 1."""
+    """Its place among those kept of its run and property: the shortest is 1."""
     total: int = 1
     """How many there are of its run and property, kept or not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReasonRow:
-    """Why the evidence for a verdict is not whole, though nothing is wrong with it."""
+    """Why the evidence for a verdict is incomplete, though nothing is wrong with it."""
 
     run: str
     property: str
@@ -90,7 +90,7 @@ class AroundRow:
     label: str
     """The event in a sentence without its subject: `delivered a/1#0:7 (safe) in R12@a/1`."""
     about: str = ""
-    """The view, or the first message of a run of them: a send and the deliveries of it have the same and are linked."""
+    """The view, or the first message of a run: a send and its deliveries have the same value and are linked by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +138,12 @@ class LatencyRow:
     sender: str = ""
     receiver: str = ""
     uncertainty_us: float | None = None
-    """By how much the estimate of the two clocks may be wrong."""
+    """How far the estimate of the two clocks may be off."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClockRow:
-    """By how much a node's clock is ahead of the reference's when it shows `at_us`, as estimated from the traffic."""
+    """How far a node's clock is ahead of the reference's when it shows `at_us`, as estimated from the traffic."""
 
     run: str
     node: str
@@ -197,7 +197,7 @@ class IncidentRow:
     lost: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     detection_us: int | None = None
-    """From what happened to the first transitional view."""
+    """The time from what happened to the first transitional view."""
     duration_us: int | None = None
     blackout_us: int | None = None
     """The longest time in which a node delivered nothing."""
@@ -209,16 +209,16 @@ class IncidentRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PointRow:
-    """A point of the figures that show latency against load, and load against the size of messages: one a run and service."""
+    """A point of the figures that show latency against load, and load against message size: one per run and service."""
 
     run: str
     service: str
     offered_per_s: float
     mean_us: float
     size: float = 0.0
-    """Bytes of a message, on average."""
+    """The average bytes of a message."""
     delivered_per_s: float = 0.0
-    """By one node."""
+    """Messages that one node delivered in a second."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +246,7 @@ class Computed:
     files: int = 0
     bytes: int = 0
     digest: str = ""
-    """Of the digests of all inputs."""
+    """A digest of the digests of all inputs."""
     steps: tuple[tuple[str, float], ...] = ()
     """(what was done, seconds)."""
 

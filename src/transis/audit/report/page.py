@@ -172,7 +172,7 @@ def page_style() -> str:
 
 
 def chart_themes() -> dict[str, Any]:
-    """What plotly.js needs of the two themes."""
+    """What plotly.js needs to know of the two themes."""
     return {
         name: {
             "font": {"color": theme.ink, "family": FONT, "size": 12},
@@ -209,14 +209,14 @@ addEventListener('beforeprint',()=>draw(themes.light,960));
 addEventListener('afterprint',onScreen);
 onScreen();
 """
-"""Charts in a folded part are drawn when it is unfolded: a page of many opens quickly. On paper they are light."""
+"""Charts in a folded part are drawn when it is unfolded, so that a page with many opens quickly. On paper they are light."""
 
 UNFOLD: Final = """
 let folded=[];
 addEventListener('beforeprint',()=>{folded=[...document.querySelectorAll('details:not([open])')];folded.forEach(part=>part.open=true)});
 addEventListener('afterprint',()=>folded.forEach(part=>part.open=false));
 """
-"""On paper nothing is folded. Runs before the charts are drawn for it."""
+"""On paper nothing is folded. This runs before the charts are drawn for printing."""
 
 
 # --- page -------------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def _header(content: Content, places: list[str]) -> str:
 
 
 def _runs_section(content: Content, starts: dict[str, int]) -> tuple[str, dict[str, Chart]]:
-    """The runs in trouble first; the page would be too large with all."""
+    """Some runs, those in trouble first; with all of them the page would be too large."""
     known = {run.name: run for run in content.runs}
     with_rows = runs_with_rows(content)
     names = [name for name in verdicts_by_run(content) if name in with_rows]

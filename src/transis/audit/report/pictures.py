@@ -31,7 +31,7 @@ from transis.audit.report.content import AroundRow, EndRow, FaultRow, StayRow, V
 
 
 class ViewWords:
-    """What is known of views by the stays of nodes in them."""
+    """What the stays of nodes show of views."""
 
     def __init__(self, stays: Iterable[StayRow]) -> None:
         self.stays = sorted(
@@ -46,7 +46,7 @@ class ViewWords:
             self._regular[stay.view] = current.get(stay.node, "")
 
     def band(self, lane: int, node: str, view: str, start: Moment, end: Moment) -> Band:
-        """Of a view that no stay is known of there is only its name, which begins with T if it is transitional."""
+        """If no stay in a view is known, there is only the view's name, which begins with T if it is transitional."""
         stay = self._views.get(view)
         regular = self._regular.get(view, "" if view.startswith("T") else view)
         tip = [f"{node}: {'regular' if view == regular else 'transitional'} view {view}"]
@@ -71,7 +71,7 @@ def _members(members: Sequence[str]) -> tuple[str, ...]:
 
 WIDTH: Final = 1_120.0
 LANES_MAX: Final = 64
-"""Nodes drawn; a report of more says so."""
+"""Nodes that are drawn; a report with more says so."""
 DEATHS: Final = {"failed": "crashed", "stopped": "stopped by itself", "unknown": "trace ends"}
 
 
@@ -123,7 +123,7 @@ def picture_of_views(
 
 
 def _bands_of_run(words: ViewWords, lanes: Mapping[str, int], start_us: int) -> Iterator[Band]:
-    """A regular view at the instant of the transitional one before it comes after it."""
+    """A regular view installed at the same instant as the transitional one before it is drawn after it."""
     starts: dict[str, int] = {}
     for stay in words.stays:
         follows = stay.kind == "regular" and starts.get(stay.node) == stay.start_us
@@ -161,13 +161,15 @@ Spot = tuple[str, int]
 
 
 def picture_around(violation: ViolationRow, around: Sequence[AroundRow], start_us: int, stays: Sequence[StayRow] = ()) -> Picture:
-    """Of at least one event. `start_us` is where the run begins; `stays` are those of the run: they say who is in a view."""
+    """There must be at least one event. `start_us` is where the run begins; `stays` are those of the run: they say who is in a
+    view.
+    """
     numbers = {spot: place for place, spot in enumerate(dict.fromkeys(violation.witness), start=1)}
     return _Excerpt(violation, _nearest(around, numbers), numbers, start_us, ViewWords(stays)).picture()
 
 
 def _nearest(around: Sequence[AroundRow], numbers: Mapping[Spot, int]) -> list[AroundRow]:
-    """Of each node the events nearest to a witness, in the node's order: near its own if it has one, else in time."""
+    """For each node the events nearest to a witness, in the node's order: to its own witness if it has one, else by time."""
     witnesses = [event for event in around if (event.node, event.lseq) in numbers]
 
     def distance(event: AroundRow) -> tuple[int, int]:
@@ -232,7 +234,7 @@ class _Excerpt:
         return self._moments[event.node, event.lseq]
 
     def _delivered(self) -> Iterator[tuple[AroundRow, AroundRow]]:
-        """Each delivery whose sending is among the events too, behind that sending: only these can be drawn as lines."""
+        """Each sending with a delivery of it, if both are among the events: only these can be drawn as lines."""
         for event in self._events:
             sent = self._sent.get(event.about) if event.kind == "deliver" else None
             if sent is not None and sent.node != event.node:
@@ -269,6 +271,6 @@ class _Excerpt:
 
 
 def _message(about: str) -> tuple[str, int, int]:
-    """Process, counter, and that it is one message."""
+    """Process, counter, and a count of one message."""
     process, _, counter = about.rpartition(":")
     return process, int(counter) if counter.isdecimal() else 0, 1

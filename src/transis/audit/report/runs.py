@@ -32,7 +32,7 @@ from transis.types.ids import Service
 
 
 def percentiles(bars: Iterable[LatencyRow], shares: Sequence[float]) -> list[float]:
-    """For each share the latency that so much of all deliveries did not exceed; within a bucket evenly spread."""
+    """For each share, the latency that this share of all deliveries did not exceed, as if each bucket were evenly filled."""
     ordered = sorted((bar.low_us, bar.high_us, bar.count) for bar in bars)
     total = sum(count for _, _, count in ordered)
     return [_at(ordered, share * total) for share in shares]
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class RunSection(NamedTuple):
-    """A section, and the charts in it, by the ids of the elements that they are drawn into."""
+    """A section and its charts, by the ids of the elements that they are drawn into."""
 
     markup: str
     charts: dict[str, Chart]
@@ -72,7 +72,7 @@ def runs_with_rows(content: Content) -> set[str]:
 
 
 class RowsOfRun:
-    """The rows of one run, and from when to when it lasted."""
+    """The rows of one run, and when it began and ended."""
 
     def __init__(self, content: Content, run: str, start_us: int) -> None:
         def mine(rows: Iterable[T]) -> list[T]:
@@ -91,7 +91,7 @@ class RowsOfRun:
         self.span_us = start_us, max(times, default=start_us)
 
     def charts(self) -> dict[str, Chart]:
-        """By what they show, in the order in which they stand on the page."""
+        """The charts by what they show, in the order of the page."""
         start_us = self.span_us[0]
         made = {
             "throughput": throughput_chart(self.throughput, self.incidents, start_us),
@@ -188,7 +188,7 @@ def _latency_table(rows: Sequence[LatencyRow]) -> str:
 
 
 def _clock_table(clocks: Sequence[ClockRow]) -> str:
-    """Latencies between nodes are as good as this estimate; of each node the last one."""
+    """The last estimate for each node; latencies between nodes are only as good as these."""
     last = {one.node: one for one in clocks}
     rows = (
         table_row(
@@ -254,7 +254,7 @@ RING_MEASURES: Final = {
 
 
 def measured(tables: Mapping[str, Rows], names: Names) -> dict[str, tuple[Any, ...]]:
-    """Fields of `Content` by name, from tables by the names of `measures()`; a table that is not there gives no rows."""
+    """Fields of `Content` by name, from the tables of `measures()`; a missing table gives no rows."""
     made = {
         "throughput": _throughput,
         "latency": _latency,

@@ -1,8 +1,8 @@
 """Verdicts and violations: all runs added up, and everything in the order of its weight.
 
-Evidence comes first, then what is broken, pending, held. There is one table of all guarantees, what could not be judged, and, of
-many runs, which of them are in trouble. Every violation that was kept has its sentence, the events that show it, and a picture
-of what happened around them.
+Evidence comes first, then what is broken, pending, held. There is one table of all guarantees, what could not be judged and, if
+there are many runs, which of them are in trouble. Every violation that was kept has its sentence, the events that show it, and
+a picture of what happened around them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transis.audit.report.pictures import picture_around
 _TOLD: Final = {name: place for place, name in enumerate(ALL_MEANINGS)}
 
 Shown = tuple[str, str, int]
-"""What names a violation: run, property, rank."""
+"""The key of a violation: run, property, rank."""
 
 
 @dataclass
@@ -268,9 +268,9 @@ def _cells(run: str, found: Mapping[str, str], names: Sequence[str]) -> Iterator
 # --- violation section ------------------------------------------------------------------------------------------------
 
 OPEN_MAX: Final = 3
-"""Violations that are open when the page is; the others open by their summary."""
+"""Violations that are unfolded when the page opens; the others unfold by a click on their summary."""
 PICTURES_MAX: Final = 200
-"""Beyond so many the page would be slow to open; sentence and events are always there."""
+"""With more pictures the page would open slowly; sentences and events are always there."""
 NAMED_MAX: Final = 12
 
 HOW_TO_READ: Final = (
