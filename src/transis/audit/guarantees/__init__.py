@@ -1,4 +1,4 @@
-"""Every guarantee, in the order in which they are told: one list for the simulator, the audit, docs/guarantees.md and `--only`.
+"""Every guarantee, in the order of reports: one list for the simulator, the audit, docs/guarantees.md and `--only`.
 
 `check(history)` gives one verdict per property. Each has a file, or shares one with its nearest kin: the predicate of extended
 virtual synchrony (EVS94) or a promise of our own in words, a checker, SQL, examples. Checkers share one laid-out history
@@ -101,7 +101,7 @@ _OF_GROUPS: Final[tuple[Property[ClientHistory], ...]] = (
 
 _ALL: Final[tuple[Property[Any], ...]] = (*_OF_NODES, *_OF_GROUPS)
 PROPERTIES: Final = {one.name: one for one in _ALL}
-"""Every property by the name it has in reports, in the order in which they are told."""
+"""Every property by the name it has in reports, in their order."""
 
 NODE_PROPERTIES: Final = tuple(one.name for one in _OF_NODES)
 GROUP_PROPERTIES: Final = tuple(one.name for one in _OF_GROUPS)
@@ -116,7 +116,7 @@ beyond that was not looked at, so it is not promised."""
 # --- what else has a verdict --------------------------------------------------------------------------------------------
 
 EVIDENCE: Final = "quality_"
-"""How the names of checks begin that judge the evidence itself: when one of them fails, the others may say nothing."""
+"""The prefix of checks that judge the evidence itself: when one of them fails, the other verdicts may mean nothing."""
 
 EVIDENCE_MEANINGS: Final = {
     "quality_readable": "every trace file can be read, to its end",
@@ -126,7 +126,7 @@ EVIDENCE_MEANINGS: Final = {
     "quality_members": "everybody who is spoken of has a trace",
     "quality_mixed": "the traces are those of one run each",
 }
-"""What traces must be like before anything can be said from them."""
+"""What must hold of traces before anything can be judged from them."""
 
 HARNESS_MEANINGS: Final = {
     "liveness": "once faults end, one view forms and everything is delivered in time",
@@ -143,15 +143,15 @@ ALL_MEANINGS: Final = {
     **HARNESS_MEANINGS,
     **{one.name: one.meaning for one in _OF_GROUPS},
 }
-"""Whatever has a verdict, in the order in which they are told."""
+"""Everything that has a verdict, in the order of reports."""
 
 # --- checking -----------------------------------------------------------------------------------------------------------
 
 
 def check(history: History, keep: int = VIOLATIONS_MAX) -> Report:
-    """The verdict of every property on this history; of groups only if it tells of client processes.
+    """The verdict of every property on this history; those of groups only if it has client processes.
 
-    Of each property the first `keep` violations are kept, all are counted.
+    The first `keep` violations of each property are kept, and all are counted.
     """
     if history.promises not in MODES:
         raise UsageError(f"promises = {history.promises!r}: must be one of {', '.join(MODES)}")

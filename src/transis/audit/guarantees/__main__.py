@@ -1,4 +1,4 @@
-"""Writes the second half of docs/guarantees.md, which tells of every guarantee what stands beside its checker:
+"""Writes the second half of docs/guarantees.md, from what stands beside the checker of every guarantee:
 
 python -m transis.audit.guarantees docs/guarantees.md
 """
@@ -19,8 +19,8 @@ BEGIN: Final = "## What checks each\n"
 INTRODUCTION: Final = """
 Each has a file in `src/transis/audit/guarantees/`: the predicate, a checker over recorded histories, SQL for the audit, and
 examples, which both are held against. An example is a history of a few events: `R4{a,b}` installs regular configuration 4 with
-two members, `T6{a}` a transitional one, `s1` sends message 1, `d1` delivers it, `x` is a crash; the language is told in
-`tests/guarantees/toy.py`. Behind each example stands what is said of it.
+two members, `T6{a}` a transitional one, `s1` sends message 1, `d1` delivers it, `x` is a crash; the language is
+described in `tests/guarantees/toy.py`. Each example stands behind its verdict, and a broken one has its explanation below.
 
 This part of the page is written by `python -m transis.audit.guarantees docs/guarantees.md`.
 """

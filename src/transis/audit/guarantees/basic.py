@@ -41,7 +41,7 @@ BASIC: Final = Property(
     name="basic",
     meaning="basic messages: sent, and at most once",
     predicate="A basic message that a node delivers was sent by the node that its id names, and the node delivers it at most "
-    "once. Nothing else is promised of it but that it is addressed to its receiver.",
+    "once. The only other promise is that it is addressed to its receiver.",
     broken={
         "twice": "{node} delivered the basic {message} twice",
         "from nowhere": "{node} delivered the basic {message}, but {sender} never sent it",

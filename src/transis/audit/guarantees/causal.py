@@ -1,16 +1,16 @@
 """EVS 5: causal order.
 
-Where causal messages share the total order direct causes are looked up: what the sender had sent itself in this
-configuration, and what it had delivered there. Causes of causes follow, because whoever delivers m' must have delivered the
-direct ones, and so their own before them.
+Where causal messages share the total order, direct causes are looked up: what the sender had sent itself in this
+configuration, and what it had delivered there. Causes of causes follow, because a node that delivers m' must have delivered
+the direct ones, and so their own before them.
 
-Where they do not (Lansis), it goes by counting, as every node counts alike. Of each sender of a ring, count its messages that
-a node has delivered there. Whoever delivers m must then have, of everybody, at least as many as the sender of m had when it
-sent m, and of the sender as many as it had sent. If no count falls short, then the first message of a sender that anybody
-delivers is its first, the second its second, and so on: messages that are delivered in this order at all nodes are told by
-their number, so that equal counts are equal sets. A violation of EVS 5 is therefore a count that falls short somewhere, and
-the other way round. Only what a sender delivered since it last sent is counted for a message: the rest was asked of the one
-before, which must be there. Messages count where they were first sent, and once.
+Where they do not (Lansis), messages are counted, because every node counts alike. For each sender of a ring, count its messages
+that a node has delivered there. A node that delivers m must have delivered, of every sender, at least as many as the sender of m
+had when it sent m, and of that sender as many as it had sent. If no count falls short, then the first message of a sender that
+anybody delivers is its first, the second its second, and so on: messages that are delivered in this order at all nodes are
+identified by their numbers, so that equal counts are equal sets. A violation of EVS 5 is therefore a count that falls short
+somewhere, and vice versa. Only what a sender delivered since it last sent is counted for a message: the rest was required of
+the message before, which must be there. Messages count where they were first sent, and once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Arrival(NamedTuple):
 
 
 class Senders:
-    """Whose message of a ring a code is, and the how-manieth of its sender, from 0."""
+    """The sender of each message (code) of a ring, and the message's number among those of its sender, from 0."""
 
     def __init__(self, history: LaidHistory, ring: Ring) -> None:
         self.ring = ring
@@ -66,7 +66,7 @@ def check_counts(history: LaidHistory, ring: Ring, findings: Findings) -> None:
 
 
 def _needs(history: LaidHistory, senders: Senders, number: int, stay: Stay) -> Iterator[tuple[int, Needs]]:
-    """What each message of a stay asks for: of whom its sender had delivered something new, and how much in all."""
+    """What each message of a stay requires: of whom its sender had delivered something new, and how many messages in all."""
     counts = [0] * len(senders.ring.stays)
     arrivals = (arrival for arrival in senders.arrivals(stay) if arrival.sender != number)
     coming = next(arrivals, None)
@@ -156,8 +156,8 @@ def _own_earlier(history: LaidHistory, stay: Stay, position: int, causes: list[i
 
 
 def _seen_before(history: LaidHistory, stay: Stay, position: int, origin: Origin, findings: Findings) -> None:
-    """The slow way, for sequences that fork: each message the sender had delivered must be here, before. Of those that are not,
-    the one that came last here is told; one that never came is later than any."""
+    """The slow way, for sequences that fork: each message that the sender had delivered must come before this one here. Of those
+    that do not, the one that came last here is reported; one that never came is later than any."""
     sender = origin.stay
     assert sender is not None
     causes = enumerate(sender.codes[: origin.before])
@@ -271,9 +271,9 @@ CAUSAL: Final = Property(
     name="causal_5",
     meaning="no answer comes before its question",
     paper="EVS94, Specification 5",
-    predicate="If sending m precedes sending m' in one configuration, whoever delivers m' there has delivered m before it. It "
-    "precedes what its sender sends later, and what anybody sends who has delivered it. No sender is exempt, even one that is "
-    "no member of a transitional configuration.",
+    predicate="If sending m precedes sending m' in one configuration, every node that delivers m' there has delivered m before "
+    "it. Sending m precedes whatever its sender sends later, and whatever is sent by a node that has delivered m. No sender is "
+    "exempt, not even one that is not a member of the transitional configuration.",
     broken={
         "sent, never": "{sender} had sent {cause} before it sent {message}, but {node} never delivered {cause} when it delivered "
         "{message} in {view}",

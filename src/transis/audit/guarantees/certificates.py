@@ -1,18 +1,18 @@
-"""Is there one order of all events? A key that grows along every edge of the graph of events proves it, and else a short cycle.
+"""Is there one order of all events? A key that grows along every edge of their graph proves it; a short cycle disproves it.
 
 1. Ordered messages: a delivered message has the key (ring, place), a regular configuration (ring, 0), a transitional one its
    ring's last regular place, and a SEND the key of what its node had seen. If every node sees keys strictly grow, through
    configuration changes, and everything has one key everywhere, then the key is a topological numbering of the graph with all
-   deliveries of a message merged: no cycle of any length exists (EVS 1.1, 2.3, 2.4, 6.1, 6.2). It takes linear time and
-   almost no Python per message.
+   deliveries of a message merged: no cycle of any length exists (EVS 1.1, 2.3, 2.4, 6.1, 6.2). It takes linear time and almost
+   no Python per message.
 2. Causal messages that are not in the total order (Lansis) are numbered between the ordered ones: an event's key is (ring,
    frontier, phase, time). The frontier is the place of the last ordered message that its node had delivered; the phase is 1
    behind the transitional configuration; the time is the Lamport timestamp of what is sent, and for a delivery the larger of
-   the message's and the latest at its node, a little later. Ordered deliveries and configurations come first at their
-   frontier, so that they keep their key at all nodes. Along a node the key never falls if whoever sends has a timestamp above
-   all causal messages it delivered; from a SEND to a delivery it grows if the receiver's frontier is not behind the sender's.
+   the message's and the latest at its node, a little later. Ordered deliveries and configurations come first at their frontier,
+   so that they keep their key at all nodes. Along a node the key never falls if every SEND has a timestamp above all causal
+   messages that its node delivered; from a SEND to a delivery it grows if the receiver's frontier is not behind the sender's.
 3. Only where a key does not grow is the graph built and a short cycle searched for. Edges are labelled with the life whose
-   local order they are (None: from a SEND to a delivery), so that steps of one node can be told as one: "a delivered x before
+   local order they are (None: from a SEND to a delivery), so that steps of one node can be shown as one: "a delivered x before
    y".
 """
 

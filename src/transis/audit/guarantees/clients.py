@@ -2,7 +2,7 @@
 
 1. A stream has, in order, the group views, messages and last words that one process got. Messages are runs of the node's own
    deliveries; only basic ones that waited are known by their ids alone.
-2. All processes of a node that are in a group have the same view of it in force, for they are told together: a *change* is a
+2. All processes of a node that are in a group have the same view of it in force, for they get it together: a *change* is a
    group view at a node, with the view and the regular view that were in force there, if one of its processes goes on from it.
 3. After a Gap nothing is known of views in force: the streams are cut there, and what would span the cut is left out. A stream
    that starts behind a Gap starts with it, for what its process had before may be what is missing.
@@ -56,7 +56,7 @@ class Change(NamedTuple):
     before: GroupView | None
     regular: GroupView | None
     configuration: View | None
-    """In force at the node, regular or transitional."""
+    """The one in force at the node, regular or transitional."""
     base: View | None
     """The last regular one."""
     blind: bool
@@ -79,7 +79,7 @@ class Change(NamedTuple):
 
     @property
     def words(self) -> dict[str, object]:
-        """For sentences."""
+        """The words for sentences about it."""
         return {"node": self.life.node, "view": self.view.id, "group": self.view.name}
 
 

@@ -71,8 +71,8 @@ CONFIGURATION: Final = Property(
     name="configuration_2_2",
     meaning="events happen in the view that is in force",
     paper="EVS94, Specification 2.2",
-    predicate="A node installs only configurations of which it is a member. What it sends and delivers happens in the "
-    "configuration that is in force at it, which is the one that it installed last, and nothing happens at it after its end.",
+    predicate="A node installs only configurations of which it is a member. It sends and delivers in the "
+    "configuration in force, which is the one that it installed last, and nothing happens at it after its end.",
     broken={
         "no member": "{node} installed {view}, of which it is no member",
         "delivered": "{node} claims to have delivered {message} in {claimed} of {regular} while {view} was in force",
@@ -366,8 +366,8 @@ AGREEMENT_ON_VIEWS: Final = Property(
     name="agreement_on_views",
     meaning="the same view has the same members for everybody",
     predicate="A configuration's id means one configuration: wherever it is installed it has the same members, each with one "
-    "origin, address and info, the same regular configuration and the same cause. Without it every other property speaks about "
-    "different things under one name.",
+    "origin, address and info, the same regular configuration and the same cause. Without this, every other property would mean "
+    "different things by one name.",
     broken={
         "members": "{one} and {other} installed {view} with different members: {one_members} against {other_members}",
         "of members": "{one} and {other} installed {view} with different previous views, addresses or info of members",

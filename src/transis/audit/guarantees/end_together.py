@@ -67,10 +67,10 @@ SQL: Final = (
 
 END_TOGETHER: Final = Property(
     name="end_together_2_1",
-    meaning="who installed a view goes on from it, or failed",
+    meaning="whoever installs a view goes on from it, or fails",
     paper="EVS94, Specification 2.1",
-    predicate="If a node stays in its last configuration, all members of that configuration stay in it, too. It is due only "
-    "when the run has come to rest: before, a change may be on its way.",
+    predicate="If a node stays in its last configuration, all members of that configuration stay in it, too. This is judged only "
+    "when the run has come to rest: before that, a change may be on its way.",
     broken={
         "no trace": "{node} stayed in {view} to the end, but its member {member} has left no trace",
         "ended": "{node} stayed in {view} to the end, but its member {member} {ended} in {place}",

@@ -118,10 +118,10 @@ COUNTS: Final = (
 
 FAILURE_ATOMICITY: Final = Property(
     name="failure_atomicity_4",
-    meaning="who moves on together has delivered the same",
+    meaning="nodes that move on together have delivered the same",
     paper="EVS94, Specification 4",
     predicate="Nodes that go together from one configuration directly to the next have delivered the same set of messages in "
-    "it. Of a regular configuration and the transitional one after it each is a configuration of its own.",
+    "it. A regular configuration and the transitional one after it are two configurations here.",
     broken={
         "one only": "{one} and {other} went together from {here} to {there}, but in {here} only {has} delivered {message}, "
         "{lacks} did not",

@@ -1,4 +1,4 @@
-"""One view per change: groups that something happened to are told once, the others see nothing."""
+"""One view per change: groups to which something happened see one view, the others see nothing."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _lost(view: GroupView, configuration: View) -> bool:
 
 
 class _Losses:
-    """Transitional configurations of one life, and the groups that must hear of each before the order goes on there. Meanwhile
-    processes may go, and applications submit: a node with many groups tells them in slices."""
+    """Transitional configurations of one life, and the groups that must be shown each loss before the order goes on there.
+    Meanwhile processes may go, and applications submit, because a node with many groups informs them in slices."""
 
     def __init__(self, life: Life, findings: Findings, closed: bool) -> None:
         self._life = life
@@ -178,7 +178,7 @@ WRONG_VIEWS: Final = """
            array(judged.node) as nodes, array(view) as views, array(array(judged.node, lseq)) as witness, lseq as position
     from judged left join {process_maps} using (run)
 """
-"""`of` is what a view tells of; `earlier` the first view of the kind that the same configuration gave the group here."""
+"""`of` is what a view reports; `earlier` is the first view of the kind that the same configuration gave the group here."""
 
 LOSSES: Final = """
     with moments as (
@@ -216,9 +216,9 @@ LOSSES: Final = """
         where last_until > loss_lseq and size(array_except(member_nodes, loss_members)) > 0
     )
 """
-"""Groups beside the transitional configurations that lost members of the view in force, while somebody here was in it: views of
-groups, once for each loss that came while they were in force. `due_lseq` is the event by which groups must have been told, for
-the order goes on there; at the end of a trace they must have been told only if the run came to rest."""
+"""Views of groups, once for each transitional configuration that lost members of them while they were in force and somebody here
+was in them. `due_lseq` is the event by which the group must have been shown the loss, because the order goes on there; at the end
+of a trace this is due only if the run came to rest."""
 
 UNTOLD: Final = (
     LOSSES
@@ -232,12 +232,12 @@ UNTOLD: Final = (
 
 GROUP_CHANGES: Final = Property(
     name="group_one_view_per_change",
-    meaning="a change is told once, and to the groups that it concerns only",
+    meaning="a change is shown once, and only to the groups that it concerns",
     predicate="A configuration that loses nodes gives a transitional view to each group that lost members here, at once, and to"
-    " no other. A join, leave or disconnection gives one regular view, which tells of that process and nobody else; "
+    " no other. A join, leave or disconnection gives one regular view, which reports that process and nobody else; "
     "several that came in one datagram give one view together. A regular configuration gives at most one regular view"
-    " to a group, and none if nothing changed for it. The cause of a view that a configuration gives is the cause of "
-    "that.",
+    " to a group, and none if nothing changed for it. A view that a configuration gives has the cause of that "
+    "configuration.",
     broken={
         "others": "{node}: {view} of {group}: for the {cause} it tells that {joined} joined and {left} left",
         "nobody": "{node}: {view} of {group}: it tells of nobody",

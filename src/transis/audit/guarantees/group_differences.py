@@ -1,4 +1,4 @@
-"""What a group view says has changed is what has: `joined`, `left` and `merged_from` against the views that were in force."""
+"""A group view reports changes truly: `joined`, `left` and `merged_from` against the views that were in force."""
 
 from __future__ import annotations
 
@@ -172,16 +172,16 @@ FALSE_ORIGINS: Final = """
     left join {view_names} v on v.view = g.view
     where origin is not null or not (array_contains(joined, untrue.process) and array_contains(left, untrue.process))
 """
-"""Processes that by a view come from another than they had; behind a gap nobody knows what they had. Somebody who went away and
-came back may come from nowhere."""
+"""Processes that, according to a view, come from another view than they had; behind a gap nobody knows what they had. A process
+that went away and came back may come from nowhere."""
 
 GROUP_DIFFERENCES: Final = Property(
     name="group_differences",
-    meaning="who joined, left and came from which view is told truly",
-    predicate="A transitional view is the view in force without those whose node is lost, and nobody joins in it. Of a regular "
-    "view, those who do not come from the view in force here have joined; those who were in the last regular view and"
-    " do not come from the view in force have left, so that who went away and came back is in both. Everybody comes "
-    "from the view that it has in force, a newcomer from none.",
+    meaning="a view says truly who joined, who left and who came from which view",
+    predicate="A transitional view is the view in force without the members whose node is lost, and nobody joins in it. In a "
+    "regular view, members that do not come from the view in force here have joined; members of the last regular view that do "
+    "not come from the view in force have left, so that a process that went away and came back is in both lists. Every process "
+    "comes from the view that it has in force, a newcomer from none.",
     broken={
         "disorder": "{node}: {view} of {group}: members, joined, left or merged_from is not sorted, or names somebody twice",
         "no member": "{node}: {view} of {group}: {strangers} joined and is no member",

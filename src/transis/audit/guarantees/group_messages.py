@@ -1,11 +1,11 @@
 """Members only: the stream of a client is that of its node, filtered by address and by the group views in force.
 
-1. A run is handed over right behind its delivery: no view, leave, word of life or configuration and no handing of a later run
-   may stand between. What is not handed over by then went to nobody: right for runs that were for nobody here, and for the last
-   ones of a node that died.
+1. A run is handed over right behind its delivery: no view, leave, connection, disconnection or configuration, and no later run
+   handed over, may stand between. What is not handed over by then went to nobody, which is right for runs that were for nobody
+   here, and for the last runs of a node that died.
 2. A basic run may wait instead, until the views of its configuration stand, or be lost.
-3. Where a trace does not say who connects and who goes, a process is there from the first thing it gets; silence then means that
-   it is gone, and a word after the silence that it missed something.
+3. If a trace does not say who connects and who goes, a process is there from the first thing that it gets. Silence then means
+   that it is gone, and anything that it gets after the silence means that it missed something.
 4. After a gap nobody knows who is in a group: what comes behind it is pending.
 """
 
@@ -141,7 +141,7 @@ class _Filter:
             self._did_not_get(process, ("missed", run.lseq, {"message": _words(run)}))
 
     def _did_not_get(self, process: int, missed: Missed) -> None:
-        """Broken at once where the trace says that the process is there, else when it comes to word again."""
+        """Broken at once if the trace says that the process is there, else when the process gets something again."""
         if self._told:
             self._say_missed(process, missed)
         else:
@@ -153,7 +153,7 @@ class _Filter:
         self._violation(kind, lseq, process=self._name(process), **words)
 
     def _meet(self, processes: Recipients | tuple[int, ...]) -> None:
-        """Where nobody says who connects, a process is there from the first thing that it gets."""
+        """If nobody says who connects, a process is there from the first thing that it gets."""
         for process in () if self._told else processes:
             self._inside.setdefault(process, set())
 
@@ -248,8 +248,8 @@ MESSAGES: Final = """
            array(array(wrong.node, run_lseq), array(wrong.node, event)) as witness, position
     from wrong join {people} own using (process) left join {people} s on s.process = wrong.sender
 """
-"""Runs that did not go to exactly those who must get them. Basic ones may get lost on the way to a process; others not, if it is
-there or comes to word again."""
+"""Runs that did not go to exactly those who must get them. Basic ones may get lost on the way to a process; others may not, if it
+is there or gets something again."""
 
 MISTIMED: Final = """
     with wrong as (
@@ -309,7 +309,7 @@ DROPPED: Final = """
     where (until is null or until > seated.next_lseq) and (gap_lseq is null or seated.next_lseq < gap_lseq)
           and not next_shown <=> seated.next_lseq and seated.next_lseq < heard
 """
-"""Members of a group up to its next view that are not shown that view, and that are still there or are heard of later."""
+"""Members of a group up to its next view that are not shown that view, and that are still there or appear later."""
 
 LAST_WORDS: Final = """
     with cuts as (
@@ -344,7 +344,7 @@ GROUP_MEMBERS_ONLY: Final = Property(
     predicate="An ordered run goes, right behind its delivery, to the connected processes that are in the view in force of one "
     "of its groups or that it names, through exactly those of its groups that they are in; and to nobody else. A "
     "basic run does the same, or waits until the views of its configuration stand, or is lost. A view goes to its "
-    "members that are connected here, and nobody stops being one without a word.",
+    "members that are connected here, and nobody stops being one without being told.",
     broken={
         "unexpected": "{process} got {message} through {through} groups, but is {instead}",
         "missed": "{process} did not get {message}, which was for it",

@@ -102,7 +102,7 @@ change at one place."""
 GROUP_ORDER: Final = Property(
     name="group_order",
     meaning="views and messages of all groups come in one order",
-    predicate="What a process is told, views and messages of all its groups, follows the places of one total order.",
+    predicate="What a process gets, views and messages of all its groups, follows the places of one total order.",
     broken={
         "messages": "{process} got messages of place {place} of ring {ring_number} behind something of a later place",
         "view": "{process} got {view} of {group} behind something of a later place",
@@ -284,8 +284,8 @@ WAYS: Final = """
         select * from numbered where company > 1
     )
 """
-"""From one view of a group that a process was shown to its next, without a leave or a gap between; only those that another one
-went too, numbered in order of processes."""
+"""Ways from one view of a group that a process was shown to its next, without a leave or a gap between; only ways that several
+processes went, numbered in order of processes."""
 
 SYNCHRONY_SQL: Final = (
     WAYS
@@ -356,12 +356,13 @@ SYNCHRONY_SQL: Final = (
     from told join pairs using (group_view, end_view, nth)
 """
 )
-"""What a process got between two views is known by one number: its runs, each hashed with its rank. Only where the numbers of two
-differ messages are looked at: those that only one of them got or, if there are none, those that they got in different orders."""
+"""One number stands for what a process got between two views: its runs, each hashed with its rank. Messages are looked at only
+where the numbers of two processes differ: those that only one got or, if there are none, those that they got in different
+orders."""
 
 GROUP_VIRTUAL_SYNCHRONY: Final = Property(
     name="group_virtual_synchrony",
-    meaning="who goes together from one view of a group to the next got the same of it",
+    meaning="processes that go together from one view of a group to the next got the same of it",
     predicate="Processes that go together from one view of a group to the next got the same ordered messages of it in between, "
     "in the same order.",
     broken={

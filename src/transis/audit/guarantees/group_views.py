@@ -1,9 +1,8 @@
-"""Views of groups, each by itself: everybody has the same one under one id, its members are there, and one component at most is
-primary.
+"""Views of groups, each by itself: one view under one id, its members are there, and at most one component is primary.
 
-1. What joined and left is not part of what all must agree on: both are told from the view that a node had before.
-2. A view stands in a configuration that is in force at the node, or in the regular one before it: an exchange may end when
-   somebody is lost already. Where a gap may hide the configuration, it is pending.
+1. Who joined and left is not part of what all must agree on: both depend on the view that a node had before.
+2. A view stands in a configuration that is in force at the node, or in the regular one before it, because an exchange may end
+   when somebody is already lost. Where a gap may hide the configuration, this is pending.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ AGREEMENT_SQL: Final = """
 GROUP_AGREEMENT: Final = Property(
     name="group_agreement_on_views",
     meaning="the same group view has the same members, origins and cause for everybody",
-    predicate="The id of a group view has the same members, origins, cause, name and flag wherever it is installed.",
+    predicate="Wherever a group view is installed, its id stands for the same members, origins, cause, name and flag.",
     broken={
         "members": "{one} and {other} have {view} of {group} with different members: {members} against {other_members}",
         "origins": "{one} and {other} have {view} of {group} with different origins of members",
@@ -202,7 +201,7 @@ TWO_PRIMARIES: Final = (
     from sets l join sets r on r.run = l.run and l.names < r.names and not arrays_overlap(l.names, r.names)
 """
 )
-"""Sets of names are few, however many configurations have them: they are compared, and the first of each is told."""
+"""Sets of names are few, however many configurations have them: they are compared, and the first of each is reported."""
 
 GROUP_PRIMARY: Final = Property(
     name="group_primary",
@@ -248,7 +247,7 @@ def check_group_ghosts(history: ClientHistory, findings: Findings) -> None:
 
 
 def _ever_connected(life: Life) -> frozenset[int] | None:
-    """None if the trace does not tell, or may have dropped it."""
+    """None if the trace does not say, or may have dropped it."""
     found = frozenset(event.process for event in life.events if isinstance(event, ClientLife) and event.connected)
     return None if life.gapped or not found else found
 
@@ -342,7 +341,7 @@ NEVER_THERE: Final = """
            array(node) as nodes, array(view) as views, array(array(node, lseq)) as witness, lseq as position
     from members join strangers using (process)
 """
-"""Members that never connected, by traces that tell who did and dropped nothing."""
+"""Members that never connected, by traces that say who did and dropped nothing."""
 
 RESTING: Final = """
     with resting as (
@@ -361,8 +360,8 @@ RESTING: Final = """
         group by run, node, group, lseq
     )
 """
-"""Runs that came to rest, and the last view there of each process that is not gone; one process speaks for those of a node. Of a
-living node that dropped something nothing is known, nor without words of life."""
+"""Runs that came to rest, and the last view there of each process that is not gone; one process stands for all of a node.
+Nothing is known of a living node that dropped events, or that does not record who connects."""
 
 AT_REST: Final = (
     RESTING
@@ -385,10 +384,10 @@ AT_REST: Final = (
 
 GROUP_NO_GHOSTS: Final = Property(
     name="group_no_ghosts",
-    meaning="members are there by their own node's word, on nodes of the configuration",
-    predicate="A view of a group stands in a configuration that is in force, its members live on nodes of that, and each of "
-    "them connected to its node. At rest the members of a group are exactly the processes that were told so last and "
-    "are not gone.",
+    meaning="members are there as their own node records it, on nodes of the configuration",
+    predicate="A view of a group stands in a configuration that is in force, its members live on nodes of that configuration, "
+    "and each has connected to its node. At rest the members of a group are exactly the processes whose last view says so and "
+    "that are not gone.",
     broken={
         "another configuration": "{node} installed {view} of {group} in another configuration",
         "elsewhere": "{node} installed {view} of {group} with {ghosts}, on no node of the configuration",

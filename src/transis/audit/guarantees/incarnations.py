@@ -96,7 +96,7 @@ SQL: Final = (
 
 INCARNATIONS: Final = Property(
     name="incarnations_never_overlap",
-    meaning="no name lives twice at a time",
+    meaning="no name has two lives at a time",
     predicate="No configuration has two members of one name, and two lives of one name never take part at the same time: a "
     "life takes part from its first configuration to its end, by the clock of its machine. One without a recorded end may have "
     "been killed: while the run goes on and nothing later of it is known, this is pending. Lives that were started from a copied "

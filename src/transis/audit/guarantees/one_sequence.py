@@ -97,7 +97,7 @@ ONE_SEQUENCE: Final = Property(
     name="one_sequence",
     meaning="members of a view deliver one sequence in it, position by position",
     predicate="At each position of a regular configuration all who deliver a message there deliver the same. It follows from "
-    "total order without holes, but needs no whole trace: it can be said of a part whose beginning is missing, and of digests.",
+    "total order without holes, but needs no whole trace: a part whose beginning is missing, or digests, are enough to judge it.",
     broken={
         "in common": "at position {position} of {view} {sides}; the last that they have in common is {before}",
         "nothing before": "at position {position} of {view} {sides}; nothing before it is known",
@@ -205,8 +205,8 @@ SQL_PLACES: Final = """
 PLACES: Final = Property(
     name="places",
     meaning="a message has the same place in the order everywhere",
-    predicate="The place that an engine claims for a message is one per message at every node, and one message has it; and a "
-    "node delivers messages in the order of their places. Other tools sort by it.",
+    predicate="The place that an engine claims for a message is the same at every node and belongs to no other message; and a "
+    "node delivers messages in the order of their places. Other tools sort by places.",
     broken={
         "elsewhere": "{node} delivered {message} at place {place} of {view}, elsewhere it has {right_place}",
         "taken": "{node} delivered {message} at place {place} of {view}, which belongs to {owner}",
@@ -342,9 +342,9 @@ NO_HOLES: Final = Property(
     name="no_holes_6_3",
     meaning="what is delivered has no gap that matters before it",
     paper="EVS94, Specification 6.3",
-    predicate="If p delivers m before m', and q delivers m' in c', then q delivers m before m', unless the sender of m is no "
-    "member of c'. In a regular configuration every sender is a member, so there are no holes at all; in a transitional one "
-    "messages of those who are gone may be missing. Different transitional successors of one regular configuration are held "
+    predicate="If p delivers m before m', and q delivers m' in c', then q delivers m before m', unless the sender of m is not "
+    "a member of c'. In a regular configuration every sender is a member, so there are no holes at all; in a transitional one "
+    "messages of nodes that are gone may be missing. Different transitional successors of one regular configuration are held "
     "against each other, too.",
     broken={
         "missing": "{one} delivered {message} before {later}; {node} delivered {later} in {view}, but {message} not at all",

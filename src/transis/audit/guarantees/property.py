@@ -26,7 +26,7 @@ NOT_EXERCISED: Final = "not exercised"
 NOT_PROMISED: Final = "not promised"
 
 WEIGHT: Final = (NOT_PROMISED, NOT_EXERCISED, HELD, PENDING, BROKEN)
-"""Of the verdicts of several runs the heaviest, which comes last here, is that of all."""
+"""Verdicts by weight. The verdict of several runs together is the heaviest, which comes last here."""
 
 MODES: Final = ("evs", "transis", "toto", "toto one component")
 """What views may promise; the last is ToTo in a run without partitions, where there is one order, though not by places that were
@@ -45,7 +45,7 @@ class Reads(Enum):
     """Messages as a sequence: the same LaidHistory, and tables of how far the order of each ring is proven, with the rest of it
     message by message."""
     GROUPS = "groups"
-    """Client processes: a ClientHistory, and their tables. Judged only where a history tells of clients."""
+    """Client processes: a ClientHistory, and their tables. Judged only if a history has client processes."""
 
 
 class Example(NamedTuple):
@@ -54,7 +54,7 @@ class Example(NamedTuple):
     text: str
     verdict: str = HELD
     says: str = ""
-    """Of a broken one: the whole explanation."""
+    """The whole explanation, if it is broken."""
     closed: bool = True
     """Did the run come to rest, so that nothing can still come?"""
     engine: str = "totem"
@@ -79,11 +79,11 @@ History = TypeVar("History")
 @dataclass(frozen=True)
 class Property(Generic[History]):
     name: str
-    """As in reports and `--only`; the number is that of the specification of extended virtual synchrony."""
+    """The name in reports and `--only`; its number is that of the specification of extended virtual synchrony."""
     meaning: str
-    """In a line, for a table."""
+    """One line, for a table."""
     predicate: str
-    """The whole of it."""
+    """The whole guarantee."""
     broken: Mapping[str, str]
     """A sentence for each kind of violation. `{name}` is what the checker passes by this name, and a column of the SQL; of a list
     the first few are named."""
@@ -98,13 +98,13 @@ class Property(Generic[History]):
     """How much there was to check, as one or several queries: rows of `run`, `checked` and, if known, `ring`, which are added up;
     `pending` counts what cannot be judged yet and is no row of `sql`."""
     paper: str = ""
-    """Where the predicate is from."""
+    """The source of the predicate."""
     promised_in: frozenset[str] = frozenset(MODES)
     examples: tuple[Example, ...] = ()
 
 
 def statements(sql: str) -> list[str]:
-    """Of several queries each."""
+    """Each of several queries."""
     return re.split(r"^\s*;\s*$", sql, flags=re.MULTILINE)
 
 

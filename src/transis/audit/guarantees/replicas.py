@@ -1,8 +1,8 @@
-"""Replicas agree: processes of a group that say in which state they are behind the same messages of a view say the same.
+"""Replicas agree: processes of a group that report their state behind the same messages of a view report the same.
 
-A digest is the application's own word (`group.checkpoint`). Compared are those of one group, one view and one count of ordered
-messages since it. Of several words of a process behind one count the last counts: it may speak before and after it was given its
-state.
+A digest is the application's own statement (`group.checkpoint`). Digests of one group, one view and one count of ordered messages
+since that view are compared. If a process reports several behind one count, the last counts: it may report before and after it
+receives its state.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ SQL: Final = """
 
 REPLICAS_AGREE: Final = Property(
     name="replicas_agree",
-    meaning="who got the same messages says that it is in the same state, where applications say so",
-    predicate="Processes of a group that say in which state they are, behind the same number of ordered messages since the same"
-    " view, say the same. Told is where two first differ, and the last position before it at which processes of both "
-    "sides said the same.",
+    meaning="processes that got the same messages are in the same state, where applications report it",
+    predicate="Processes of a group that report their state behind the same number of ordered messages since the same"
+    " view report the same. A violation names where two first differ, and the last position before it at which processes of both "
+    "sides reported the same.",
     broken={"different": "{group} in {view}: {beginning}, different {behind}: {sides}; {between}"},
     reads=Reads.GROUPS,
     check=check_replicas,

@@ -1,5 +1,7 @@
-"""One order of all events, with no cycle of any length: EVS 6.1 and 6.2, where deliveries of a message are one event, and 1.1,
-1.2, 2.3 and 2.4, where they are several."""
+"""One order of all events, with no cycle of any length: EVS 1.1, 1.2, 2.3 and 2.4, 6.1 and 6.2.
+
+In 6.1 and 6.2 the deliveries of a message are one event, in the others they are several.
+"""
 
 from __future__ import annotations
 
