@@ -9,8 +9,7 @@
 1. A session runs in a thread of its own. Any thread may send; one thread at a time may iterate over a stream.
 2. What arrived is kept until it is returned: a timeout or Ctrl-C in the middle loses nothing.
 3. Streams are read ahead by whole frames, except those with state: there the place the application has reached matters.
-4. A call that gives up (a timeout, Ctrl-C) cancels its coroutine and waits until that has ended. So either it raises and nothing
-   was done, or it was done just in time and the call returns normally.
+4. A call that gives up (a timeout, Ctrl-C) waits for the end of its coroutine: it raises if nothing was done, else it returns.
 5. No call waits forever for a loop that cannot run it: stopping the loop ends the calls that wait, and a call from the loop's own
    thread is refused.
 """
@@ -35,6 +34,7 @@ from transis.client.group import Joining as _Joining
 from transis.client.sending import Outcome
 from transis.client.snapshot import ChunkReader
 from transis.client.stream import MessageStream
+from transis.process.fork import is_inherited, stays_here
 from transis.types.errors import UsageError
 from transis.types.ids import MessageId, NodeId, ProcessId, Service
 
@@ -122,6 +122,7 @@ class Stream(Generic[T]):
         self._current: Batch[T] | None = None
         self._rank = 0
         self._reading = Lock()
+        stays_here(self)
 
     def __iter__(self) -> Iterator[Message[T] | View]:
         return self
@@ -275,7 +276,8 @@ class Joining(Generic[T]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._group is not None
-        self._group.close()
+        if error is None or not is_inherited(self._group):
+            self._group.close()
 
 
 class Session(Generic[T]):
@@ -285,6 +287,7 @@ class Session(Generic[T]):
         self._thread = thread
         self._session = inner
         self._private: Stream[T] | None = None
+        stays_here(self)
 
     @property
     def process(self) -> ProcessId:
@@ -364,7 +367,8 @@ class Connection(Generic[T]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._session is not None
-        self._session.close()
+        if error is None or not is_inherited(self._session):
+            self._session.close()
 
 
 @overload
@@ -431,6 +435,7 @@ class Node:
             thread.stop()
             raise
         self._thread = thread
+        stays_here(self)
         return self
 
     def leave(self) -> None:
@@ -446,6 +451,8 @@ class Node:
         return self.open()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if is_inherited(self) and error is not None:
+            return
         self.leave()
         if self._node.failure is not None and error is None:
             raise self._node.failure
@@ -504,6 +511,7 @@ class LoopThread:
         self._thread = Thread(target=self._run, name="transis-client", daemon=True)
         self._stopped = False
         self._lock = Lock()
+        stays_here(self)
         self._thread.start()
 
     def _run(self) -> None:

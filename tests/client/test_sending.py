@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from tests.client.hosted import Hosted
 from tests.client.loops import run, turns
-from transis.client.sending import Receipt, Receipts, SendBuffer, divide
+from transis.client.sending import Receipt, Receipts, SendBuffer, Sender, divide
 from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 from transis.sessions.host import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
-ME = ProcessId(NodeId("ann", 1, 7), 1)
+SENDER = Sender(SendBuffer(lambda frames: None), ProcessId(NodeId("ann", 1, 7), 1))
 
 
 # --- packing and credit -------------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_receipts_against_a_table_of_messages(counts: list[int], random: object)
     """Every message is settled once, in any order and in any ranges; the receipts know what a dictionary would."""
     receipts, made, first = Receipts(), [], 1
     for count in counts:
-        made.append(Receipt(ME, first, count))
+        made.append(Receipt(SENDER, first, count))
         receipts.add(made[-1])
         first += count
     fate: dict[int, str] = {}
@@ -232,7 +232,7 @@ def test_receipts_against_a_table_of_messages(counts: list[int], random: object)
 
 def test_a_node_that_settles_twice_or_beyond_is_not_believed() -> None:
     receipts = Receipts()
-    receipts.add(Receipt(ME, 1, 2))
+    receipts.add(Receipt(SENDER, 1, 2))
     assert receipts.settle(1, 1)
     assert not receipts.settle(1, 2)
     assert not Receipts().settle(1, 1)

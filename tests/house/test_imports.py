@@ -26,13 +26,14 @@ ARROWS: dict[str, set[str]] = {
     "node": {"engine", "totem", "lansis", "groups", "wire"},
     "sessions": {"node", "wire"},
     # The core on a machine.
-    "trace": set(),
-    "net": {"node", "sessions", "trace", "wire"},
+    "process": set(),
+    "trace": {"process"},
+    "net": {"node", "process", "sessions", "trace", "wire"},
     "settings": {"net", "sessions", "trace"},
-    "client": {"sessions", "wire"},
-    "embed": {"net", "settings", "client", "sessions", "trace"},
+    "client": {"process", "sessions", "wire"},
+    "embed": {"net", "process", "settings", "client", "sessions", "trace"},
     "daemon": {"net", "settings", "sessions", "trace"},
-    "archive": {"client", "trace"},
+    "archive": {"client", "process", "trace"},
     "cli": {"types", "settings", "client", "daemon", "archive", "net", "trace", "wire"},
     # Places kept.
     "prsl": {"wire"},
@@ -124,7 +125,7 @@ def test_one_room_loads_no_other() -> None:
     assert loaded(f"import transis.types.ids; {show}") == "types"
     assert loaded(f"import transis; transis.Service; {show}") == "types"
     without_a_node = "import transis; [getattr(transis, name) for name in transis.__all__ if name != 'Node']"
-    assert loaded(f"{without_a_node}; {show}") == "blocking client sessions types wire"
+    assert loaded(f"{without_a_node}; {show}") == "blocking client process sessions types wire"
     assert "net node" in loaded(f"import transis; transis.Node; transis.blocking.Node; {show}")
 
 

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from transis.archive.rows import FORMAT
+from transis.process.fork import stays_here
 from transis.trace.files import replace_durably, sync
 from transis.trace.reader import node_name
 from transis.types.errors import ArchiveError
@@ -55,6 +56,7 @@ class ArchiverFiles:
         self.stream, self.open_files = directory / "stream", directory / "open"
         self._whose = f"{group_id:016x}-{archiver}"
         self._lock = -1
+        stays_here(self)
 
     # --- the lock ---------------------------------------------------------------------------------------------------
 
@@ -70,9 +72,14 @@ class ArchiverFiles:
         return True
 
     def close(self) -> None:
+        """Unlocked in so many words, in case a child that was forked just now still has the descriptor."""
         if self._lock >= 0:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = -1
+
+    def descriptors(self) -> list[int]:
+        return [self._lock] if self._lock >= 0 else []
 
     def is_locked(self) -> bool:
         """Whether somebody holds the lock. Takes a shared lock for a moment, and creates nothing."""

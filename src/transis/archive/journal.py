@@ -33,6 +33,7 @@ import msgspec
 import pyarrow as pa
 
 from transis.archive.rows import COMMON, RARE, STREAM
+from transis.process.fork import stays_here
 from transis.trace.files import sync
 from transis.trace.segment import FRAME
 from transis.types.errors import ArchiveError
@@ -155,6 +156,7 @@ class Journal:
         self._is_doubtful = False
         self._mark = os.urandom(MARK_BYTES)
         self._file = FileIO(path, "x")
+        stays_here(self)
         encoded = msgspec.msgpack.encode(msgspec.structs.replace(header, mark=self._mark))
         try:
             self._write(MAGIC + frame(UNMARKED, len(MAGIC), KIND_HEADER, encoded))
@@ -165,6 +167,9 @@ class Journal:
             self._file.close()
             path.unlink(missing_ok=True)
             raise
+
+    def descriptors(self) -> list[int]:
+        return [] if self._file.closed else [self._file.fileno()]
 
     def append(self, table: pa.Table) -> None:
         """One frame. Of one that the disk refuses nothing is there."""

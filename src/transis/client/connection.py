@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 from transis.client.events import Codec, Raw
 from transis.client.link import Link, link_to_host, link_to_unix
 from transis.client.session import Session
+from transis.process.fork import is_inherited
 from transis.types.errors import UsageError
 
 T = TypeVar("T")
@@ -52,7 +53,8 @@ class Connection(Generic[T]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._session is not None
-        await self._session.close()
+        if error is None or not is_inherited(self._session):
+            await self._session.close()
 
 
 @overload

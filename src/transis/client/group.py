@@ -19,6 +19,7 @@ from transis.client.snapshot import Transfer
 from transis.client.state import LOADED, StateTransfer
 from transis.client.stream import BufferedFrame, MessageStream, Spool, StreamBuffer
 from transis.client.transfer import COMPANION_SUFFIX, TRANSFER_MARK, companion_of
+from transis.process.fork import is_inherited
 from transis.sessions.frames import CHECKPOINT_MAX, Changed, Checkpoint, ClientFrame, Configured, Join, Leave, Left, Stream
 from transis.types.errors import JoinRefused, Rejection, TransisError, UsageError
 from transis.types.ids import ProcessId, Service
@@ -255,7 +256,8 @@ class Joining(Generic[T]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._group is not None
-        await self._group.close()
+        if error is None or not is_inherited(self._group):
+            await self._group.close()
 
 
 # --- memberships ------------------------------------------------------------------------------------------------------

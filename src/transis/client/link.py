@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
+from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import NODE_FRAMES, ClientFrame, FrameReader, NodeFrame, encode_frame
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
 from transis.types.errors import ConnectError, Rejection, UsageError
@@ -54,6 +55,7 @@ class SocketLink(asyncio.Protocol):
         self._unsealed: list[bytes] = []
         self._lost = ""
         self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stays_here(self)
 
     @property
     def peer(self) -> str:
@@ -118,6 +120,9 @@ class SocketLink(asyncio.Protocol):
             self._transport.write(self._seal.seal(data))
         else:
             self._unsealed.append(data)
+
+    def descriptors(self) -> list[int]:
+        return [] if self._gone.done() else descriptors_of(self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self._gone.done():

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Literal
 
+from transis.process.fork import is_inherited, stays_here
 from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, TransisError, UsageError
 from transis.types.ids import MessageId, ProcessId, Service
@@ -32,9 +33,10 @@ class Sender:
     """Sends for one process and keeps its receipts."""
 
     def __init__(self, out: SendBuffer, process: ProcessId) -> None:
+        self.process = process
         self._out = out
-        self._process = process
         self._receipts = Receipts()
+        stays_here(self)
 
     @property
     def unconfirmed(self) -> int:
@@ -44,7 +46,7 @@ class Sender:
     async def send(self, address: bytes, payload: bytes, service: Service) -> Receipt:
         require_size(len(payload))
         if self._out.may_accept():
-            receipt = Receipt(self._process, self._out.accept(address, service, [payload]), 1)
+            receipt = Receipt(self, self._out.accept(address, service, [payload]), 1)
             self._receipts.add(receipt)
             return receipt
         return await self._send_in_turn(address, service, [[payload]])
@@ -63,7 +65,7 @@ class Sender:
             nonlocal receipt, accepted
             first = self._out.accept(address, service, portions[number])
             if receipt is None:
-                receipt = Receipt(self._process, first, total)
+                receipt = Receipt(self, first, total)
                 self._receipts.add(receipt)
             accepted += len(portions[number])
 
@@ -75,6 +77,9 @@ class Sender:
             raise
         assert receipt is not None
         return receipt
+
+    def require_home(self) -> None:
+        """In a child that was forked this raises, like all that is asked of a sender there."""
 
     def settle(self, first: int, messages: int, why: str) -> bool:
         """The node delivered these messages, or refused them for a reason; False if they were not open."""
@@ -99,12 +104,12 @@ class Receipt:
     raises SendRefused if one of them was not sent, and InDoubt if the session was lost before the outcome was known.
     """
 
-    __slots__ = ("_open", "_outcome", "_process", "_refused", "_waiting", "_why", "count", "first")
+    __slots__ = ("_open", "_outcome", "_refused", "_sender", "_waiting", "_why", "count", "first")
 
-    def __init__(self, process: ProcessId, first: int, count: int) -> None:
+    def __init__(self, sender: Sender, first: int, count: int) -> None:
         self.first: int = first
         self.count: int = count
-        self._process = process
+        self._sender = sender
         self._open = count
         self._refused = 0
         self._outcome: Outcome = "pending"
@@ -114,13 +119,15 @@ class Receipt:
     @property
     def id(self) -> MessageId:
         """The id of the first message; the others have the counters that follow."""
-        return MessageId(self._process, self.first)
+        return MessageId(self._sender.process, self.first)
 
     @property
     def outcome(self) -> Outcome:
+        self._sender.require_home()
         return self._outcome
 
     def __await__(self) -> Generator[Any, None, None]:
+        self._sender.require_home()
         if self._outcome == "pending":
             yield from self._wait().__await__()
         self.raise_unless_delivered()
@@ -144,7 +151,9 @@ class Receipt:
                 self._waiting.remove(future)
 
     def __repr__(self) -> str:
-        return f"<Receipt {self.id}+{self.count} {self._outcome}>"
+        return (
+            "<Receipt of another process>" if is_inherited(self._sender) else f"<Receipt {self.id}+{self.count} {self._outcome}>"
+        )
 
     # --- for the session --------------------------------------------------------------------------------------------
 

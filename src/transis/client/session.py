@@ -25,6 +25,7 @@ from transis.client.snapshot import Transfer
 from transis.client.state import StateTransfer
 from transis.client.stream import CreditClaim, MessageStream, StreamBuffer
 from transis.client.transfer import StateReady, StateRequest, decode_transfer, group_of
+from transis.process.fork import stays_here
 from transis.sessions.frames import (
     SESSION_VERSION,
     TOO_SLOW,
@@ -96,6 +97,7 @@ class Session(Generic[T]):
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: Failure | None = None
         self._closing = False
+        stays_here(self)
 
     # --- beginning and end ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import IO, Final, Generic, NamedTuple, TypeVar
 
 from transis.client.events import Batch, Codec, Configuration, Message, Passed, View
+from transis.process.fork import stays_here
 from transis.sessions.frames import NODE_FRAMES, FrameReader, Left, Stream, StreamFrame, encode_frame
 from transis.types.errors import InternalError, JoinRefused, Rejection, TransisError, UsageError
 
@@ -38,6 +39,7 @@ class MessageStream(Generic[T]):
         self._codec = codec
         self._current: Batch[T] | None = None
         self._rank = 0
+        stays_here(self)
 
     def __aiter__(self) -> MessageStream[T]:
         return self
@@ -342,6 +344,10 @@ class Spool:
         self._ready: deque[StreamFrame] = deque()
         self._read = self._written = 0
         self._count = 0
+        stays_here(self)
+
+    def descriptors(self) -> list[int]:
+        return [] if self._file is None else [self._file.fileno()]
 
     def __len__(self) -> int:
         return self._count

@@ -22,6 +22,7 @@ from transis.client.link import Link
 from transis.embed.process import ChildNode
 from transis.embed.thread import ThreadedNode
 from transis.net.transport import StatisticsDict
+from transis.process.fork import is_inherited, stays_here
 from transis.settings.load import settings_of
 from transis.settings.resolve import resolve
 from transis.settings.schema import NodeArguments
@@ -49,6 +50,7 @@ class Node:
         if self._was_entered:
             raise UsageError("a Node cannot be started again: make a new one")
         self._was_entered = True
+        stays_here(self)
         self._id = await self._running.start()
         return self
 
@@ -71,6 +73,8 @@ class Node:
         return await self.open()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if is_inherited(self) and error is not None:
+            return
         await self.leave()
         if self.failure is not None and error is None:
             raise self.failure

@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+from asyncio.subprocess import Process, SubprocessStreamProtocol
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -24,6 +25,7 @@ import msgspec
 
 from transis.client.link import Link, link_to_unix
 from transis.net.transport import StatisticsDict
+from transis.process.fork import descriptors_of, stays_here
 from transis.settings.schema import Settings
 from transis.types.errors import ConfigError, IdentityError, NodeLost, TransisError
 from transis.types.ids import NodeId
@@ -131,7 +133,8 @@ class ChildNode:
         self._settings = settings
         self._name = settings.node.name
         self._directory = ""
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Process | None = None
+        self._child: asyncio.SubprocessTransport
         self._listening: asyncio.Task[None] | None = None
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[StatisticsDict]] = {}
@@ -143,17 +146,26 @@ class ChildNode:
         self._end: asyncio.Future[str] = loop.create_future()
         self._directory = tempfile.mkdtemp(prefix="transis-node-", dir=_place_for_a_socket())
         try:
-            pipe = asyncio.subprocess.PIPE
-            environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
-            self._process = await asyncio.create_subprocess_exec(
-                *COMMAND, stdin=pipe, stdout=pipe, env=environment, limit=LINE_MAX
-            )
+            self._process = await self._begin(loop)
             self._listening = asyncio.create_task(self._listen(self._process))
             self._send(BeginNode(self._settings, os.getpid(), self._socket))
             return await asyncio.shield(self._id)
         except BaseException:
             await self._give_up()
             raise
+
+    async def _begin(self, loop: asyncio.AbstractEventLoop) -> Process:
+        """Like create_subprocess_exec, which keeps the transports to itself."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(_paths())}
+        self._child, protocol = await loop.subprocess_exec(
+            lambda: SubprocessStreamProtocol(LINE_MAX, loop), *COMMAND, stderr=None, env=environment
+        )
+        stays_here(self)
+        return Process(self._child, protocol, loop)
+
+    def descriptors(self) -> list[int]:
+        """The pipes, of which the child must see the end when this process is gone."""
+        return [one for pipe in (0, 1) for one in descriptors_of(self._child.get_pipe_transport(pipe))]
 
     async def link(self) -> Link:
         self._require_life()
@@ -202,7 +214,7 @@ class ChildNode:
         with suppress(OSError):
             self._process.stdin.write(encode_line(line))
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
         ended: NodeEnded | None = None
         while line := await process.stdout.readline():

@@ -23,6 +23,7 @@ from transis.net.host import NodeHost, Opening
 from transis.net.runtime import fast_loop
 from transis.net.session_server import SessionServer, log
 from transis.net.transport import StatisticsDict
+from transis.process.fork import stays_here
 from transis.sessions.frames import ClientFrame, Goodbye, NodeFrame
 from transis.types.errors import NodeLost
 from transis.types.ids import NodeId
@@ -156,6 +157,7 @@ class ThreadLink:
         self._connection: ThreadConnection | None = None
         self._to_client: ThreadChannel[NodeFrame | None] = ThreadChannel(loop, self._arrived)
         self._to_node: ThreadChannel[ClientFrame | None] = ThreadChannel(node_loop, self._take_in)
+        stays_here(self)
 
     def start(self, on_frames: OnFrames, on_lost: OnLost) -> None:
         self._on_frames, self._on_lost = on_frames, on_lost

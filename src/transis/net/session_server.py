@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from transis.net.driver import Driver
 from transis.net.interfaces import Endpoint
+from transis.process.fork import descriptors_of, stays_here
 from transis.sessions.frames import CLIENT_FRAMES, ClientFrame, FrameReader, Goodbye, Hello, encode_frame
 from transis.sessions.host import SessionHost
 from transis.sessions.sealed import RANDOM_SIZE, SealedStream
@@ -97,11 +98,13 @@ class SessionLink(asyncio.BufferedProtocol):
         self._rest = memoryview(b"")
         self._paused = False
         self.is_ending = False
+        self._is_lost = False
 
     # --- the life of the connection ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        stays_here(self)
         if not self._server.made(self):
             self.abort()
             return
@@ -111,7 +114,11 @@ class SessionLink(asyncio.BufferedProtocol):
             _notice_dead_peers(self._transport.get_extra_info("socket"))
             self._transport.write(self._seal.greeting)
 
+    def descriptors(self) -> list[int]:
+        return [] if self._is_lost else descriptors_of(self._transport)
+
     def connection_lost(self, failure: Exception | None) -> None:
+        self._is_lost = True
         self._set_timer(None)
         self._keep(0)
         self._server.lost(self)
@@ -304,6 +311,7 @@ class SessionServer:
         self._timer_for = NEVER
         self._empty = asyncio.Event()
         self._closed = False
+        stays_here(self)
 
     # --- ways in ----------------------------------------------------------------------------------------------------
 
@@ -337,6 +345,10 @@ class SessionServer:
         """A stream socket that somebody else connected, such as one of a pair."""
         self.begin()
         await asyncio.get_running_loop().connect_accepted_socket(lambda: SessionLink(self), connection)
+
+    def descriptors(self) -> list[int]:
+        listening = (one.fileno() for server in self._servers for one in server.sockets)
+        return [one for one in listening if one >= 0]
 
     def begin(self) -> None:
         """Get ready for clients. Connections that are not sockets call this themselves."""

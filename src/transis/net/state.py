@@ -24,6 +24,7 @@ from typing import Final
 
 import msgspec
 
+from transis.process.fork import stays_here
 from transis.trace.files import TEMPORARY, replace_durably
 from transis.types.errors import ConfigError, IdentityError, InternalError
 from transis.types.ids import NodeId
@@ -43,6 +44,7 @@ class StateDirectory:
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self._closed = False
+        stays_here(self)
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = _locked(path)
@@ -70,8 +72,14 @@ class StateDirectory:
         replace_durably(self.path / LIFE, msgspec.json.encode(_Life(node, self._lock_file)))
 
     def close(self) -> None:
+        """Unlocked in so many words: a child that was forked just now may not have let go of it yet."""
         self._closed = True
-        self._lock.close()
+        if not self._lock.closed:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            self._lock.close()
+
+    def descriptors(self) -> list[int]:
+        return [] if self._closed else [self._lock.fileno()]
 
     def _sweep(self) -> None:
         for left_over in sorted(self.path.glob(f"*{TEMPORARY}")):

@@ -38,6 +38,7 @@ from transis.net.sockets import (
     size_buffers,
 )
 from transis.net.state import new_boot_id
+from transis.process.fork import stays_here
 from transis.types.config import Config
 from transis.types.errors import ConfigError
 from transis.types.outputs import Audience, Port
@@ -71,6 +72,7 @@ class Transport(ABC):
 
     def __init__(self, opened: Mapping[Port, socket.socket], interface: Interface, offload: Offload) -> None:
         self._opened = opened
+        stays_here(self)
         self._interface = interface
         self._scope = interface.index
         token = opened[Port.TOKEN]
@@ -96,6 +98,9 @@ class Transport(ABC):
     def files(self) -> dict[Port, int]:
         """The descriptors to watch for reading."""
         return {port: one.fileno() for port, one in self._opened.items()}
+
+    def descriptors(self) -> list[int]:
+        return [one.fileno() for one in self._opened.values() if one.fileno() >= 0]
 
     def datagrams_that_fit(self, size: int) -> int:
         """How many datagrams of this size may wait unread before the system throws some away."""

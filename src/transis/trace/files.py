@@ -15,6 +15,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from transis.process.fork import stays_here
+
 # --- appending --------------------------------------------------------------------------------------------------------
 
 
@@ -24,6 +26,7 @@ class Appender:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = FileIO(path, "x")
+        stays_here(self)
         self.path = path
         self.size = 0
         self.is_torn = False
@@ -42,6 +45,9 @@ class Appender:
             return True
         self._take_back()
         return False
+
+    def descriptors(self) -> list[int]:
+        return [] if self._file.closed else [self._file.fileno()]
 
     def close(self) -> None:
         self._file.close()

@@ -3,7 +3,8 @@
     TransisError
     ├── ConfigError          a setting is wrong: names the field, the range or the relation, and what to do
     ├── UsageError           a call is wrong: an argument out of range, a call after stop
-    │   └── MessageTooLarge
+    │   ├── MessageTooLarge
+    │   └── ForkedError      a node or session of the parent was used in a child that was forked from it
     ├── IdentityError        this name or state directory may not run here, with the remedy
     ├── TraceError           a trace file cannot be read, with the place
     │   └── TraceCutOff      it ends before its header does: its writer was killed there
@@ -50,6 +51,10 @@ class UsageError(TransisError):
 
 class MessageTooLarge(UsageError):
     """A message is larger than MESSAGE_MAX."""
+
+
+class ForkedError(UsageError):
+    """What belongs to the parent was used in a process that was forked from it."""
 
 
 class IdentityError(TransisError):
