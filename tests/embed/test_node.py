@@ -119,7 +119,7 @@ def test_a_node_is_one_life(tmp_path: Path, run: str, engine: str) -> None:
         with pytest.raises(UsageError, match="not running"):
             await ann.statistics()
         async with ann:
-            with pytest.raises(UsageError, match="one life"):
+            with pytest.raises(UsageError, match="cannot be started again"):
                 await ann.open()
         await ann.leave()
 
