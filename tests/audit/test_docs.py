@@ -10,11 +10,11 @@ from dataclasses import fields
 
 from pyspark.sql.types import StructType
 
+from tests.audit import schemas
 from tests.audit.contents import content_of_seed
 from tests.house.sources import ROOT
 from transis.audit.guarantees import EVIDENCE_MEANINGS, PROPERTIES
 from transis.audit.guarantees.property import Reads
-from transis.audit.measure import schemas
 from transis.audit.plans.finding import VIOLATIONS
 from transis.audit.plans.incremental import CUTS, JUDGED, PAST, PAST_CUTS, PAST_RINGS, RINGS, TABLE
 from transis.audit.report.collect import as_dict

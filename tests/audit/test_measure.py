@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from tests.audit import schemas
 from tests.audit.frames import tables_of_histories
 from tests.audit.plainly import Flow, delivered, flows, incidents, visits
 from transis.audit.measure import incidents as incident_rows
-from transis.audit.measure import schemas
 from transis.audit.measure.clocks import compare_clocks
 from transis.audit.measure.measures import compare, measures, of_build
 from transis.audit.measure.traffic import bins, cells, ring, throughput

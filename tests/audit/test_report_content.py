@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, StringType, StructType
 
+from tests.audit import schemas
 from tests.audit.contents import content_of_history, content_of_seed, many_runs, wounded
-from transis.audit.measure import schemas
 from transis.audit.report.charts import ring_charts
 from transis.audit.report.collect import as_dict, json_text
 from transis.audit.report.content import Computed, Content, ReasonRow, RingRow, VerdictRow, content_of, from_json, to_json
