@@ -1,7 +1,8 @@
-"""The evidence is judged first, or a recorder's bug looks like a protocol's.
+"""The evidence is judged first, or a recorder's bug would look like a protocol's.
 
-There are six verdicts, as of properties. *Broken* is what no crash and no rotation of files explains; *pending* is evidence
-that is missing or still to come, and what it would say is open. `reasons` says in words why something is pending.
+There are six verdicts, like those of properties. *Broken* is what no crash and no rotation of files explains; *pending* is
+evidence that is missing or still to come, so that nobody knows what it would show. `reasons` says in words why something is
+pending.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MEMBERS: Final = "quality_members"
 MIXED: Final = "quality_mixed"
 
 SIMULATED: Final = "simulated"
-"""A simulator records true time, and its nodes stamp messages by clocks that it made wrong: the two cannot be compared."""
+"""A simulator records true time, but its nodes stamp messages by clocks that are wrong on purpose: these cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def check(laid: HistoryTables) -> Result:
 
 
 def reasons(laid: HistoryTables, names: Collection[str] | None = None) -> DataFrame:
-    """Why something is pending, with the columns of VIOLATIONS; of some of the six only if they are named."""
+    """Why something is pending, with the columns of VIOLATIONS; only for some of the six verdicts if `names` has some."""
     wanted = [part for name, part in PARTS.items() if names is None or name in names]
     return reduce(DataFrame.unionByName, [part(laid).pending for part in wanted])
 
@@ -185,7 +186,7 @@ def _judged(
     messages: Sequence[Pair] = (),
     count: str = "1",
 ) -> EvidenceVerdict:
-    """Of each row the first condition that is true counts: whether it is broken or pending, and in which words."""
+    """For each row the first true condition counts: it says whether the row is broken or pending, and in which words."""
     is_broken, sentence = F.lit(None).cast("boolean"), F.lit(None).cast("string")
     for condition, (breaks, text) in reversed(said.items()):
         holds = F.coalesce(F.expr(condition), F.lit(False))

@@ -6,8 +6,8 @@ same directory or another version of this package makes another digest, and the 
 
 **The past.**
 
-1. A run that is still open and in which nothing is broken has a past: the rows of its large kinds in all segments that are
-   sealed by now, coalesced where they are proven. The next audit judges it together with the segments behind it.
+1. A run that is still open and in which nothing is broken has a past: the rows of its large kinds in all segments sealed so far,
+   coalesced where they are proven. The next audit judges it together with the later segments.
 2. A past is thrown away, and the run judged whole from its raw rows, when one of its segments changed or came late, when
    somebody else turns out to have been in a ring that was compacted, when another version of this package made it, and when
    anything is broken: violations are always described from the raw events.
@@ -49,12 +49,12 @@ from transis.spark.schema import EVENTS, INT, LONG, TEXT, columns
 from transis.trace.tables import KINDS
 
 LARGE: Final = ("submits", "refusals", "sends", "deliveries", "client_deliveries")
-"""Kinds that grow with every message; the others grow with what happens to nodes and groups."""
+"""Kinds that grow with every message; the others grow with events of nodes and groups."""
 
 # --- handings ---------------------------------------------------------------------------------------------------------
 
 BLOCK: Final = 1 << 16
-"""Events of a node whose runs are handed over by one: an array should not become long."""
+"""How many events of a node are merged into one that hands over their runs: its array should not become long."""
 
 HANDED: Final = EVENTS["handed"].dataType
 WAITED: Final = EVENTS["waited"].dataType
@@ -69,12 +69,12 @@ class PastDeliveries:
     ways: DataFrame
     """node, run_lseq, way: a hash of who got a run through which groups."""
     waited: DataFrame
-    """node, process, first, named: basic runs that are told to have waited."""
+    """node, process, first, named: basic runs that are recorded as having waited."""
     settled: DataFrame
     """node, reach, settled_lseq: the last run that was handed over, and the last event by which it is known what became of the
     runs before it. One row a node with clients."""
     pieces: DataFrame
-    """node, in_pieces: nodes that did not hand over each run at once, or of which nobody can say so."""
+    """node, in_pieces: nodes that did not hand over each run at once, or may not have."""
 
 
 def past_deliveries(laid: HistoryTables, events: DataFrame, cuts: DataFrame, settle: Settle) -> PastDeliveries:
@@ -240,7 +240,7 @@ def with_heads(rows: DataFrame, by: Sequence[str], order: str) -> DataFrame:
 
 
 def coalesced(rows: DataFrame, by: Sequence[str], forgotten: Sequence[str] = ()) -> DataFrame:
-    """Islands of rows that have no place in an order, each at its first event; what several of them may have is forgotten."""
+    """Islands of rows that have no place in an order, each at its first event; columns in which rows may differ are emptied."""
     blocks = rows.withColumn("block", F.expr(f"first div {CHUNK}"))
     key = [*by, "block"]
     headed = with_heads(blocks, key, "lseq")
@@ -297,7 +297,7 @@ def _moved(rows: DataFrame) -> DataFrame:
 
 
 def _replaced(rows: DataFrame) -> DataFrame:
-    """Rows of heads, as their islands are."""
+    """Rows of heads, with the values of their islands."""
     index = F.col("new_place").bitwiseAND(F.lit((1 << INDEX_BITS) - 1))
     values: dict[str, Column] = {
         "count": F.col("new_count").cast("int"),
@@ -359,13 +359,13 @@ TABLES: Final = {PAST: EVENTS, CUTS: PAST_CUTS, RINGS: PAST_RINGS}
 
 
 class ProvenPast:
-    """What a store has of the past of its runs, as far as that is still true."""
+    """What a store has of the past of its runs, as far as it is still valid."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._is_kept = set(TABLES) <= set(store.tables())
         self.runs = self._valid() if self._is_kept else []
-        """Runs that have one."""
+        """Runs that have a past."""
 
     def _valid(self) -> list[int]:
         cuts, events = self._store.table(CUTS), self._store.events()
@@ -378,7 +378,7 @@ class ProvenPast:
         return sorted(row.run for row in found.collect())
 
     def events(self) -> DataFrame:
-        """All events; of runs with a past, that in place of the rows that it is made of."""
+        """All events; runs with a past have it in place of the rows that it was made of."""
         if not self.runs:
             return self._store.events()
         ours = F.col("run").isin(self.runs)
@@ -395,7 +395,7 @@ class ProvenPast:
         return sorted({row.run for row in broken} & set(self.runs))
 
     def next(self, laid: HistoryTables, judged: Verdicts, unchanged: Iterable[int]) -> dict[str, DataFrame]:
-        """The tables of the past after an audit, by name, if there is any. Of `unchanged` runs they are as they were."""
+        """The tables of the past after an audit, by name, if there is any. `unchanged` runs keep theirs."""
         kept = F.col("run").isin(sorted(set(unchanged) & set(self.runs)))
         before = {name: self._store.table(name).where(kept) for name in TABLES} if self._is_kept else {}
         cuts = checkpointed(healthy_cuts(self._store.inputs(), laid, judged))
@@ -448,10 +448,10 @@ def inputs_of_runs(segments: DataFrame) -> DataFrame:
 
 
 class VerdictCache:
-    """What a store has of earlier audits, and which runs are as they were then."""
+    """What a store has of earlier audits, and which runs are unchanged since."""
 
     def __init__(self, store: Store, tables: Tables, results: Iterable[str], forgotten: bool = False) -> None:
-        """If it is `forgotten`, everything must be judged again."""
+        """If `forgotten`, everything must be judged again."""
         self._store = store
         self._segments = tables["segments"]
         self.now = {row.run: row.asDict() for row in inputs_of_runs(self._segments).collect()}
@@ -460,14 +460,14 @@ class VerdictCache:
         self.unchanged = sorted(row.run for row in known if self.now.get(row.run) == row.asDict())
         self.changed = sorted(set(self.now) - set(self.unchanged))
         self.is_all = bool(self.unchanged) and not self.changed
-        """Nothing must be judged."""
+        """True if nothing must be judged."""
 
     def of(self, runs: list[int], events: DataFrame) -> DataFrame:
         """Events of some runs, and the files beside them that nobody can read."""
         return events.where(F.col("run").isin(runs) | (F.col("run").isNull() & F.col("file").isin(self._strays(runs))))
 
     def _strays(self, runs: list[int]) -> list[str]:
-        """Files of no run that count for these."""
+        """Files without a run that count for these runs."""
         files = files_of_runs(self._segments).where(F.col("run").isin(runs) & F.col("node").isNull())
         return [row.file for row in files.select("file").distinct().collect()]
 

@@ -21,7 +21,7 @@ from transis.trace.tables import SCHEMAS
 from transis.types.errors import PipelineError
 
 ROWS_TOGETHER: Final = 1 << 18
-"""Rows of a row group: what a task holds of each kind."""
+"""Rows of a row group, which a task holds for each kind."""
 
 REPEATING: Final = frozenset(
     {"run", "node", "segment", "conf_no", "conf", "regular", "sender", "process", "count", "service", "address", "view", "size"}
@@ -54,7 +54,7 @@ def require_shared(directory: Path, written: Iterable[str]) -> None:
 
 
 def write_files(directory: str, sources: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task does: files in, and out the names of what it wrote."""
+    """What a task does: files come in, and the names of the files that it wrote go out."""
     parts = Parts(Path(directory))
     try:
         for kind, batch in batches_of_files(sources):

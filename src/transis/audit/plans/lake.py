@@ -59,7 +59,7 @@ class Lake:
         self._is_held = False
 
     def state(self) -> LakeState:
-        """As it is on disk now."""
+        """The state on disk now."""
         try:
             return msgspec.json.decode((self.path / LAKE).read_bytes(), type=LakeState)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class Lake:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """For several changes without anybody else's between them. A second writer gets a PipelineError at once."""
+        """Make several changes with nobody else's between them. A second writer gets a PipelineError at once."""
         with ExitStack() as stack:
             with self.told_of_disk():
                 if not (self.path / LAKE).exists():
@@ -97,7 +97,7 @@ class Lake:
 
     @contextmanager
     def change(self) -> Iterator[LakeChange]:
-        """All that is done inside is seen at the end, or nothing of it. An error inside leaves everything as it was."""
+        """Everything done inside becomes visible at the end, or nothing does. An error inside leaves everything as it was."""
         with ExitStack() as stack:
             if not self._is_held:
                 stack.enter_context(self.held())
@@ -111,7 +111,7 @@ class Lake:
 
     @contextmanager
     def told_of_disk(self) -> Iterator[None]:
-        """What the disk refuses, in one sentence."""
+        """Report what the disk refuses in one sentence."""
         try:
             yield
         except BlockingIOError as error:
@@ -133,7 +133,7 @@ class Lake:
         replace_durably(self.path / LAKE, msgspec.json.encode(state))
 
     def _tidy(self, state: LakeState) -> None:
-        """Remove what a writer left that did not finish, and what the last change dropped."""
+        """Remove what an unfinished writer left, and what the last change dropped."""
         shutil.rmtree(self.path / STAGING, ignore_errors=True)
         named = {self.batch_path(table, batch) for table, batches in state.tables.items() for batch in batches}
         for path in self.path.glob(f"*/{BATCH}*"):
@@ -141,7 +141,7 @@ class Lake:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _require_nothing_else(self) -> None:
-        """What a writer leaves that is killed before it has written anything is nothing."""
+        """A writer that was killed before it had written anything leaves nothing that matters."""
         own = {LOCK, beside(self.path / LAKE).name}
         if self.path.is_dir() and any(one.name not in own for one in self.path.iterdir()):
             raise PipelineError(
@@ -150,7 +150,7 @@ class Lake:
             )
 
     def damaged(self, error: Exception) -> PipelineError:
-        """The facts are not what their owner can read."""
+        """The error for facts that their owner cannot read."""
         return PipelineError(f"the {LAKE} of {self._noun} is damaged ({error}): {self._remedy()}")
 
     def _remedy(self) -> str:
@@ -163,7 +163,7 @@ class LakeChange:
     def __init__(self, lake: Lake, state: LakeState) -> None:
         self._lake = lake
         self.state = state
-        """Before the change."""
+        """The state before the change."""
         self.number = state.change + 1
         self.added: dict[str, Path] = {}
         self._kept = dict(state.tables)
@@ -176,7 +176,7 @@ class LakeChange:
         return self._lake.path / STAGING / uuid4().hex
 
     def add(self, table: str, staged: Path) -> None:
-        """A directory of rows becomes one more batch of a table: one of each table in a change."""
+        """Add a directory of rows as a batch of a table: at most one for each table in a change."""
         assert table not in self.added, f"{table} has a batch of this change already"
         self.added[table] = staged
 
@@ -189,17 +189,17 @@ class LakeChange:
         self.add(table, staged)
 
     def replace(self, table: str, staged: Path) -> None:
-        """These rows in place of all that the table had."""
+        """Replace everything that the table had by these rows."""
         self.drop(table)
         self.add(table, staged)
 
     def drop(self, table: str, batches: Iterable[int] | None = None) -> None:
-        """Batches that were there before the change; all of them if none are named."""
+        """Drop batches that were there before the change; all of them if none are named."""
         gone = set(self._kept.get(table, []) if batches is None else batches)
         self._kept[table] = [batch for batch in self._kept.get(table, []) if batch not in gone]
 
     def keep(self, facts: object) -> None:
-        """What the owner keeps beside its tables from now on."""
+        """Replace the facts that the owner keeps beside its tables."""
         self._facts = msgspec.Raw(msgspec.json.encode(facts))
 
     def after(self) -> LakeState:

@@ -58,7 +58,7 @@ CAUSAL_APART = "engine <> 'totem'"
 
 
 Settle = Callable[[DataFrame], DataFrame]
-"""Keeps a table, so that what is made of it does not make it again."""
+"""Keeps a table, so that tables made of it do not compute it again."""
 
 
 def as_it_is(table: DataFrame) -> DataFrame:
@@ -153,7 +153,7 @@ def run_facts(segments: DataFrame, confs: DataFrame, process_names: DataFrame) -
 
 
 def lost_lives(segments: DataFrame, confs: DataFrame, process_names: DataFrame) -> DataFrame:
-    """run, node: members whose messages others know, and of whom there is no trace. They are no inventions: their files are not
+    """run, node: members whose messages others know, and of whom there is no trace. They did exist: only their files are not
     here, so nobody can say what they did not do."""
     members = confs.select("run", F.explode("members").alias("node")).distinct()
     speaking = members.join(process_names.select("node").distinct(), "node", "left_semi")
@@ -161,7 +161,7 @@ def lost_lives(segments: DataFrame, confs: DataFrame, process_names: DataFrame) 
 
 
 def all_gaps(tables: Tables, segments: DataFrame) -> DataFrame:
-    """Recorded gaps, and those between segments: a file that is not there, or events that no file has."""
+    """Recorded gaps, and gaps between segments: a missing file, or events that no file has."""
     life = Window.partitionBy("node").orderBy("segment")
     expected = F.lag("last_lseq", 1, 0).over(life) + 1
     number = F.lag("segment", 1, 0).over(life) + 1
@@ -290,12 +290,12 @@ def placed_messages(tables: Tables, stretches: DataFrame, runs: DataFrame, causa
 
 
 def in_their_stays(rows: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Rows with the stay, phase and ring in force where they stand; linear, for a stretch is found by its number."""
+    """Rows with the stay, phase and ring in force where they stand; linear, because a stretch is found by its number."""
     return rows.join(F.broadcast(stretches), STRETCH, "left").fillna({"stay_no": 0})
 
 
 def with_order(rows: DataFrame, runs: DataFrame, causal_apart: bool) -> DataFrame:
-    """With `is_ordered`; only where engines differ in it are they asked for."""
+    """Rows with `is_ordered`; engines are looked up only where they differ in it."""
     if not causal_apart:
         return rows.withColumn("is_ordered", F.expr("service > 0"))
     apart = F.broadcast(runs.select("run", F.expr(CAUSAL_APART).alias("causal_apart")))
@@ -303,7 +303,7 @@ def with_order(rows: DataFrame, runs: DataFrame, causal_apart: bool) -> DataFram
 
 
 def with_before(sends: DataFrame, tables: Tables, stretches: DataFrame) -> DataFrame:
-    """`before` where the segment did not tell: what earlier segments delivered in the same stay."""
+    """`before` where the segment did not say: what earlier segments delivered in the same stay."""
     placed = tables["extents"].join(F.broadcast(stretches), STRETCH)
     ends = placed.groupBy("node", "stay_no", "segment").agg(F.max("end_tpos").alias("end_tpos"))
     carry = ends.select("node", "stay_no", (F.col("segment")).alias("from_segment"), "end_tpos")

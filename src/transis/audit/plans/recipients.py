@@ -1,9 +1,9 @@
 """Who must get a run, and what became of those that did not go, at once, to exactly them.
 
 1. A run is for the connected processes that are in the view in force of one of its groups, or that it names.
-2. Recipients change only at *barriers*, which are views, leaves, words of life and configurations. Between two of them all runs
-   of one address have the same, so they are worked out once for a span and an address, not for a run.
-3. A run is handed over right behind its delivery: no barrier and no handing of a later run may stand between. What is not handed
+2. Recipients change only at *barriers*: views, leaves, connections, disconnections and configurations. Between two barriers all
+   runs of one address have the same recipients, so these are worked out once for a span and an address, not for each run.
+3. A run is handed over right behind its delivery: no barrier, and no later run handed over, may stand between. What is not handed
    over by then went to nobody. A basic run may wait instead, until the views of its configuration stand, or be lost.
 """
 
@@ -19,14 +19,14 @@ from transis.audit.plans.clients import NEVER, ClientTables, or_never
 from transis.audit.plans.lay import latest
 
 CHANGES: Final = ("group_views", "client_leaves", "clients")
-"""Kinds of events at which recipients may change; configurations are the other one."""
+"""Kinds of events at which recipients may change, besides configurations."""
 
 KEY = ["node", "span", "address"]
 """A node, the last barrier, and an address."""
 
 
 class Recipients:
-    """Runs beside who got them and who must have; nothing is computed before somebody asks for it."""
+    """Runs with those who got them and those who should have; nothing is computed before it is asked for."""
 
     def __init__(self, clients: ClientTables) -> None:
         self._clients = clients
@@ -52,8 +52,8 @@ class Recipients:
 
     @cached_property
     def heard(self) -> DataFrame:
-        """process, met, heard: when something was first and last told to a process, in lives that do not say who connects.
-        Silence behind `heard` may be a process that is gone; where a life tells, `met` and `heard` are all of it."""
+        """process, met, heard: when a process first and last got something, in lives that do not say who connects. A process that
+        is silent after `heard` may be gone; where a life says who connects, `met` and `heard` span all of it."""
         return self._keep(heard_of(self._clients))
 
     @cached_property
@@ -123,7 +123,7 @@ def recipients(clients: ClientTables, wanted: DataFrame) -> DataFrame:
 
 
 def _by_group(clients: ClientTables, known: DataFrame) -> DataFrame:
-    """Seats of the view in force of each group of the address, that are not over."""
+    """Seats that are not over, in the view in force of each group of the address."""
     groups = known.select(*KEY, "lseq", F.posexplode("groups").alias("at", "group"))
     marks = clients.changes.select("node", "group", "lseq")
     placed = latest(groups, marks, ["node", "group"], "view").withColumn("lseq", F.col("view.lseq"))

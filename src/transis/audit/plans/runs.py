@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from transis.audit.plans.lay import HistoryTables
 
 BLOCK: Final = 1 << 16
-"""Counters in a block: so many that few runs are cut, so few that a block is sorted in memory."""
+"""Counters in a block: enough that few runs are cut, few enough that a block is sorted in memory."""
 
 
 def runs_of(kind: str, rows: DataFrame) -> DataFrame:
@@ -100,7 +100,7 @@ WRONG: Final = """
 
 def accounts(laid: HistoryTables) -> DataFrame:
     """Stretches [start, stop) of a process's counters, and how often they were submitted, sent and refused by its node. `gapped`
-    is of the node's life, and so is `fate`: whether what was neither sent nor refused is void, pending or due."""
+    belongs to the node's life, and so does `fate`: whether what was neither sent nor refused is void, pending or due."""
     fate = F.expr("""case when ended in ('failed', 'stopped') then 'void'
                           when gapped or ended <> '' or not closed then 'pending' else 'due' end""")
     lives = laid.lives.join(laid.runs.select("run", "closed"), "run").select("node", "gapped", fate.alias("fate"))

@@ -22,7 +22,7 @@ INDEX_BITS: Final = 20
 """A place (seq, index) as one number: a datagram has at most 65,000 bytes, so fewer messages than this."""
 
 CHUNK: Final = 1 << 20
-"""Positions of one unit of work: a view may last for weeks, and no task should have all of it."""
+"""Positions in one unit of work: a view may last for weeks, and no task should have all of it."""
 
 RUN: Final = ["process", "first", "count", "service", "place"]
 
@@ -136,7 +136,7 @@ def _counters_fall(pairs: DataFrame) -> DataFrame:
 
 
 def _own_out_of_order(pairs: DataFrame) -> DataFrame:
-    """What a node had sent before stands before: the run that it sent last is there, and earlier."""
+    """Runs that a node had sent earlier must stand earlier: the one that it sent last before this one is there, and before it."""
     order = Window.partitionBy("sent_node", "sent_stay_no").orderBy("rank")
     earlier = {"is_first": F.row_number().over(order) == 1, "tpos_before": F.lag("tpos").over(order)}
     rows = pairs.where("times is not null").withColumns(earlier)

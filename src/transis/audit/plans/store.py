@@ -1,7 +1,7 @@
 """The store: events of traces and the tables made of them, kept in a lake.
 
 1. Events are partitioned by batch and kind, never by run, so 100,000 small runs make no more directories than one.
-2. A sealed segment never changes, so it is decoded once. Of open ones the store has what they were when somebody last looked.
+2. A sealed segment never changes, so it is decoded once. Open segments are in the store as they were at the last look.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from transis.trace.tables import KINDS
 from transis.types.errors import PipelineError, TraceError, UsageError
 
 COMPACT_FROM: Final = 16
-"""So many batches are worth being made one: each has some twenty directories."""
+"""With this many batches it pays to merge them: each has some twenty directories."""
 
 PART_BYTES: Final = 128 << 20
-"""Of a file when batches become one."""
+"""The size of a file when batches are merged."""
 
 KEPT_EVENTS: Final = StructType([*EVENTS.fields, *columns(batch=INT).fields])
 DROPPED: Final = "batch int, dropped_file string, dropped_node long, dropped_segment int"
@@ -53,7 +53,7 @@ class KeptFile(msgspec.Struct, frozen=True):
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """Rows of a batch that do not count any more, because their file was read again: all of this segment."""
+    """Rows of a batch that no longer count, because their file was read again: all rows of this segment."""
 
     batch: int
     file: str
@@ -69,10 +69,10 @@ class StoreFacts(msgspec.Struct, frozen=True):
     past: list[int] = []
     """Batches of events that are past (incremental.py): they are merged among themselves only."""
     schemas: dict[str, str] = {}
-    """Columns of each table but the events, as Spark writes them."""
+    """Columns of each table except the events, as Spark writes them."""
 
     def merged(self, batches: Collection[int], into: int) -> StoreFacts:
-        """The same when these batches have become one."""
+        """The same facts when these batches have become one."""
         moved = {path: replace(file, batch=into) for path, file in self.files.items() if file.batch in batches}
         past = [batch for batch in self.past if batch not in batches]
         if set(batches) <= set(self.past):
@@ -83,7 +83,7 @@ class StoreFacts(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """A local directory; with a cluster one that all workers share. Without a path it is temporary and goes when it is closed."""
+    """A local directory; with a cluster, one that all workers share. Without a path it is temporary and is removed by `close`."""
 
     def __init__(self, spark: SparkSession, path: str | Path | None = None, compact_from: int = COMPACT_FROM) -> None:
         if path is not None and not is_local(str(path)):
@@ -111,8 +111,7 @@ class Store:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def add(self, inputs: Iterable[str | Path]) -> int:
-        """Take in the sealed segments that are not in it yet, and the open ones as they are now in place of those of the last
-        time; how many sealed ones that were."""
+        """Take in new sealed segments, and replace the open ones by what they are now. Returns how many sealed ones were new."""
         found = find_segments(self._spark, inputs)
         with self._lake.change() as change:
             kept = self._facts(change.state).files
@@ -154,7 +153,7 @@ class Store:
         return segments.select("file", "run", "node", "segment", "content_digest", "batch")
 
     def compact(self) -> None:
-        """Make all batches one; those that are past apart from the others, so that they need not be read."""
+        """Merge all batches into one; past ones are merged apart from the others, so that they need not be read."""
         for is_past in (True, False):
             with self._lake.change() as change:
                 past = set(self._facts(change.state).past)
@@ -171,7 +170,7 @@ class Store:
         change.keep(self._facts(change.state).merged(batches, change.number))
 
     def _take_in(self, change: LakeChange, sealed: Mapping[SegmentFile, str], still_open: Sequence[SegmentFile]) -> None:
-        """One change: a segment that was open and is sealed now is seen once, whoever looks."""
+        """As one change, so that a segment that was open and is now sealed is always seen exactly once."""
         facts = self._facts(change.state)
         if sealed:
             change.add(EVENTS_TABLE, self._decoded(change, list(sealed)))
@@ -188,7 +187,7 @@ class Store:
         return staged
 
     def _parts(self, batches: Sequence[int]) -> dict[str, int]:
-        """How many files each kind shall have that is there."""
+        """How many files each kind in these batches shall have."""
         sizes: dict[str, int] = {}
         for batch in batches:
             for path in self._lake.batch_path(EVENTS_TABLE, batch).glob("kind=*/*.parquet"):
@@ -197,14 +196,14 @@ class Store:
         return {kind: ceil(size / PART_BYTES) for kind, size in sizes.items()}
 
     def _outdated(self, state: LakeState, paths: list[str]) -> list[Dropped]:
-        """What is kept of files that were read again."""
+        """Kept rows of files that were read again."""
         if not paths:
             return []
         known = self._kept(state).where("kind = 'segments'").where(F.col("file").isin(paths))
         return [Dropped(*row) for row in known.select("batch", "file", "node", "segment").collect()]
 
     def _all(self, state: LakeState, wanted: Collection[int | None] | None = None) -> DataFrame:
-        """Of all batches, or of those that are wanted."""
+        """The events of all batches, or of those that are wanted."""
         if OPEN not in state.tables:
             return self._kept(state, wanted)
         still_open = self._read(OPEN, state.tables[OPEN], EVENTS).withColumn("batch", F.lit(None).cast(INT))
@@ -276,7 +275,7 @@ def _is_kept(file: SegmentFile, files: Mapping[str, KeptFile]) -> bool:
 
 
 def _each_once(files: Mapping[SegmentFile, str], kept: Mapping[str, KeptFile]) -> dict[SegmentFile, str]:
-    """Without copies: a segment that is there under several paths is the same evidence, not twice as much."""
+    """The files without copies: a segment under several paths is the same evidence, not twice as much."""
     again = {file.path for file in files}
     known = {one.seal for one in kept.values() if one.path not in again}
     found: dict[SegmentFile, str] = {}
@@ -288,7 +287,7 @@ def _each_once(files: Mapping[SegmentFile, str], kept: Mapping[str, KeptFile]) -
 
 
 def _uri(path: Path) -> str:
-    """As Hadoop wants it: nothing in it is quoted."""
+    """A path as Hadoop wants it, with nothing quoted."""
     return f"file://{path}"
 
 
