@@ -1,4 +1,4 @@
-"""Evidence of a violation: developed once and explained once, whenever the follower ends in between and whenever films come."""
+"""Evidence of a violation: exported once and explained once, whenever the follower ends in between and ring files come."""
 
 from __future__ import annotations
 
@@ -103,20 +103,20 @@ def test_an_audit_that_failed_is_made_by_the_next_follower(kept: Kept) -> None:
     assert kept.why()["exactly"] == SENTENCE
 
 
-def test_films_that_come_later_are_developed_by_the_next_follower(kept: Kept) -> None:
+def test_ring_files_that_come_later_are_exported_by_the_next_follower(kept: Kept) -> None:
     keep_to_the_end(kept.evidence)
     keep_to_the_end(kept.begin())
-    assert ["unless films come soon" in one for one in kept.said] == [True, True]
+    assert ["unless ring files come soon" in one for one in kept.said] == [True, True]
     film(kept.place / "flight")
     keep_to_the_end(kept.begin())
     assert kept.why()["exactly"] == SENTENCE
 
 
-def test_films_that_come_later_are_developed_by_the_follower_that_waits_for_them(kept: Kept) -> None:
+def test_ring_files_that_come_later_are_exported_by_the_follower_that_waits_for_them(kept: Kept) -> None:
     said: Queue[str] = Queue()
     evidence = EvidenceExport(kept.place, [str(kept.place / "flight")], said.put, kept.explain, lambda: kept.now_s)
     evidence.keep([FOUND])
-    assert "unless films come soon" in said.get(timeout=60)
+    assert "unless ring files come soon" in said.get(timeout=60)
     film(kept.place / "flight")
     kept.now_s += AGAIN_S - 1
     evidence.keep([FOUND])

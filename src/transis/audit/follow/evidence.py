@@ -62,7 +62,7 @@ class EvidenceExport:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory / "evidence"
-        self._films = [Path(one) for one in directories]
+        self._ring_files = [Path(one) for one in directories]
         self._tell = tell
         self._explained_by = explain
         self._now_s = now_s
@@ -116,7 +116,8 @@ class EvidenceExport:
         self._waited_s[key] = max(AGAIN_S, 2 * waited_s)
         self._due_s[key] = self._now_s() + self._waited_s[key]
         if not waited_s:
-            self._tell(f"no flight recorder has anything of {divergence.conf}: nothing is kept of it, unless films come soon")
+            nothing = f"no flight recorder has anything of {divergence.conf}"
+            self._tell(f"{nothing}: no evidence is kept, unless ring files come soon")
 
     def _developed(self) -> Iterator[tuple[Path, dict[str, Any]]]:
         """The evidence that there is, and what is known about it."""
@@ -133,7 +134,7 @@ class EvidenceExport:
         name = f"{(self._numbers() or [0])[-1] + 1:06}-{_name_of(divergence)}"
         aside = self._directory / f".{name}"
         shutil.rmtree(aside, ignore_errors=True)
-        if not export_wanted(self._films, wanted_of(divergence), aside):
+        if not export_wanted(self._ring_files, wanted_of(divergence), aside):
             shutil.rmtree(aside, ignore_errors=True)
             return None
         (aside / WHY).write_bytes(_written(_why(divergence)))
