@@ -87,7 +87,7 @@ CONFIGURATION: Final = Property(
                array(node) as nodes, array(view) as views, array(array(node, lseq)) as witness
         from {confs} where not array_contains(members, node)
         ;
-        select /*+ broadcast(s) */ 'delivered' as kind, d.run, d.ring, s.node_name as node,
+        select 'delivered' as kind, d.run, d.ring, s.node_name as node,
                concat(p.process_name, ':', d.first) as message, c.view_name as claimed, r.view_name as regular,
                if(d.phase = 1, s.trans_name, s.ring_name) as view, array(d.node) as nodes, array(d.conf, d.ring) as views,
                array(array(d.node, if(d.phase = 1, s.trans_lseq, s.conf_lseq)), array(d.node, d.lseq)) as witness,
@@ -98,7 +98,7 @@ CONFIGURATION: Final = Property(
         where d.service > 0 and s.whole and (d.regular <> d.ring or d.conf <> d.ring or d.phase = 1)
           and (d.regular <> d.ring or d.conf <> if(d.phase = 1, s.trans, d.ring))
         ;
-        select /*+ broadcast(s) */ 'sent' as kind, e.run, e.ring, s.node_name as node, c.view_name as claimed,
+        select 'sent' as kind, e.run, e.ring, s.node_name as node, c.view_name as claimed,
                s.ring_name as view, array(e.node) as nodes, array(e.conf, e.ring) as views,
                array(array(e.node, s.conf_lseq), array(e.node, e.lseq)) as witness
         from {sends} e join {stays} s on e.node = s.node and e.stay_no = s.stay_no join {view_names} c on e.conf = c.view

@@ -67,7 +67,7 @@ SQL_ONE_SEQUENCE: Final = """
         select ring, tpos from {tail} where phase = 0 group by ring, tpos
         having min(struct(process, counter)) <> max(struct(process, counter))
     ), near as (  -- the first position at which stays differ, and the one before it
-        select /*+ broadcast(f, s) */ t.*, f.differs, s.node_name, s.ring_name, s.stay_rank
+        select /*+ broadcast(f) */ t.*, f.differs, s.node_name, s.ring_name, s.stay_rank
         from {tail} t join (select ring, min(tpos) as differs from apart group by ring) f on t.ring = f.ring
         join {stays} s on t.node = s.node and t.stay_no = s.stay_no
         where t.phase = 0 and t.tpos between f.differs - 1 and f.differs

@@ -85,7 +85,7 @@ def _lacking(
 
 SQL_SAFE_DELIVERED: Final = """
     with safe as (  -- in the tail, by whom, in order of stays
-        select /*+ broadcast(s) */ t.*, s.stay_rank, s.trans_members
+        select t.*, s.stay_rank, s.trans_members
         from {tail} t join {stays} s on t.node = s.node and t.stay_no = s.stay_no
         where t.service = 3
     ), regular as (
@@ -105,7 +105,7 @@ SQL_SAFE_DELIVERED: Final = """
         union all
         select run, ring, process, counter, message, member, node, stay_no, phase, tpos, lseq from transitional
         union all  -- members without a stay owe what is proven for others, too, once it is certain that they never came
-        select /*+ broadcast(a, r, n) */ p.run, p.ring, p.process, counter, concat(n.process_name, ':', counter), a.node,
+        select p.run, p.ring, p.process, counter, concat(n.process_name, ':', counter), a.node,
                r.canon_node, r.canon_stay_no, 0, p.tpos, null
         from {pairs} p join {absent} a on p.ring = a.ring join {rings} r on p.ring = r.ring
         join {process_names} n on p.process = n.process
@@ -115,8 +115,7 @@ SQL_SAFE_DELIVERED: Final = """
         select o.* from owed o left anti join {tail} t
         on o.ring = t.ring and o.member = t.node and o.process = t.process and o.counter = t.counter
     )
-    select /*+ broadcast(s, a, n, r, f) */
-           case when s.node is null then 'never came' when s.following is null then 'at the end' else 'went on' end as kind,
+    select case when s.node is null then 'never came' when s.following is null then 'at the end' else 'went on' end as kind,
            m.run, m.ring, f.node_name as node, m.message, f.conf_name as view, n.node_name as member,
            r.ring_name as ring_view, s.following_name as next, array(m.node, m.member) as nodes, array(f.conf) as views,
            array(array(m.process, m.counter)) as messages,
@@ -129,7 +128,7 @@ SQL_SAFE_DELIVERED: Final = """
 """
 
 COUNTS_SAFE_DELIVERED: Final = """
-    select /*+ broadcast(r) */ p.run, p.ring, p.count * size(r.members) as checked, 0 as pending
+    select p.run, p.ring, p.count * size(r.members) as checked, 0 as pending
     from {pairs} p join {rings} r on p.ring = r.ring
     where p.service = 3 and p.tpos is not null
     union all  -- who has not come as far as what is proven owes all of it that is safe: one for all

@@ -38,7 +38,7 @@ SQL: Final = """
         select run, ring, node, stay_no, process, counter, message, lseq
         from {sent} left anti join {everything} using (node, stay_no, process, counter)
         union all  -- what is proven for others, above the end of a stay that has not come as far
-        select /*+ broadcast(s, n) */ p.run, p.ring, s.node, s.stay_no, p.process, counter,
+        select p.run, p.ring, s.node, s.stay_no, p.process, counter,
                concat(n.process_name, ':', counter), p.sent_lseq
         from {pairs} p
         join {stays} s on p.sent_node = s.node and p.sent_stay_no = s.stay_no
@@ -46,7 +46,7 @@ SQL: Final = """
         lateral view explode(sequence(p.first, p.first + p.count - 1)) as counter
         where s.n < s.bound and p.tpos >= s.n and p.tpos + p.count <= s.bound
     )
-    select /*+ broadcast(s) */ if(s.following is null, 'at the end', 'on the way') as kind, m.run, m.ring,
+    select if(s.following is null, 'at the end', 'on the way') as kind, m.run, m.ring,
            s.node_name as node, m.message, s.ring_name as view, s.following_name as next,
            array(m.node) as nodes, array(m.ring) as views, array(array(m.process, m.counter)) as messages,
            array(array(m.node, m.lseq), array(m.node, s.following_lseq)) as witness, s.duty = 'pending' as is_pending

@@ -19,7 +19,6 @@ from pyspark.sql import functions as F
 
 from transis.audit.plans.lay import HistoryTables, Settle
 from transis.audit.plans.spine import reliable
-from transis.spark.schema import LONG, columns
 
 STAY: Final = ["node", "stay_no"]
 SENDER: Final = ["sender", "sender_stay_no"]
@@ -82,11 +81,11 @@ def set_apart(laid: HistoryTables, settle: Settle) -> Apart | None:
 
 
 def no_apart(tail: DataFrame) -> Apart:
-    """None of these messages, as on the ring."""
-    spark = tail.sparkSession
-    keys = ("run", "ring", *STAY, "phase", "process", "counter", "lseq", "sender", "sent_lseq", "need", "other")
-    short = spark.createDataFrame([], columns(**dict.fromkeys(keys, LONG)))
-    return Apart(spark.createDataFrame([], tail.schema), spark.createDataFrame([], columns(ring=LONG)), short)
+    """None of these messages, as on the ring. Spark sees that these tables are empty, and leaves out what is made of them."""
+    none = tail.where("false")
+    unknown = (f"cast(null as bigint) as {name}" for name in ("sent_lseq", "need", "other"))
+    short = none.select("run", "ring", *STAY, "phase", "process", "counter", "lseq", "sender")
+    return Apart(none, none.select("ring"), short.selectExpr("*", *unknown))
 
 
 def _rows(laid: HistoryTables) -> DataFrame:

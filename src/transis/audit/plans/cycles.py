@@ -29,7 +29,7 @@ DOUBTS: Final = """
     union all  -- something was delivered outside of any ring
     select run from {deliveries} where service > 0 and stay_no = 0
     union all  -- a transitional configuration stands behind its ring's last regular place, the same at all its members
-    select /*+ broadcast(s) */ s.run from {stays} s
+    select s.run from {stays} s
     left join {tail} t on s.node = t.node and s.stay_no = t.stay_no and s.cut - 1 = t.tpos
     where s.trans is not null
     group by s.run, s.trans having count(distinct s.ring, coalesce(t.place, -1)) > 1
@@ -79,7 +79,7 @@ EVENTS: Final = """
         select e.run, e.node, e.lseq, 'send', e.process, e.counter, e.message, e.is_ordered
         from {sent} e join run r on e.run = r.run where r.is_long
     )
-    select /*+ broadcast(r, n) */ e.*, n.name, n.incarnation, n.boot, n.node_name
+    select /*+ broadcast(r) */ e.*, n.name, n.incarnation, n.boot, n.node_name
     from event e join run r on e.run = r.run join {node_names} n on e.node = n.node
 """
 """Installations, sends and deliveries of doubtful runs, a row a vertex."""

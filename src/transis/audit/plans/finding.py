@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType
 
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_EXERCISED, NOT_PROMISED, PENDING, Property, fields_of
 from transis.spark.schema import LONG, LONGS, TEXT, columns
@@ -19,6 +19,8 @@ from transis.spark.schema import LONG, LONGS, TEXT, columns
 
 CHECKED: Final = columns(run=LONG, ring=LONG, property=TEXT, checked=LONG, pending=LONG)
 """What a property had to look at, summed: several rows a run are added up. `ring` is null where it is not about one."""
+
+AMOUNTS: Final = ("ring", "checked", "pending")
 
 MESSAGE: Final = columns(process=LONG, counter=LONG)
 WITNESS: Final = columns(node=LONG, lseq=LONG)
@@ -164,16 +166,6 @@ def kept(broken: DataFrame, keep: int = KEPT) -> DataFrame:
 
 # --- naming -----------------------------------------------------------------------------------------------------------
 
-NAMED_MAX: Final = 5
-"""Things named one by one in a sentence; the rest are counted."""
-
-
-def several(names: Column) -> Column:
-    """`x`, or `x, y and 3 more`, of an array of names."""
-    few = F.array_join(F.slice(names, 1, NAMED_MAX), ", ", "unknown")
-    rest = F.size(names) - NAMED_MAX
-    return F.when(F.size(names) == 0, "nothing").when(rest <= 0, few).otherwise(words(few, " and ", rest, " more"))
-
 
 def name_nodes(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFrame:
     """`x_name` beside each column `x` of nodes."""
@@ -186,50 +178,68 @@ def name_nodes(rows: DataFrame, node_names: DataFrame, *columns: str) -> DataFra
 # --- rows of SQL ------------------------------------------------------------------------------------------------------
 
 KEYS: Final = "array<bigint>"
+NAMED_MAX: Final = 5
+"""Things named one by one in a sentence; the rest are counted."""
 PAIRS: Final = {"messages": ("process", "counter"), "witness": ("node", "lseq")}
 
 
 def violations_of(rows: DataFrame, one: Property[Any]) -> DataFrame:
-    """Rows of a property's SQL as VIOLATIONS with `is_pending`: the sentence made of their columns."""
-    missing = {"ring": "bigint", "position": "bigint", "is_pending": "boolean", **dict.fromkeys(("nodes", "views"), KEYS)}
-    missing |= dict.fromkeys(PAIRS, "array<array<bigint>>")
-    rows = rows.withColumns({name: F.lit(None).cast(kind) for name, kind in missing.items() if name not in rows.columns})
-    explanation = _of_kind(rows, one.broken).alias("explanation")
-    keys = [F.coalesce(F.array_compact(name), F.array().cast(KEYS)).alias(name) for name in ("nodes", "views")]
-    pairs = [_structs(name, *fields).alias(name) for name, fields in PAIRS.items()]
-    is_pending = F.coalesce("is_pending", F.lit(False)).alias("is_pending")
-    named = F.lit(one.name).alias("property")
-    found = rows.select("run", "ring", named, explanation, *keys, *pairs, F.col("position").cast("long"), is_pending)
-    return found.to(StructType([*VIOLATIONS.fields, StructField("is_pending", BooleanType())]))
-
-
-def counts_of(rows: DataFrame, name: str) -> DataFrame:
-    """Rows of run, ring, checked and pending, as far as they have them, added up as CHECKED."""
-    missing = {column: F.lit(None).cast("long") for column in ("ring", "checked", "pending") if column not in rows.columns}
-    return counts(rows.withColumns(missing), name, "checked", "pending")
-
-
-def _of_kind(rows: DataFrame, sentences: Mapping[str, str]) -> Column:
-    """Of several sentences the column `kind` says which; a query need not have the columns of those that it never says."""
-    if "kind" not in rows.columns:
-        (text,) = sentences.values()
-        return _filled(rows, text)
-    said = {kind: text for kind, text in sentences.items() if set(fields_of(text)) <= set(rows.columns)}
-    return F.coalesce(*(F.when(F.col("kind") == kind, _filled(rows, text)) for kind, text in said.items()))
-
-
-def _filled(rows: DataFrame, text: str) -> Column:
-    lists = {field.name for field in rows.schema.fields if isinstance(field.dataType, ArrayType)}
-    parts: list[str | Column] = []
-    for literal, name, _, _ in Formatter().parse(text):
-        parts.append(F.lit(literal))
-        if name:
-            parts.append(several(F.col(name)) if name in lists else F.col(name))
-    return words(*parts)
-
-
-def _structs(name: str, first: str, second: str) -> Column:
-    pairs = F.filter(
-        F.coalesce(name, F.array().cast("array<array<bigint>>")), lambda pair: pair[0].isNotNull() & pair[1].isNotNull()
+    """Rows of a property's SQL as VIOLATIONS with `is_pending`: the sentence made of their columns. All in one step, for at each
+    step Spark analyses the whole query anew."""
+    types = {field.name: field.dataType for field in rows.schema.fields}
+    known = {name: name if name in types else "null" for name in ("ring", "position", "is_pending", "nodes", "views", *PAIRS)}
+    return rows.selectExpr(
+        "run",
+        f"cast({known['ring']} as bigint) as ring",
+        f"'{one.name}' as property",
+        f"{_sentence(types, one.broken)} as explanation",
+        *(f"coalesce(array_compact(cast({known[name]} as {KEYS})), array()) as {name}" for name in ("nodes", "views")),
+        *(f"{_pairs_of(known[name], *fields)} as {name}" for name, fields in PAIRS.items()),
+        f"cast({known['position']} as bigint) as position",
+        f"coalesce(cast({known['is_pending']} as boolean), false) as is_pending",
     )
-    return F.transform(pairs, lambda pair: F.struct(pair[0].alias(first), pair[1].alias(second)))
+
+
+def counts_of(amounts: Sequence[DataFrame], name: str) -> DataFrame:
+    """Rows of run, ring, checked and pending, as far as they have them, added up as CHECKED."""
+    rows = reduce(DataFrame.unionByName, map(_amount, amounts))
+    totals = (F.coalesce(F.sum(what), F.lit(0).cast("long")).alias(what) for what in ("checked", "pending"))
+    return rows.groupBy("run", "ring", F.lit(name).alias("property")).agg(*totals)
+
+
+def _amount(rows: DataFrame) -> DataFrame:
+    known = rows.columns
+    return rows.selectExpr("run", *(f"cast({name if name in known else 'null'} as bigint) as {name}" for name in AMOUNTS))
+
+
+def _sentence(types: Mapping[str, DataType], sentences: Mapping[str, str]) -> str:
+    """Of several sentences the column `kind` says which; a query need not have the columns of those that it never says."""
+    if "kind" not in types:
+        (text,) = sentences.values()
+        return _filled(types, text)
+    said = {kind: text for kind, text in sentences.items() if set(fields_of(text)) <= types.keys()}
+    return " ".join(("case kind", *(f"when '{kind}' then {_filled(types, text)}" for kind, text in said.items()), "end"))
+
+
+def _filled(types: Mapping[str, DataType], text: str) -> str:
+    """`concat` of a sentence's pieces; null is told as "nothing"."""
+    pieces: list[str] = []
+    for literal, name, _, _ in Formatter().parse(text):
+        pieces.append("'" + literal.replace("'", "\\'") + "'")
+        if name:
+            word = _list(f"`{name}`") if isinstance(types[name], ArrayType) else f"string(`{name}`)"
+            pieces.append(f"coalesce({word}, 'nothing')")
+    return f"concat({', '.join(pieces)})"
+
+
+def _list(names: str) -> str:
+    """`x`, or `x, y and 3 more`, of an array of names; null if it is empty."""
+    few = f"nullif(array_join(slice({names}, 1, {NAMED_MAX}), ', ', 'unknown'), '')"
+    return f"concat({few}, if(size({names}) > {NAMED_MAX}, concat(' and ', size({names}) - {NAMED_MAX}, ' more'), ''))"
+
+
+def _pairs_of(rows: str, first: str, second: str) -> str:
+    """Pairs of keys as structs, without those in which one is null."""
+    whole = f"filter(cast({rows} as array<array<bigint>>), one -> one[0] is not null and one[1] is not null)"
+    structs = f"transform({whole}, one -> struct(one[0] as {first}, one[1] as {second}))"
+    return f"coalesce({structs}, cast(array() as array<struct<{first}: bigint, {second}: bigint>>))"

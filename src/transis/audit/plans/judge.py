@@ -115,10 +115,12 @@ def by_query(properties: Sequence[Property[Any]], views: Views, settle: Settle) 
 
 def result(one: Property[Any], views: Views, settle: Settle) -> Result:
     """What a property found, and how much it checked."""
-    rows = settle(union([violations_of(found, one) for found in views.queries(one.sql)]))
-    pending = rows.where("is_pending").groupBy("run", "ring").agg(F.lit(0).alias("checked"), F.count("*").alias("pending"))
-    amounts = [counts_of(found, one.name) for found in (*views.queries(one.counts), pending)]
-    return Result(settle(union(amounts)), rows.where("not is_pending").drop("is_pending"))
+    found = views.queries(one.sql)
+    rows = settle(union([violations_of(some, one) for some in found]))
+    amounts = views.queries(one.counts)
+    if any("is_pending" in some.columns for some in found):
+        amounts.append(rows.where("is_pending").select("run", "ring", F.lit(1).alias("pending")))
+    return Result(settle(counts_of(amounts, one.name)), rows.where("not is_pending").drop("is_pending"))
 
 
 def union(tables: Sequence[DataFrame]) -> DataFrame:

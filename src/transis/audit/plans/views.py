@@ -29,6 +29,12 @@ from transis.trace.tables import KINDS
 
 Made = Callable[[], DataFrame]
 
+SMALL: Final = frozenset({
+    "runs", "lives", "stays", "rings", "absent", "phases", "senders", "people", "client_lives", "mixed",
+    "node_names", "process_names", "view_names", "group_view_names", "node_maps", "process_maps",
+})  # fmt: skip
+"""Tables that every task can have whole: a join carries them there, and neither side is sorted for it."""
+
 
 class Views(Mapping[str, DataFrame]):
     """Properties that are judged at the same time share them; whoever needs one that is just being made waits for it."""
@@ -42,7 +48,8 @@ class Views(Mapping[str, DataFrame]):
     def __getitem__(self, name: str) -> DataFrame:
         with self._locks[name]:
             if name not in self._known:
-                self._known[name] = self._made[name]()
+                table = self._made[name]()
+                self._known[name] = F.broadcast(table) if name in SMALL else table
             return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -107,7 +114,7 @@ CLAIMS: Final = """
             from {origins} where sent_is_ordered
         ) where nth = 1
     )
-    select /*+ broadcast(s, f) */ t.*, f.node_name, f.ring_name, f.conf, f.conf_name, e.sent_place,
+    select t.*, f.node_name, f.ring_name, f.conf, f.conf_name, e.sent_place,
            concat(shiftright(t.place, 20), '.', t.place & 1048575) as place_name,
            coalesce(e.sent_place,
                     first(t.place) over (partition by t.ring, t.process, t.counter order by s.stay_rank, t.tpos)) as right_place
