@@ -38,7 +38,7 @@ from transis.sim.run import build_world, held_to_evs, history_of, node_of
 from transis.totem.packets import KIND_COMMIT, KIND_JOIN, KIND_TOKEN, KIND_WAKE, Commit
 from transis.trace.events import Conf, Delivery, History
 from transis.types.config import SECOND
-from transis.types.ids import MessageId, NodeId, Service, ViewId
+from transis.types.ids import MessageId, NodeId, ProcessId, Service, ViewId
 from transis.types.outputs import Port
 from transis.types.views import View
 from transis.wire.burst import DATA_HEADER_SIZE, KIND_DATA, LAST_OFFSET
@@ -164,6 +164,8 @@ class SimulatedCluster:
         self.world = build_world(plan, make_node or node_of(plan), set(later))
         self._shown_views: dict[NodeId, int] = {}
         self._shown_deliveries: dict[NodeId, int] = {}
+        self.shown_steps: dict[ProcessId, int] = {}
+        """How much of each process's stream was shown (clients.py)."""
         self._kept: list[HeldPacket] = []
         self.tally = PacketCounts()
 

@@ -8,8 +8,9 @@
 1. Blocks are separated by an empty line; lines that start with # are prose and stay where they are.
 2. A block's commands run one after the other in the same cluster; what they print is its outcome.
 3. Every fault's line (faults.py) is a command. The others are in COMMANDS, explained at their functions. Some let time pass
-   (run, until, settle), some act on packets (drop, duplicate, keep, record, release, pass, watch), and the rest show what
-   happened: these read what was recorded and change nothing. Counts are of the whole run unless a function says otherwise.
+   (run, until, settle), some act on packets (drop, duplicate, keep, record, release, pass, watch), some make client processes
+   act (clients.py), and the rest show what happened: these read what was recorded and change nothing. Counts are of the whole
+   run unless a function says otherwise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from transis.audit.guarantees.property import HELD, PENDING, Report
+from transis.sim.clients import connect, enter, streams, tell
 from transis.sim.cluster import ALWAYS, SimulatedCluster, grouped, show_message, show_node, show_view, show_view_id
 from transis.sim.faults import parse as parse_fault
 from transis.sim.faults import parse_duration
@@ -172,7 +174,7 @@ def _counted(count: Counter[str]) -> str:
 
 SEPARATOR: Final = "----"
 
-SHORT: Final = {"engine": "config.engine", "order": "config.order", "mode": "config.mode"}
+SHORT: Final = {"engine": "config.engine", "order": "config.order", "mode": "config.mode", "clients": "clients.processes"}
 """Settings that a cluster may be given by a short name."""
 
 
@@ -367,4 +369,8 @@ COMMANDS: Final[dict[str, Callable[[SimulatedCluster, list[str]], str]]] = {
     "notes": lambda cluster, words: notes(cluster, " ".join(words)),
     "packets": packets,
     "check": _check,
+    "connect": connect,
+    "enter": enter,
+    "tell": tell,
+    "streams": lambda cluster, words: streams(cluster),
 }
