@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.house.sources import ROOT
+from tests.house.sources import PACKAGE, ROOT
 from transis.audit.guarantees import ALL_MEANINGS
 from transis.sim.scripts import parse_script
 
@@ -62,3 +62,26 @@ def test_an_example_ends_with_all_guarantees_held(name: str) -> None:
     assert last.commands[-1] == "check"
     assert last.expected.splitlines()[-1] == "held"
     assert not [line for line in last.expected.splitlines() if line.partition(":")[0] in ALL_MEANINGS]
+
+
+# --- numbered deviations of the ring ----------------------------------------------------------------------------------
+
+PROTOCOL = (ROOT / "docs" / "protocol.md").read_text()
+DEVIATIONS = re.findall(r"^\| (D\d+) \|.*\| ((?:`[\w/]+\.py`(?:, )?)+) \|$", PROTOCOL, re.MULTILINE)
+
+
+def head(name: str) -> str:
+    """What the file says about itself, searched for first among the ring's own."""
+    path = next(path for path in (PACKAGE / "totem" / name, PACKAGE / "engine" / name, PACKAGE / name) if path.exists())
+    return ast.get_docstring(ast.parse(path.read_text())) or ""
+
+
+def test_deviations_are_numbered_without_gaps() -> None:
+    assert [number for number, _ in DEVIATIONS] == [f"D{number}" for number in range(1, len(DEVIATIONS) + 1)]
+    assert len(DEVIATIONS) == PROTOCOL.count("\n| D") >= 30
+
+
+@pytest.mark.parametrize(("number", "files"), DEVIATIONS, ids=[number for number, _ in DEVIATIONS])
+def test_a_deviation_stands_in_the_head_of_a_file_that_makes_it(number: str, files: str) -> None:
+    heads = " ".join(head(name) for name in re.findall(r"`([\w/.]+)`", files))
+    assert re.search(rf"\b{number}\b", heads)

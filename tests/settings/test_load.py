@@ -30,7 +30,7 @@ from transis.settings.schema import (
     timing_fields,
     window_fields,
 )
-from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES
+from transis.types.config import LAN, LAN_PULSE, LOCAL, PROFILES, PULSES, Window
 from transis.types.errors import ConfigError
 
 LO = Interface("lo", 1, ip_address("127.0.0.1"))
@@ -205,6 +205,14 @@ def test_timing_is_the_profile_with_differences_in_milliseconds() -> None:
     assert opening.config.timing.hop_us == 12_500
     assert opening.config.timing.token_loss_us == PROFILES["wan"].token_loss_us
     assert opening.config.window == replace(REAL_WINDOW, window=400)
+
+
+def test_the_ring_is_accelerated_by_default_and_the_original_one_is_a_setting_away() -> None:
+    """D30: half of a visit goes out after the token. docs/protocol.md says the figures."""
+    default = opening_of("").config.window
+    assert (default.accelerated, default.visit_max) == (100, 200)
+    assert opening_of("[window]\naccelerated = 0").config.window == replace(default, accelerated=0)
+    assert Window().accelerated == 0
 
 
 def test_lansis_is_chosen_with_a_pulse_in_milliseconds_and_told() -> None:

@@ -7,7 +7,7 @@ carried out.
 1. A table says which handler runs for an event in a state. Nothing else decides that.
 2. A handler is a method of one of the engine's parts. The table names it, and the engine binds it to the part that it has.
 3. Every pair of state and event is in the table; one that does nothing says IGNORED. A missing pair is refused at construction.
-4. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away.
+4. A timer that accuses others, but fires late, is believed only after one more try: this node itself may have been away (D29).
 """
 
 from __future__ import annotations

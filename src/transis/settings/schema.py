@@ -6,6 +6,10 @@
 3. The arguments of `transis.Node` fill the same classes (KEYWORDS). What only a program can set is in ProgramSection.
 4. Settings travel to a child process as one line of JSON on its standard input: a key is never in an argument or in the
    environment, where others could read it.
+
+Deviation: (D30) the ring of a node on real sockets is the Accelerated Ring unless its settings say `window.accelerated = 0`: a
+node passes the token on before the last half of a full visit's datagrams, so that its successor begins to send while these are
+on their way. The order and the guarantees are those of the original ring; D6 and D7 keep them (totem/visit.py).
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from transis.types.config import (
 )
 
 REAL_WINDOW: Final = Window(window=800, visit_max=200, accelerated=100, outbox_bytes=1 << 20)
-"""The default of a node on real sockets: twice as fast as the cautious default that the simulator explores."""
+"""The default of a node on real sockets (D30). `Window()`, with which the simulator starts, is smaller, and the original ring."""
 
 TIMING_NAMES: Final = {field.name.removesuffix("_us") + "_ms": field.name for field in fields(Timing)}
 """The keys of [timing], and the field of the configuration that each sets."""

@@ -9,7 +9,8 @@ totem/packets.py or lansis/packets.py. The registry below knows them by kind.
    sorted tables, ranks within tables, sizes of digests, counters that leave room to count on.
 3. Encoding is canonical: equal packets give equal bytes in every process. A packet names every node once, in a sorted table, and
    its sets are bitmaps over that table: with ids in full, a Join of 128 members and their rows would need hundreds of parts.
-4. A packet larger than one datagram travels in parts (`split`, `PartAssembler`).
+4. A packet larger than one datagram travels in parts (`split`, `PartAssembler`). Nobody acknowledges parts: a repetition is the
+   same bytes under the same id, so parts of repetitions add up (D25).
 """
 
 from __future__ import annotations
