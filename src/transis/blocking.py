@@ -30,7 +30,7 @@ from transis.client.events import Batch, Codec, Configuration, Message, Passed, 
 from transis.client.group import Destination, require_passed
 from transis.client.group import Joining as _Joining
 from transis.client.loop_thread import LoopThread
-from transis.client.sending import Outcome
+from transis.client.sending import Confirmation, Outcome
 from transis.client.snapshot import ChunkReader
 from transis.client.stream import MessageStream
 from transis.process.fork import is_inherited, stays_here
@@ -99,14 +99,15 @@ class Receipt:
     def outcome(self) -> Outcome:
         return self._receipt.outcome
 
-    def wait(self, timeout: float | None = None) -> None:
-        async def settled() -> None:
-            await self._receipt
+    def wait(self, timeout: float | None = None) -> Confirmation:
+        """Wait until all its messages were delivered here, for `timeout` seconds at most; returns where."""
+
+        async def settled() -> Confirmation:
+            return await self._receipt
 
         if self._receipt.outcome == "pending":
-            self._thread.call(settled(), timeout)
-        else:
-            self._receipt.raise_unless_delivered()
+            return self._thread.call(settled(), timeout)
+        return self._receipt.confirmation()
 
 
 class Stream(Generic[T]):

@@ -16,10 +16,12 @@ from transis.client.sending import Receipt, Receipts, SendBuffer, Sender, divide
 from transis.sessions.frames import BATCH_BYTES, ClientFrame, Credit, NotSent, Send, cost
 from transis.sessions.host import SessionPolicy
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, SessionLost, UsageError
-from transis.types.ids import NodeId, ProcessId, Service
+from transis.types.ids import NodeId, ProcessId, Service, ViewId, ViewKind
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
-SENDER = Sender(SendBuffer(lambda frames: None), ProcessId(NodeId("ann", 1, 7), 1))
+ANN = NodeId("ann", 1, 7)
+SENDER = Sender(SendBuffer(lambda frames: None), ProcessId(ANN, 1))
+VIEWS = (ViewId(ViewKind.REGULAR, 4, ANN), ViewId(ViewKind.TRANSITIONAL, 6, ANN), ViewId(ViewKind.REGULAR, 8, ANN))
 
 
 # --- packing and credit -------------------------------------------------------------------------------------------------------
@@ -217,7 +219,8 @@ def test_receipts_against_a_table_of_messages(counts: list[int], random: object)
             end += 1
         end = max(end, start + 1)
         why = random.choice(["", "", "no"])  # type: ignore[attr-defined]
-        assert receipts.settle(start, end - start, why)
+        view = random.choice(VIEWS)  # type: ignore[attr-defined]
+        assert receipts.settle(start, end - start, () if why else (view,), why)
         for counter in range(start, end):
             fate[counter] = why
             todo.remove(counter)
@@ -226,16 +229,40 @@ def test_receipts_against_a_table_of_messages(counts: list[int], random: object)
             expected = "pending" if None in mine else "refused" if "no" in mine else "delivered"
             assert receipt.outcome == expected
     assert len(receipts) == 0
-    assert not receipts.settle(1, 1)
-    assert not receipts.settle(first, 1)
+    assert not receipts.settle(1, 1, VIEWS[:1])
+    assert not receipts.settle(first, 1, VIEWS[:1])
 
 
 def test_a_node_that_settles_twice_or_beyond_is_not_believed() -> None:
     receipts = Receipts()
     receipts.add(Receipt(SENDER, 1, 2))
-    assert receipts.settle(1, 1)
-    assert not receipts.settle(1, 2)
-    assert not Receipts().settle(1, 1)
+    assert receipts.settle(1, 1, VIEWS[:1])
+    assert not receipts.settle(1, 2, VIEWS[:1])
+    assert not Receipts().settle(1, 1, VIEWS[:1])
+
+
+REGULAR, TRANSITIONAL, NEXT = VIEWS
+
+
+@pytest.mark.parametrize(
+    ("came", "view", "phase"),
+    [
+        ([REGULAR, REGULAR, REGULAR], REGULAR, "regular"),
+        ([REGULAR, TRANSITIONAL, TRANSITIONAL], TRANSITIONAL, "transitional"),
+        ([REGULAR, TRANSITIONAL, NEXT], TRANSITIONAL, "transitional"),
+        ([REGULAR, NEXT, NEXT], NEXT, "regular"),
+    ],
+)
+def test_a_receipt_confirms_the_configuration_that_promises_least(came: list[ViewId], view: ViewId, phase: str) -> None:
+    receipts, receipt = Receipts(), Receipt(SENDER, 1, 3)
+    receipts.add(receipt)
+    with pytest.raises(UsageError, match="3 of the messages have no outcome yet: write `await receipt`"):
+        receipt.confirmation()
+    for counter, at in enumerate(came, 1):
+        assert receipts.settle(counter, 1, (at,))
+    confirmation = receipt.confirmation()
+    assert (confirmation.view, confirmation.phase) == (view, phase)
+    assert confirmation.views == tuple(dict.fromkeys(came)), "each configuration once, in order"
 
 
 def test_a_receipt_ends_as_delivered_refused_or_in_doubt() -> None:
@@ -243,7 +270,8 @@ def test_a_receipt_ends_as_delivered_refused_or_in_doubt() -> None:
         hosted = Hosted()
         async with hosted.connect() as ann:
             delivered = await ann.send("g", b"x")
-            await delivered
+            confirmation = await delivered
+            assert confirmation.phase == "regular"
             assert (delivered.outcome, delivered.id.counter, delivered.count) == ("delivered", 1, 1)
             hosted.paused = True
             refused, lost = await ann.send_many("g", [b"1", b"2"]), await ann.send("g", b"3")

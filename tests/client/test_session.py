@@ -14,7 +14,10 @@ from transis.client import Json, Message, MsgPack
 from transis.sessions.frames import Done, NotJoined
 from transis.sessions.host import SessionPolicy
 from transis.types.errors import CodecError, ConnectError, JoinRefused, SessionLost, SlowConsumer, UsageError
+from transis.types.ids import NodeId, ViewId, ViewKind
 from transis.types.views import PrivateName
+
+SOMEWHERE = ViewId(ViewKind.REGULAR, 4, NodeId("ann", 1, 7))
 
 
 def test_a_session_knows_who_and_where_it_is() -> None:
@@ -190,7 +193,7 @@ def test_a_node_that_talks_nonsense_is_left() -> None:
     async def story() -> None:
         hosted = Hosted()
         async with hosted.connect() as ann:
-            hosted.links[1].deliver([Done(7, 1)])
+            hosted.links[1].deliver([Done(7, 1, SOMEWHERE)])
             with pytest.raises(SessionLost, match="messages 7 to 7"):
                 await ann.send("g", b"x")
 

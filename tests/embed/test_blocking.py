@@ -22,11 +22,12 @@ def test_a_script_embeds_a_node(tmp_path: Path, run: str, engine: str) -> None:
     with pytest.raises(UsageError, match="not running"):
         node.statistics()
     with node, node.connect(timeout=PATIENCE_S) as session, session.join("x", timeout=PATIENCE_S) as group:
-        group.send(b"one", transis.Service.SAFE).wait(PATIENCE_S)
+        confirmation = group.send(b"one", transis.Service.SAFE).wait(PATIENCE_S)
         events = [group.next(PATIENCE_S), group.next(PATIENCE_S)]
         assert isinstance(events[0], transis.View)
         assert isinstance(events[1], transis.Message)
         assert events[1].data == b"one"
+        assert (confirmation.phase, confirmation.view) == (events[1].phase, events[1].view) == ("regular", events[1].view)
         assert node.statistics(PATIENCE_S)["state"] == "Operational"
         assert node.view is not None
         assert node.view.nodes == (node.id,)

@@ -3,7 +3,7 @@
 from transis.client.connection import Connection, connect
 from transis.client.events import Batch, Codec, Configuration, Json, Message, MsgPack, Position, Raw, View
 from transis.client.group import Group
-from transis.client.sending import Receipt
+from transis.client.sending import Confirmation, Receipt
 from transis.client.session import Session
 from transis.client.snapshot import Transfer
 
@@ -11,6 +11,7 @@ __all__ = [
     "Batch",
     "Codec",
     "Configuration",
+    "Confirmation",
     "Connection",
     "Group",
     "Json",

@@ -18,7 +18,7 @@ import msgspec
 
 from transis.sessions.frames import Stream
 from transis.types.errors import CodecError, UsageError
-from transis.types.ids import MessageId, Place, ProcessId, Service, Stretch, ViewId
+from transis.types.ids import MessageId, PhaseName, Place, ProcessId, Service, Stretch, ViewId
 from transis.types.views import GroupView as View
 from transis.types.views import GroupViewId
 from transis.types.views import View as Configuration
@@ -79,8 +79,13 @@ class Message(Generic[T]):
 
     @property
     def view(self) -> ViewId:
-        """The configuration in force when it was delivered."""
+        """The configuration in force when it was delivered, regular or transitional."""
         return self._header.view
+
+    @property
+    def phase(self) -> PhaseName:
+        """`regular` or `transitional`: the kind of that configuration. For a safe message, who is known to have it."""
+        return self._header.view.phase
 
     @property
     def place(self) -> Place:
@@ -124,7 +129,13 @@ class Batch(Generic[T]):
 
     @property
     def view(self) -> ViewId:
+        """The configuration in force when they were delivered, regular or transitional."""
         return self._frame.view
+
+    @property
+    def phase(self) -> PhaseName:
+        """`regular` or `transitional`: the kind of that configuration. For safe messages, who is known to have them."""
+        return self._frame.view.phase
 
     @property
     def first(self) -> int:

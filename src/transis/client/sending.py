@@ -11,6 +11,7 @@
 5. The node reports each message exactly once, as delivered or as refused. Anything else is a protocol error, and the caller ends
    the session.
 6. A receipt that nobody awaits costs nothing and warns about nothing.
+7. A receipt knows in which configurations its messages were delivered: one, unless the view changed between them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from transis.process.fork import is_inherited, stays_here
 from transis.sessions.frames import BATCH_BYTES, MESSAGE_COST, ClientFrame, Send
 from transis.types.errors import InDoubt, MessageTooLarge, SendRefused, TransisError, UsageError
-from transis.types.ids import MessageId, ProcessId, Service
+from transis.types.ids import MessageId, PhaseName, ProcessId, Service, ViewId
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 
 # --- sending ----------------------------------------------------------------------------------------------------------
@@ -81,9 +82,13 @@ class Sender:
     def require_home(self) -> None:
         """In a child that was forked this raises, like all that is asked of a sender there."""
 
-    def settle(self, first: int, messages: int, why: str) -> bool:
-        """The node delivered these messages, or refused them for a reason; False if they were not open."""
-        return self._receipts.settle(first, messages, why)
+    def delivered(self, first: int, messages: int, view: ViewId) -> bool:
+        """The node delivered these messages in this configuration; False if they were not open."""
+        return self._receipts.settle(first, messages, (view,))
+
+    def refused(self, first: int, messages: int, why: str) -> bool:
+        """The node will not send these messages; False if they were not open."""
+        return self._receipts.settle(first, messages, (), why)
 
     def lose(self, doubt: str) -> None:
         self._receipts.lose(doubt)
@@ -97,14 +102,35 @@ COMPACT_AT: Final = 1024
 """So many settled receipts at the head of the list are removed together, so that each entry is moved only a few times."""
 
 
+class Confirmation(NamedTuple):
+    """Where the messages of a receipt were delivered.
+
+    For safe messages `phase` says who has them. `regular`: every member of `view`. `transitional`: only the members that went on
+    together into `view` are known to; of the others of the view before nobody can say.
+    """
+
+    views: tuple[ViewId, ...]
+    """The configurations in which they were delivered, in order: one, unless the view changed between the messages."""
+
+    @property
+    def view(self) -> ViewId:
+        """The configuration in which they were delivered. If there are several, the first transitional one: it promises least."""
+        return next((view for view in self.views if not view.is_regular), self.views[-1])
+
+    @property
+    def phase(self) -> PhaseName:
+        """`regular` if all of them were delivered in regular configurations, else `transitional`."""
+        return self.view.phase
+
+
 class Receipt:
     """The receipt of one `send` or `send_many`.
 
-    `await receipt` returns when all its messages have been delivered at this node, with the guarantees of their service. It
-    raises SendRefused if one of them was not sent, and InDoubt if the session was lost before the outcome was known.
+    `await receipt` returns a Confirmation when all its messages have been delivered at this node, with the guarantees of their
+    service. It raises SendRefused if one of them was not sent, and InDoubt if the session was lost before the outcome was known.
     """
 
-    __slots__ = ("_open", "_outcome", "_refused", "_sender", "_waiting", "_why", "count", "first")
+    __slots__ = ("_open", "_outcome", "_refused", "_sender", "_views", "_waiting", "_why", "count", "first")
 
     def __init__(self, sender: Sender, first: int, count: int) -> None:
         self.first: int = first
@@ -114,6 +140,7 @@ class Receipt:
         self._refused = 0
         self._outcome: Outcome = "pending"
         self._why = ""
+        self._views: tuple[ViewId, ...] = ()
         self._waiting: list[asyncio.Future[None]] | None = None
 
     @property
@@ -126,17 +153,21 @@ class Receipt:
         self._sender.require_home()
         return self._outcome
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[Any, None, Confirmation]:
         self._sender.require_home()
         if self._outcome == "pending":
             yield from self._wait().__await__()
-        self.raise_unless_delivered()
+        return self.confirmation()
 
-    def raise_unless_delivered(self) -> None:
+    def confirmation(self) -> Confirmation:
+        """What `await receipt` gives or raises, for a receipt that is no longer pending."""
+        if self._outcome == "pending":
+            raise UsageError(f"{self._open} of the messages have no outcome yet: write `await receipt`")
         if self._outcome == "refused":
             raise SendRefused(f"{self._refused} of {self.count} messages, starting at {self.id}, were not sent: {self._why}")
         if self._outcome == "in doubt":
             raise InDoubt(f"{self.count} messages, starting at {self.id}, may or may not have been sent: {self._why}")
+        return Confirmation(self._views)
 
     async def _wait(self) -> None:
         """Each waiter has its own future, so cancelling one does not disturb the others."""
@@ -157,12 +188,17 @@ class Receipt:
 
     # --- for the session --------------------------------------------------------------------------------------------
 
-    def _settle(self, messages: int, refused: bool, why: str) -> None:
+    def _settle(self, messages: int, views: tuple[ViewId, ...], why: str) -> None:
+        """`views` is the configuration in which they were delivered, or nothing if they were refused."""
         assert 0 < messages <= self._open
         self._open -= messages
-        if refused:
+        if not views:
             self._refused += messages
             self._why = self._why or why
+        elif not self._views:
+            self._views = views
+        elif self._views[-1] != views[0]:
+            self._views += views
         if not self._open:
             self._end("refused" if self._refused else "delivered")
 
@@ -205,8 +241,8 @@ class Receipts:
             receipt._end("refused" if receipt._refused else "delivered")
             self._trim()
 
-    def settle(self, first: int, count: int, why: str = "") -> bool:
-        """Settle a range of messages as delivered, or as refused for a reason; False if the range is not open."""
+    def settle(self, first: int, count: int, views: tuple[ViewId, ...], why: str = "") -> bool:
+        """Settle a range of messages as delivered in a view, or as refused for a reason; False if the range is not open."""
         end = first + count
         at = bisect_right(self._firsts, first, self._head) - 1
         while first < end:
@@ -216,7 +252,7 @@ class Receipts:
             here = min(end, receipt.first + receipt.count) - first
             if not 0 < here <= receipt._open:
                 return False
-            receipt._settle(here, bool(why), why)
+            receipt._settle(here, views, why)
             first += here
             at += 1
         self._trim()

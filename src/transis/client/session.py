@@ -321,9 +321,17 @@ class Session(Generic[T]):
             self._out.post_anywhere(Credit(self._owed))
             self._owed, self._credited_at = 0, self._time()
 
-    def _settle(self, first: int, messages: int, why: str) -> None:
-        if not self._sending.settle(first, messages, why):
-            self._on_lost(f"it reported messages {first} to {first + messages - 1}, which were settled before or never sent")
+    def _done(self, done: Done) -> None:
+        self._require_settled(self._sending.delivered(done.first, done.count, done.view), done)
+
+    def _not_sent(self, refused: NotSent) -> None:
+        why = refused.why or "the node gave no reason"
+        self._require_settled(self._sending.refused(refused.first, refused.count, why), refused)
+
+    def _require_settled(self, settled: bool, frame: Done | NotSent) -> None:
+        if not settled:
+            last = frame.first + frame.count - 1
+            self._on_lost(f"it reported messages {frame.first} to {last}, which were settled before or never sent")
 
     # --- questions --------------------------------------------------------------------------------------------------
 
@@ -356,7 +364,7 @@ class Session(Generic[T]):
 
 _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Stream: Session._stream,
-    Done: lambda session, done: session._settle(done.first, done.count, ""),
+    Done: Session._done,
     Credit: lambda session, credit: session._out.grant(credit.amount),
     Changed: Session._changed,
     Configured: lambda session, frame: session._followers.configured(frame, session._give_back),
@@ -364,7 +372,7 @@ _RECEIVE: Final[dict[type[Any], Callable[[Session[Any], Any], None]]] = {
     Welcome: Session._welcome,
     Joined: lambda session, joined: session._memberships.joined(joined.name),
     NotJoined: lambda session, refused: session._memberships.not_joined(refused.name, refused.why),
-    NotSent: lambda session, refused: session._settle(refused.first, refused.count, refused.why or "the node gave no reason"),
+    NotSent: Session._not_sent,
     Answer: lambda session, answer: session._questions.answered(answer),
     Goodbye: Session._goodbye,
 }

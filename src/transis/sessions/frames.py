@@ -24,7 +24,7 @@ from transis.types.ids import Place, ProcessId, Service, ViewId
 from transis.types.limits import ADDRESS_MAX, MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.views import GroupView, GroupViewId, View
 
-SESSION_VERSION: Final = 2
+SESSION_VERSION: Final = 3
 """The version of this protocol. Client and node must have the same; a client that does not is told which."""
 
 FRAME_MAX: Final = MESSAGE_MAX + (1 << 20)
@@ -170,11 +170,15 @@ class Left(_Layout, frozen=True, tag=38):
     why: str
 
 
-class Done(_Layout, frozen=True, tag=39):
-    """These messages of this client were delivered at its node, as their service promises."""
+class Done(_Layout, frozen=True, tag=44):
+    """These messages of this client were delivered at its node, as their service promises.
+
+    `view` is the configuration that was in force, regular or transitional. (39 was Done without it.)
+    """
 
     first: _Count
     count: _Count
+    view: ViewId
 
 
 class NotSent(_Layout, frozen=True, tag=40):

@@ -47,7 +47,7 @@ from transis.sessions.frames import (
 from transis.sessions.queues import GroupRequests, SendQueue, StreamQueues
 from transis.sessions.session import OutFrame, Session, SessionPolicy, SessionStatus
 from transis.types.errors import UsageError
-from transis.types.ids import ProcessId
+from transis.types.ids import ProcessId, ViewId
 from transis.types.outputs import Checkpoint as ProcessCheckpoint
 from transis.types.outputs import (
     Configure,
@@ -254,7 +254,7 @@ class SessionHost:
                 for portion in portions(one):
                     if not frame.add(portion):
                         self._close_frame(now)
-                        frame.begin(portion, one.run.view if self._configuration is None else self._configuration.id)
+                        frame.begin(portion, self._view_of(one.run))
             elif type(one) is Delivered:
                 if one.process.node is me or one.process.node == me:
                     self._own_delivered(one)
@@ -285,7 +285,11 @@ class SessionHost:
     def _own_delivered(self, run: Delivered) -> None:
         session = self._open_session(run.process.number)
         if session is not None:
-            self._queues.done(session, run.first_counter, len(run.payloads))
+            self._queues.done(session, run.first_counter, len(run.payloads), self._view_of(run))
+
+    def _view_of(self, run: Delivered) -> ViewId:
+        """The configuration in force, regular or transitional."""
+        return run.view if self._configuration is None else self._configuration.id
 
     def _messages_refused(self, now: int, refused: Refused) -> None:
         session = self._open_session(refused.ids.process)

@@ -14,6 +14,7 @@ from transis.node.node import Node
 from transis.sessions.frames import Joined, NodeFrame, NotJoined, Send, payload_cost
 from transis.sessions.session import REQUESTS_MAX, OutFrame, Request, Session, SessionPolicy, Unsent
 from transis.types.errors import Rejection, UsageError
+from transis.types.ids import ViewId
 from transis.types.limits import MESSAGE_MAX, RUN_MESSAGES_MAX
 from transis.types.outputs import NEVER
 from transis.types.views import require_group_name
@@ -40,8 +41,8 @@ class StreamQueues:
         self.bytes += session.answer(frame)
         self._ready[session.number] = None
 
-    def done(self, session: Session, first: int, count: int) -> None:
-        self.bytes += session.done(first, count)
+    def done(self, session: Session, first: int, count: int, view: ViewId) -> None:
+        self.bytes += session.done(first, count, view)
         self._ready[session.number] = None
 
     def push(self, now: int, session: Session, out: OutFrame) -> bool:

@@ -2,7 +2,7 @@
 
 1. Answers leave at once. Stream frames leave in order, while the client's credit is above zero; one may overdraw it.
 2. For the client's messages: credit it has + credit owed to it + bytes that wait here = its window, always.
-3. Consecutive receipts become one, however long they wait.
+3. Consecutive receipts of one configuration become one, however long they wait.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from transis.sessions.frames import MESSAGE_COST, Credit, Done, Goodbye, NodeFrame, Send, encode_frame, payload_cost
 from transis.types.config import MS, SECOND
 from transis.types.errors import ConfigError
+from transis.types.ids import ViewId
 
 # --- groups -----------------------------------------------------------------------------------------------------------
 
@@ -219,7 +220,7 @@ class Session:
         self.is_over = False
         self._answers: list[OutFrame] = []
         self.answer_bytes = 0
-        self._done: list[tuple[int, int]] = []
+        self._done: list[tuple[int, int, ViewId]] = []
         self._returned = 0
 
     # --- to the client ----------------------------------------------------------------------------------------------
@@ -231,13 +232,13 @@ class Session:
         self.answer_bytes += len(out.data)
         return len(out.data)
 
-    def done(self, first: int, count: int) -> int:
+    def done(self, first: int, count: int, view: ViewId) -> int:
         """Queue a receipt; return how many bytes it adds."""
         done = self._done
-        if done and done[-1][0] + done[-1][1] == first:
-            done[-1] = (done[-1][0], done[-1][1] + count)
+        if done and done[-1][0] + done[-1][1] == first and done[-1][2] == view:
+            done[-1] = (done[-1][0], done[-1][1] + count, view)
             return 0
-        done.append((first, count))
+        done.append((first, count, view))
         self.answer_bytes += MESSAGE_COST
         return MESSAGE_COST
 
@@ -257,7 +258,7 @@ class Session:
 
     def take_answers(self) -> list[OutFrame]:
         """All frames that never wait; Goodbye, if there is one, is the last."""
-        taken = [OutFrame(Done(first, count)) for first, count in self._done]
+        taken = [OutFrame(Done(*done)) for done in self._done]
         if self._returned:
             taken.append(OutFrame(Credit(self._returned)))
         taken += self._answers

@@ -8,7 +8,7 @@ them is stopped.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 # --- ids --------------------------------------------------------------------------------------------------------------
 
@@ -66,8 +66,14 @@ class RingTag(NamedTuple):
 
 
 class ViewKind(IntEnum):
+    """What a configuration is: a regular one, or the transitional one between it and the next."""
+
     REGULAR = 0
     TRANSITIONAL = 1
+
+
+PhaseName = Literal["regular", "transitional"]
+"""In which kind of configuration a message was delivered."""
 
 
 class ViewId(NamedTuple):
@@ -82,7 +88,13 @@ class ViewId(NamedTuple):
 
     @property
     def is_regular(self) -> bool:
+        """Whether it is a regular configuration."""
         return self.kind is ViewKind.REGULAR
+
+    @property
+    def phase(self) -> PhaseName:
+        """`regular` or `transitional`, for what is delivered in it."""
+        return "regular" if self.kind is ViewKind.REGULAR else "transitional"
 
 
 class Place(NamedTuple):

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 import transis
 from transis import (
     Batch,
     Codec,
     Configuration,
+    Confirmation,
     Connection,
     Group,
     Json,
@@ -92,6 +93,8 @@ async def groups(session: Session[Order]) -> None:
         assert_type(group.members, tuple[ProcessId, ...])
         receipt = await group.send(Order("pear", 3))
         assert_type(receipt.id, MessageId)
+        assert_type(await receipt, Confirmation)
+        assert_type((await receipt).phase, Literal["regular", "transitional"])
         await group.send("pear")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         async for event in group:
             assert_type(event, Message[Order] | View)
@@ -102,6 +105,7 @@ async def groups(session: Session[Order]) -> None:
             else:
                 assert_type(event.data, Order)
                 assert_type(event.service, Service)
+                assert_type(event.phase, Literal["regular", "transitional"])
 
 
 async def matched(group: Group[Order]) -> str:
@@ -175,6 +179,7 @@ def threads() -> None:
         with session.join("orders") as group:
             assert_type(group, blocking.Group[Order])
             assert_type(group.send(Order("pear", 3)), blocking.Receipt)
+            assert_type(group.send(Order("pear", 3)).wait(timeout=1), Confirmation)
             for event in group:
                 assert_type(event, Message[Order] | View)
     blocking.Node("ann", engine="paxos")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
