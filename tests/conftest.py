@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the outcome of each tests/scripts/*.txt back into it")
+    parser.addoption("--rewrite", action="store_true", help="write the outcome of each worked example back into it")
 
 
 @pytest.fixture

@@ -24,12 +24,13 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_picture_is_what_the_script_draws(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "scripts/picture.py", tmp_path / "now.svg"], cwd=ROOT, check=True)
-    picture = re.search(r"!\[[^]]+\]\(([^)]+)\)", README)
-    assert picture is not None
-    drawn = (tmp_path / "now.svg").read_text(encoding="utf-8")
-    assert (ROOT / picture[1]).read_text(encoding="utf-8") == drawn, "draw it again: .venv/bin/python scripts/picture.py"
+def test_the_pictures_are_what_the_script_draws(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "scripts/pictures.py", tmp_path], cwd=ROOT, check=True)
+    drawn = {path.relative_to(tmp_path): path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.svg")}
+    kept = {path: (ROOT / "docs" / path).read_text(encoding="utf-8") for path in drawn}
+    assert kept == drawn, "draw them again: .venv/bin/python scripts/pictures.py"
+    pages = README + (ROOT / "docs" / "play.md").read_text(encoding="utf-8")
+    assert all(path.name in pages for path in drawn), "each is shown somewhere"
 
 
 def test_documents_that_are_named_exist() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.house.sources import PACKAGE, ROOT
 from transis.audit.guarantees import ALL_MEANINGS
+from transis.sim.play import EXAMPLES
 from transis.sim.scripts import parse_script
 
 PAGE = (ROOT / "docs" / "claims.md").read_text()
-SCRIPTS = sorted(path.name for path in (ROOT / "tests" / "scripts").glob("*.txt"))
+SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.txt"))
 NAMED_SCRIPTS = sorted(set(re.findall(r"`(\w+\.txt)`", PAGE)))
 NAMED_TESTS = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)))
 
@@ -58,7 +59,7 @@ def test_every_number_is_either_covered_or_said_not_to_be(title: str, count: int
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_ends_with_all_guarantees_held(name: str) -> None:
     """What `held` is worth there, tests/sim/test_scripts.py asserts."""
-    last = parse_script((ROOT / "tests" / "scripts" / name).read_text())[-1]
+    last = parse_script((EXAMPLES / name).read_text())[-1]
     assert last.commands[-1] == "check"
     assert last.expected.splitlines()[-1] == "held"
     assert not [line for line in last.expected.splitlines() if line.partition(":")[0] in ALL_MEANINGS]

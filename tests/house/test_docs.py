@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.sources import ROOT, python_files, shown
+from transis.sim.play import EXAMPLES
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md", *ROOT.glob("examples/*/README.md")])
 FOLDERS = ("src", "tests", "bench", "examples", "scripts")
@@ -42,7 +43,7 @@ CITED = re.compile(r"\b(?:protocols|design|traces|perf|prsl) \d")
 
 
 def test_nothing_cites_what_a_reader_does_not_have() -> None:
-    files = [*python_files(*FOLDERS), *PAGES, *ROOT.glob("tests/scripts/**/*.txt")]
+    files = [*python_files(*FOLDERS), *PAGES, *EXAMPLES.rglob("*.txt")]
     texts = {path: path.read_text(encoding="utf-8") for path in files if path != Path(__file__)}
     found = [f"{shown(path)}: {one.group()}" for path, text in texts.items() for one in CITED.finditer(text)]
     assert found == []

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from transis.audit.guarantees import check
 from transis.audit.guarantees.property import BROKEN, HELD, NOT_PROMISED
 from transis.sim.plan import Scenario
+from transis.sim.play import EXAMPLES
 from transis.sim.run import describe, held_to_evs, replay_of, simulate
 from transis.sim.scripts import Player, parse_script
 from transis.sim.swarm import draw
 from transis.trace.events import History
 
-TWO_ORDERS = Path(__file__).parents[1] / "scripts" / "lansis_toto_two_orders.txt"
+TWO_ORDERS = EXAMPLES / "lansis_toto_two_orders.txt"
 
 BY_EVS = Scenario("lansis", "toto", judge="evs")
 

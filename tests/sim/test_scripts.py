@@ -1,4 +1,4 @@
-"""Every worked example under tests/scripts still comes out as written; `--rewrite` writes down what happens instead."""
+"""Every worked example in sim/examples still comes out as written; `--rewrite` writes down what happens instead."""
 
 from pathlib import Path
 
@@ -6,10 +6,11 @@ import pytest
 
 from transis.audit.guarantees.property import HELD, NOT_EXERCISED, NOT_PROMISED
 from transis.sim.cluster import SimulatedCluster
+from transis.sim.play import EXAMPLES
 from transis.sim.scripts import Player, parse_script, run_script
 from transis.trace.events import Delivery
 
-SCRIPTS = sorted(Path(__file__).parent.parent.joinpath("scripts").glob("*.txt"))
+SCRIPTS = sorted(EXAMPLES.glob("*.txt"))
 
 
 ALWAYS = {"configuration_2_2", "structure", "agreement_on_views", "partial_order_1_1", "total_order_6_1"}

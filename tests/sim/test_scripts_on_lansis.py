@@ -1,23 +1,16 @@
 """Every worked example that has no token in it holds on Lansis too, command by command.
 
 Where something comes out differently from the ring (other numbers of views, other causes, other messages that were just on their
-way), tests/scripts/on_lansis has the commands and what they print there; the prose stays with the ring's. `--rewrite` writes it.
+way), sim/examples/on_lansis has the commands and what they print there; the prose stays with the ring's. `--rewrite` writes it.
 """
 
 from pathlib import Path
-from typing import Final
 
 import pytest
 
+from transis.sim.play import EXAMPLES, ON_LANSIS, example_names, load_example
 from transis.sim.scripts import Block, parse_script, run_script
-
-SCRIPTS: Final = Path(__file__).parents[1] / "scripts"
-ON_LANSIS: Final = SCRIPTS / "on_lansis"
-
-OF_THE_RING: Final = {"token", "join", "commit", "commit1", "commit2", "Gather", "Commit", "Recovery", "Persist"}
-"""Packets, states and moments that only the ring has."""
-
-SETTINGS_OF_THE_RING: Final = ("config.window.accelerated", "config.timing.token")
+from transis.types.config import ENGINES
 
 
 def bare(text: str) -> list[Block]:
@@ -28,12 +21,7 @@ def commands(text: str) -> list[str]:
     return [command for block in parse_script(text) for command in block.commands]
 
 
-def needs_the_ring(path: Path) -> bool:
-    words = {word for command in commands(path.read_text()) for word in command.split()}
-    return bool(words & OF_THE_RING) or any(word.startswith(SETTINGS_OF_THE_RING) for word in words)
-
-
-SHARED = [path for path in sorted(SCRIPTS.glob("*.txt")) if not path.name.startswith("lansis_") and not needs_the_ring(path)]
+SHARED = [EXAMPLES / f"{name}.txt" for name in example_names() if load_example(name, "totem").engines == ENGINES]
 
 
 def played(path: Path) -> str:
@@ -56,7 +44,7 @@ def test_files_of_differences_are_of_scripts_and_hold_every_guarantee() -> None:
     assert {path.name for path in found} <= {path.name for path in SHARED}
     for path in found:
         text = path.read_text()
-        assert commands(text) == commands((SCRIPTS / path.name).read_text())
+        assert commands(text) == commands((EXAMPLES / path.name).read_text())
         assert parse_script(text)[-1].expected.splitlines()[-1] == "held"
         assert "not at rest" not in text
         assert "never came to" not in text

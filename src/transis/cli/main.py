@@ -25,6 +25,7 @@ from transis import __version__
 PANELS: Final = {
     "See it": {
         "demo": "transis.sim.demo",
+        "play": "transis.sim.play",
         "simulate": "transis.sim.cli",
         "sweep": "transis.sim.cli",
         "bench": "transis.bench.cli",

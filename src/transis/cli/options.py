@@ -70,6 +70,16 @@ def picture_file(path: Path | None, option: str, suffixes: Sequence[str] = SUFFI
     return path
 
 
+LAYERS: Final = ("token", "dag")
+"""Of a diagram: the token's way, and the acknowledgements of Lansis."""
+LAYERS_HELP: Final = "Layers of the diagram to show from the start: token, dag, or both with a comma."
+
+
+def layers_of(text: str) -> tuple[str, ...]:
+    """The layers that a diagram shows from the start, separated by commas."""
+    return tuple(one_of("--layers", name, LAYERS) for name in text.split(",") if name)
+
+
 def trace_directory(path: Path | None, option: str = "--trace") -> Path | None:
     """A directory for traces: new or empty, because two runs in one directory could not be distinguished."""
     if path is None:

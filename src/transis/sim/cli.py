@@ -21,9 +21,11 @@ from transis.audit.draw.layout import Picture
 from transis.audit.draw.spacetime import write_diagram
 from transis.cli.admin import INTERRUPTED, unable
 from transis.cli.options import (
+    LAYERS_HELP,
     complain,
     complete_engine,
     counted,
+    layers_of,
     local_directory,
     nodes_of,
     picture_file,
@@ -34,7 +36,7 @@ from transis.cli.options import (
     wrong,
 )
 from transis.sim.defects import GROUP_DEFECTS, defects_of
-from transis.sim.picture import picture_of
+from transis.sim.picture import Drawing, picture_of
 from transis.sim.plan import TOTEM, Scenario, plan_text
 from transis.sim.run import RunOutcome, beyond_promise
 from transis.sim.run import simulate as simulate_plan
@@ -51,13 +53,13 @@ from transis.sim.runs import (
     run,
     scenario_of,
     seeds_of,
-    simulated,
     trace_of,
 )
 from transis.sim.shrink import Shrunk
 from transis.sim.shrink import shrink as shrink_plan
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.sweep import CRASHED, TIMED_OUT, SeedJob, SeedRow, build_id, result_from
+from transis.sim.wire_log import WireLog
 from transis.sim.words import coverage_tables, fault_line, json_text, story_table, verdict_table, witness_lines
 from transis.spark.cli import MasterOption, UiOption
 from transis.types.errors import MissingExtra, TransisError
@@ -140,6 +142,7 @@ def simulate(
             metavar="FILE", help="Draw a run as a space-time diagram, FILE.html or FILE.svg; of several the first that failed."
         ),
     ] = None,
+    layers: Annotated[str, typer.Option(metavar="LAYERS", help=LAYERS_HELP)] = "",
     broken: Annotated[
         str,
         typer.Option(help="Run an engine with a deliberate defect; `--broken list` names them.", autocompletion=complete_broken),
@@ -171,20 +174,20 @@ def simulate(
     )
     if broken in GROUP_DEFECTS and not groups:
         raise wrong("--broken", repr(broken), "this defect is one of the groups, so give --groups too")
-    file = picture_file(show, "--show")
+    drawing = Drawing(picture_file(show, "--show"), layers_of(layers))
     try:
-        failed = _carry_out_simulate(request, file, json, shrink, plan)
+        failed = _carry_out_simulate(request, drawing, json, shrink, plan)
     except (OSError, TransisError) as error:
         raise unable("simulate", error) from None
     raise typer.Exit(VIOLATED if failed else 0)
 
 
-def _carry_out_simulate(request: SimulateRequest, file: Path | None, json: bool, want_small: bool, want_plan: bool) -> bool:
+def _carry_out_simulate(request: SimulateRequest, drawing: Drawing, json: bool, want_small: bool, want_plan: bool) -> bool:
     """Run, print, draw; True if a guarantee was broken."""
     tally = run(request)
     was_interrupted = tally.summary.runs < len(request.seeds)
     small = _shrunk(request, tally) if want_small and not was_interrupted else None
-    drawn = _draw(request, tally, small, file) if file is not None else ""
+    drawn = _draw(request, tally, small, drawing) if drawing.file is not None else ""
     if json:
         print(json_text(request, tally, {"shrunk": small.script()} if small is not None else {}))
     else:
@@ -202,26 +205,35 @@ def _shrunk(request: SimulateRequest, tally: Tally) -> Shrunk | None:
     return shrink_plan(drawn(tally.failures[0].seed, request.nodes, request.scenario), request.broken)
 
 
-def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, file: Path) -> str:
-    """Draw the shrunk run, the single one, or the first of several that failed; returns what was drawn."""
+def _draw(request: SimulateRequest, tally: Tally, small: Shrunk | None, drawing: Drawing) -> str:
+    """Draw the shrunk run, the single one, or the first of several that failed; returns what was drawn.
+
+    It is run again, for what goes over the network is watched only for a picture: the same plan is always the same run."""
+    assert drawing.file is not None, "there is a file to draw"
     if small is not None:
-        outcome = simulate_plan(small.plan.seed, small.plan, request.broken)
+        plan = small.plan
     elif tally.outcome is not None:
-        outcome = tally.outcome
+        plan = tally.outcome.plan
     elif tally.failures:
-        outcome = simulated(request._replace(seeds=seeds_of(tally.failures[0].seed, None), trace=None))
+        drawn = draw_groups if request.groups else draw
+        plan = drawn(tally.failures[0].seed, request.nodes, request.scenario)
     else:
-        return f"Nothing failed, so {file} was not drawn"
-    write_diagram(file, _picture(request, outcome, small))
-    return f"Drawn: {file}" + ("" if request.is_single else f", seed {outcome.seed}")
+        return f"Nothing failed, so {drawing.file} was not drawn"
+    wire = WireLog()
+    outcome = simulate_plan(plan.seed, plan, request.broken, watchers=(wire,))
+    write_diagram(drawing.file, _picture(request, outcome, small, wire, drawing.layers))
+    return f"Drawn: {drawing.file}" + ("" if request.is_single else f", seed {outcome.seed}")
 
 
-def _picture(request: SimulateRequest, outcome: RunOutcome, small: Shrunk | None) -> Picture:
+def _picture(
+    request: SimulateRequest, outcome: RunOutcome, small: Shrunk | None, wire: WireLog, layers: tuple[str, ...]
+) -> Picture:
     what = f"seed {outcome.seed}" + (", made small" if small is not None else "")
     verdict = f"broken: {', '.join(outcome.report.broken)}" if outcome.report.broken else "every guarantee held"
     counts = f"{len(outcome.plan.names)} nodes, {outcome.views:,} view installations, {outcome.deliveries:,} deliveries"
     facts = (f"{counts}, {outcome.virtual_us / 1e6:.2f} s of virtual time · {verdict}",)
-    return picture_of(outcome.history, outcome.log, f"Transis, {request.engine} engine, {what}", facts, outcome.violations)
+    title = f"Transis, {request.engine} engine, {what}"
+    return picture_of(outcome.history, outcome.log, title, facts, outcome.violations, wire, layers)
 
 
 def _print_simulate(
@@ -235,7 +247,7 @@ def _print_simulate(
         say(out, _totals(request, tally))
         print_failures(out, tally)
     if small is not None:
-        say(out, f"\nShrunk in {small.runs} runs, to a script for `transis play` or tests/scripts:\n")
+        say(out, f"\nShrunk in {small.runs} runs, to a script for `transis play`:\n")
         say(out, small.script())
     if drawn:
         say(out, drawn)

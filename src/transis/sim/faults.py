@@ -285,9 +285,9 @@ def names_in(fault: InjectedFault) -> frozenset[str]:
 def parse(line: str) -> InjectedFault:
     """A fault from its line; ValueError names what was not understood."""
     verb, _, rest = line.strip().partition(" ")
-    reader = _READERS.get(verb)
+    reader = READERS.get(verb)
     if reader is None:
-        raise ValueError(f"{verb!r} is not a fault; known are {', '.join(sorted(_READERS))}")
+        raise ValueError(f"{verb!r} is not a fault; known are {', '.join(sorted(READERS))}")
     return reader(rest.strip())
 
 
@@ -365,7 +365,7 @@ def _ambush(rest: str) -> InjectedFault:
     return Ambush(node, moment, parse(line), parse_duration(later) if later else 0)
 
 
-_READERS: Final[dict[str, Callable[[str], InjectedFault]]] = {
+READERS: Final[dict[str, Callable[[str], InjectedFault]]] = {
     "crash": _crash,
     "restart": _restart,
     "copy": lambda rest: CopyDirectory(_words(rest, 1, 1)[0]),

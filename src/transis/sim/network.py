@@ -63,6 +63,8 @@ class Journey(NamedTuple):
 
 
 Interceptor = Callable[[str, str, Port, bytes], Fate]
+JourneyWatcher = Callable[[int, str, str, Journey], None]
+"""Told when a journey begins: the time, the source, the target."""
 
 
 class Network:
@@ -74,6 +76,7 @@ class Network:
         self.rates: dict[str, int] = {name: getattr(climate, name) for name in WEATHERS}
         self.extra_us = [0, 0, 0]
         self.interceptors: list[Interceptor] = []
+        self.watchers: list[JourneyWatcher] = []
         self.carried = 0
         self.lost = 0
         self._climate = climate
@@ -126,6 +129,9 @@ class Network:
             journeys = self._disordered(arrival, source, port, survivors)
         if rates["corrupt"] or rates["junk"] or rates["replay"]:
             journeys += self._hostile(arrival, source, port, survivors)
+        for watch in self.watchers:
+            for journey in journeys:
+                watch(now, source, target, journey)
         return journeys
 
     def _arrival(self, now: int, source: str, target: str, port: Port) -> int:

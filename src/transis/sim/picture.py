@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from transis.audit.draw.layout import (
     Band,
@@ -17,6 +18,7 @@ from transis.audit.draw.layout import (
     DrawnSending,
     EventMark,
     LifeLine,
+    Link,
     Moment,
     PausedSpan,
     Picture,
@@ -26,8 +28,10 @@ from transis.audit.draw.layout import (
 )
 from transis.audit.draw.svg import clock
 from transis.audit.guarantees.property import Violation
+from transis.cli.options import LAYERS
 from transis.sim.cluster import show_node, show_view, show_view_id
 from transis.sim.faults import HARMLESS, CrashNode, InjectedFault, PauseNode, RestartNode, ResumeNode, names_in, parse
+from transis.sim.wire_log import SentBurst, WireLog
 from transis.trace.events import Conf, Delivery, End, Event, History, NodeTrace, Refuse, Sent
 from transis.types.ids import NodeId, ProcessId, Service
 from transis.types.views import View
@@ -39,14 +43,28 @@ KINDS: Final = {Service.BASIC: "basic", Service.CAUSAL: "causal", Service.SAFE: 
 """Of lines; the other services are ordered. Causal messages are a kind apart: on Lansis they have no place in the order."""
 
 
+TOKEN_LAYER, DAG_LAYER = LAYERS
 Log = Sequence[tuple[int, str]]
 """What the harness did, and when."""
 
 
+class Drawing(NamedTuple):
+    """Where a run is to be drawn, and with which layers shown from the start."""
+
+    file: Path | None
+    layers: tuple[str, ...]
+
+
 def picture_of(
-    history: History, log: Log = (), title: str = "", facts: Iterable[str] = (), violations: Sequence[Violation] = ()
+    history: History,
+    log: Log = (),
+    title: str = "",
+    facts: Iterable[str] = (),
+    violations: Sequence[Violation] = (),
+    wire: WireLog | None = None,
+    layers: Sequence[str] = (),
 ) -> Picture:
-    """Everything to be drawn of one run."""
+    """Everything to be drawn of one run; with what went over the network, if it was watched, in layers of its own."""
     end_us = max([time_us for time_us, _ in log] + [event.time_us for trace in history.nodes for event in trace.events] + [1])
     traces = sorted(
         (trace for trace in history.nodes if trace.events), key=lambda trace: (trace.node.name, _start(trace), trace.node)
@@ -66,6 +84,8 @@ def picture_of(
         strikes=strikes,
         pauses=pauses,
         witnesses=_witnesses(readings, violations),
+        links=tuple(_links(wire, lanes, end_us)) if wire is not None else (),
+        layers=tuple(layers),
         end_us=end_us,
     )
 
@@ -179,6 +199,24 @@ def _lanes(traces: Sequence[NodeTrace], end_us: int) -> tuple[list[str], dict[No
         free_from[free[0]] = ended
         lane_of[trace.node] = free[0]
     return lanes, lane_of
+
+
+def _links(wire: WireLog, lanes: Sequence[str], end_us: int) -> Iterator[Link]:
+    lane = {name: number for number, name in reversed(list(enumerate(lanes)))}
+    for hop in wire.hops:
+        if hop.arrived_us <= end_us and {hop.source, hop.target} <= lane.keys():
+            ends = (lane[hop.source], Moment(hop.left_us), lane[hop.target], Moment(hop.arrived_us))
+            yield Link(TOKEN_LAYER, *ends, f"{hop.words}\n{hop.source} at {clock(hop.left_us)} to {hop.target}")
+    for edge in wire.edges():
+        burst, follows = edge.burst, edge.follows
+        if {burst.source, follows.source} <= lane.keys() and burst.source != follows.source:
+            ends = (lane[burst.source], Moment(burst.sent_us), lane[follows.source], Moment(follows.sent_us))
+            yield Link(DAG_LAYER, *ends, f"{_burst_words(burst)} acknowledges {_burst_words(follows)}")
+
+
+def _burst_words(burst: SentBurst) -> str:
+    numbers = str(burst.first) if burst.first == burst.last else f"{burst.first} to {burst.last}"
+    return f"{burst.source}'s {numbers}"
 
 
 def _strikes(log: Log, lanes: Sequence[str], end_us: int) -> tuple[tuple[Strike, ...], tuple[PausedSpan, ...]]:

@@ -186,6 +186,8 @@ def _settings(part: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def _get(part: Any, path: str) -> Any:
     for name in path.split("."):
+        if not hasattr(part, name):
+            raise ValueError(f"{path!r} is not a setting of a plan: {name!r} is not there")
         part = getattr(part, name)
     return part
 

@@ -24,6 +24,7 @@ from transis.sim.coverage import Coverage, counted
 from transis.sim.defects import broken_engine
 from transis.sim.life import Life, NodeFactory
 from transis.sim.liveness import FOREIGN, budget_us, compete, end_faults, judged, judged_hosts, settle, unrest
+from transis.sim.network import JourneyWatcher
 from transis.sim.plan import TOTEM, Plan, Scenario, plan_text
 from transis.sim.swarm import draw, draw_groups
 from transis.sim.workload import GroupWorkload, Workload, everybody
@@ -159,11 +160,13 @@ def simulate(
     nodes: int | None = None,
     groups: bool = False,
     scenario: Scenario = TOTEM,
+    watchers: Sequence[JourneyWatcher] = (),
 ) -> RunOutcome:
     """Run a seed's plan, with client processes if `groups`, or the given plan, and judge it. `broken` names a defect."""
     if plan is None:
         plan = draw_groups(seed, nodes, scenario) if groups else draw(seed, nodes, scenario)
     run = SimulatedRun(plan)
+    run.world.network.watchers += watchers
     with broken_engine(broken):
         run.safety()
         run.liveness()

@@ -186,7 +186,7 @@ def run(request: SimulateRequest) -> Tally:
 
 
 def _one(request: SimulateRequest) -> Tally:
-    outcome = simulated(request)
+    outcome = _simulated(request)
     tally = Tally(outcome=outcome)
     result = result_of(outcome)
     tally.summary.add(result)
@@ -217,10 +217,10 @@ def _results(request: SimulateRequest) -> Iterator[SeedResult]:
 
 def _run_traced(order: SimulateRequest) -> SeedResult:
     """One seed with its trace, in whichever process this is."""
-    return result_of(simulated(order))
+    return result_of(_simulated(order))
 
 
-def simulated(request: SimulateRequest) -> RunOutcome:
+def _simulated(request: SimulateRequest) -> RunOutcome:
     """The first seed, with its trace written if the request has a directory for it."""
     outcome = simulate(
         request.seeds[0], broken=request.broken, nodes=request.nodes, groups=request.groups, scenario=request.scenario

@@ -17,19 +17,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from transis.audit.guarantees.property import HELD, PENDING, Report
 from transis.sim.clients import connect, enter, streams, tell
 from transis.sim.cluster import ALWAYS, SimulatedCluster, grouped, show_message, show_node, show_view, show_view_id
+from transis.sim.faults import COPY_SUFFIX, names_in, parse_duration
 from transis.sim.faults import parse as parse_fault
-from transis.sim.faults import parse_duration
 from transis.sim.host import Host
 from transis.sim.life import Life
 from transis.sim.liveness import judged
 from transis.sim.plan import Plan, parse_plan, with_setting
-from transis.sim.run import simulate
+from transis.sim.run import RunOutcome, simulate
+from transis.sim.wire_log import WireLog
 from transis.trace.events import Conf, Delivery, Event, NoteEvent, Refuse, Sent
 from transis.types.config import profile, pulse_profile
 from transis.types.ids import MessageId
@@ -210,10 +211,17 @@ class Player:
 
     engine: str = "totem"
     cluster: SimulatedCluster | None = None
+    outcome: RunOutcome | None = None
+    """Of the last `simulate`."""
+    wire: WireLog = field(default_factory=WireLog)
+    """Of the last cluster or run."""
 
     def play(self, block: Block) -> str:
         if block.commands and block.commands[0] == "simulate":
-            return _simulate("\n".join(block.commands[1:]))
+            plan = parse_plan("\n".join(block.commands[1:]))
+            self.wire = WireLog()
+            self.outcome = simulate(plan.seed, plan, watchers=(self.wire,))
+            return verdict_text(self.outcome.report) if self.outcome.report.broken else HELD
         outputs = (self._command(line) for line in block.commands)
         return "\n".join(output for output in outputs if output)
 
@@ -221,19 +229,31 @@ class Player:
         verb, _, rest = line.partition(" ")
         if verb == "cluster":
             self.cluster = _cluster(rest.split(), self.engine)
+            self.wire = WireLog()
+            self.cluster.world.network.watchers.append(self.wire)
             return ""
         if self.cluster is None:
             raise ValueError(f"{line!r}: a script starts with a cluster")
         command = COMMANDS.get(verb)
-        if command is not None:
-            return command(self.cluster, rest.split())
-        self.cluster.strike(parse_fault(line))
+        try:
+            if command is not None:
+                return command(self.cluster, rest.split())
+            fault = parse_fault(line)
+            named = {name.removesuffix(COPY_SUFFIX) for name in names_in(fault)}
+            if unknown := named - {"*"} - self.cluster.world.hosts.keys():
+                raise KeyError(min(unknown))
+            self.cluster.strike(fault)
+        except LookupError:
+            known = " ".join(sorted(self.cluster.world.hosts))
+            raise ValueError(f"{line!r} leaves something out, or names a node that is not there; there are {known}") from None
         return ""
 
 
 def _cluster(words: list[str], engine: str) -> SimulatedCluster:
     """cluster a b c later=c seed=7 engine=lansis profile=wan config.window.window=10"""
     names = tuple(word for word in words if "=" not in word)
+    if not names or len(set(names)) < len(names):
+        raise ValueError("a cluster needs nodes with names that differ, as in: cluster a b c")
     plan = with_setting(replace(Plan(0, names), stagger_us=0), "config.engine", engine)
     later: list[str] = []
     for word in words:
@@ -244,6 +264,7 @@ def _cluster(words: list[str], engine: str) -> SimulatedCluster:
             plan = replace(plan, config=replace(plan.config, timing=profile(value), pulse=pulse_profile(value)))
         elif equals:
             plan = with_setting(plan, SHORT.get(setting, setting), value.replace(",", " "))
+    plan.config_of(names[0]).validated()
     return SimulatedCluster(plan, later)
 
 
@@ -337,13 +358,6 @@ def verdict_text(report: Report) -> str:
         return "\n".join(f"{violation.property}: {violation.explanation}" for violation in report.violations)
     pending = [name for name, verdict in report.verdicts.items() if verdict.verdict == PENDING]
     return f"held, pending {', '.join(pending)}" if pending else HELD
-
-
-def _simulate(text: str) -> str:
-    """simulate, then a plan: a setting or `at TIME FAULT` a line."""
-    plan = parse_plan(text)
-    outcome = simulate(plan.seed, plan)
-    return verdict_text(outcome.report) if outcome.report.broken else HELD
 
 
 COMMANDS: Final[dict[str, Callable[[SimulatedCluster, list[str]], str]]] = {

@@ -1,7 +1,7 @@
 """A failing plan made small: fewer faults, fewer nodes, less traffic, plainer conditions, failing in the same way.
 
 Delta debugging: drop ever smaller parts of the schedule as long as one of the same properties still breaks. The result is
-a plan whose text drops into tests/scripts.
+a plan whose text drops into the worked examples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Shrunk(NamedTuple):
     """What the plan broke, in the words of a script."""
 
     def script(self) -> str:
-        """A script that plays the plan, and what it gave. In tests/scripts it ends with `held`, once the defect is mended."""
+        """A script that plays the plan, and what it gave. Among the examples it ends with `held`, once the defect is mended."""
         prose = f"# shrunk from seed {self.plan.seed}, which broke {', '.join(self.properties)}"
         return f"{prose}\nsimulate\n{plan_text(self.plan)}\n----\n{self.outcome}\n"
 

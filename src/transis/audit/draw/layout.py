@@ -116,6 +116,17 @@ class PausedSpan(NamedTuple):
     end_us: int
 
 
+class Link(NamedTuple):
+    """From one node's moment to another's, in a layer that a reader may switch on: `token` or `dag`."""
+
+    layer: str
+    lane: int
+    start: Moment
+    to_lane: int
+    end: Moment
+    tip: str
+
+
 class WitnessMark(NamedTuple):
     """An event that shows a violation; `number` is its place in a list beside the picture."""
 
@@ -144,6 +155,9 @@ class Picture(NamedTuple):
     strikes: tuple[Strike, ...] = ()
     pauses: tuple[PausedSpan, ...] = ()
     witnesses: tuple[WitnessMark, ...] = ()
+    links: tuple[Link, ...] = ()
+    layers: tuple[str, ...] = ()
+    """The layers of links that are shown at first; a bare drawing shows only these."""
 
 
 # --- scale ------------------------------------------------------------------------------------------------------------
@@ -221,11 +235,12 @@ class Scale:
         round_times = range(-(-start_us // step_us) * step_us, self._times[-1] + 1, step_us)
         for time_us in sorted({*round_times, *(silence.end_us for silence in self.silences)}):
             x = self.at(time_us)
-            if x - last_x >= TICK_PX and not self._is_cut(time_us):
+            if x - last_x >= TICK_PX and not self.is_cut(time_us):
                 yield time_us, x
                 last_x = x
 
-    def _is_cut(self, time_us: int) -> bool:
+    def is_cut(self, time_us: int) -> bool:
+        """Whether this instant lies inside a silence that was cut short."""
         index = bisect_left(self.silences, time_us, key=lambda silence: silence.end_us)
         return index < len(self.silences) and self.silences[index].start_us < time_us < self.silences[index].end_us
 
@@ -271,7 +286,7 @@ CHARACTER_OF_NAME_PX: Final = 8.0
 NAME_MAX_ALONE: Final = 14
 """Pictures without a heading have no script that keeps short names in sight: theirs may be longer."""
 WORDS_MAX: Final = 42
-WIDTH_MIN: Final = 1_200.0
+WIDTH_MIN: Final = 1_260.0
 """The width that the legend needs."""
 WIDTH_BASE: Final = 900.0
 INSTANT_PX: Final = 5.0

@@ -1,6 +1,7 @@
 """A space-time diagram, drawn from a `Picture`: of a whole run, of its views only, or of the events around a violation.
 
-1. Layers from the back: grid, views, faults, messages, lives, marks, words, the names of the lanes.
+1. Layers from the back: grid, views, faults, links, messages, lives, marks, words, the names of the lanes. Links are the token's
+   way and the edges of the DAG; a page has a switch for each kind.
 2. What a reader may want explained carries a title. Elements that belong together carry the same `data-k`, and the page lights
    them up together.
 3. Messages of one node, one kind of line and one view become one bundle until all lines fit the budget: a picture of ten
@@ -18,7 +19,7 @@ from math import log10
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from transis.audit.draw.layout import DrawnDelivery, DrawnSending, Label, LifeLine, Moment, Picture, PictureLayout
+from transis.audit.draw.layout import DrawnDelivery, DrawnSending, Label, LifeLine, Link, Moment, Picture, PictureLayout
 from transis.audit.draw.svg import (
     DARK,
     FONT,
@@ -89,6 +90,7 @@ def _layers(layout: PictureLayout, with_ids: bool) -> Iterator[str]:
     yield group(_grid(layout))
     yield group(_bands(layout))
     yield group(_faults(layout))
+    yield from _links(layout)
     yield group(_messages(layout))
     yield group(_lives(layout))
     yield group(_marks(layout))
@@ -292,6 +294,46 @@ def _witnesses(layout: PictureLayout) -> Iterator[str]:
             yield text(x, y - 13, witness.number, class_="alarm middle halo strong", pointer_events="none")
 
 
+# --- links ------------------------------------------------------------------------------------------------------------
+
+SHORTEST_PX: Final = 1.2
+"""Links of one layer between the same lanes that begin closer to each other than this are drawn once."""
+LAYERS: Final = {"token": "the token's way", "dag": "acknowledgements (DAG)"}
+
+
+def _links(layout: PictureLayout) -> Iterator[str]:
+    picture = layout.picture
+    for layer in LAYERS:
+        is_shown = layer in picture.layers
+        links = [link for link in picture.links if link.layer == layer]
+        if links:
+            yield group(_drawn_links(layout, links), class_=layer if is_shown else f"{layer} off", id=f"layer-{layer}")
+
+
+def _drawn_links(layout: PictureLayout, links: Sequence[Link]) -> Iterator[str]:
+    """None within a silence that is cut short: there, an idle token would be a black block."""
+    last: dict[tuple[int, int], float] = {}
+    for link in sorted(links, key=lambda link: link.start):
+        if layout.scale.is_cut(link.start.time_us) and layout.scale.is_cut(link.end.time_us):
+            continue
+        x, end = layout.x(link.start), layout.x(link.end)
+        lanes = (link.lane, link.to_lane)
+        if x - last.get(lanes, -SHORTEST_PX) >= SHORTEST_PX:
+            last[lanes] = x
+            y, end_y = layout.line_y(link.lane), layout.line_y(link.to_lane)
+            yield (_arc if link.layer == "dag" else _straight)(x, y, end, end_y, link.tip)
+
+
+def _straight(x: float, y: float, end: float, end_y: float, tip: str) -> str:
+    return line(x, y, end, end_y, title(tip))
+
+
+def _arc(x: float, y: float, end: float, end_y: float, tip: str) -> str:
+    """Bent, so that it does not lie on the line of a message between the same moments."""
+    bend = f"Q{number(max(x, end))} {number((y + end_y) / 2)}"
+    return path(f"M{number(x)} {number(y)} {bend} {number(end)} {number(end_y)}", title(tip))
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 RUNS_NAMED: Final = 6
@@ -458,6 +500,8 @@ body{{margin:0;font:14px/1.5 {FONT};background:{LIGHT.paper};color:{LIGHT.ink}}}
 svg{{display:block}}
 svg.hot .m:not(.on){{opacity:.12}}
 svg .b.on rect.edge{{stroke:currentColor;stroke-width:2}}
+#controls{{display:flex;gap:20px;align-items:center;padding:8px 14px}}
+#controls label{{display:inline-flex;gap:6px;align-items:center}}
 #tip{{position:fixed;display:none;max-width:34em;padding:7px 10px;border-radius:6px;white-space:pre-line;pointer-events:none;
 font-size:12px;line-height:1.4;background:{LIGHT.ink};color:{LIGHT.paper};box-shadow:0 3px 14px #0005;z-index:2}}
 details{{margin:10px 14px}} summary{{cursor:pointer;font-weight:600}}
@@ -490,8 +534,20 @@ svg.addEventListener('pointermove',event=>{
 });
 svg.addEventListener('pointerleave',dark);
 const still=[document.getElementById('lanes'),document.getElementById('heading')],ring=svg.querySelector('.witnesses .ring');
-scroll.addEventListener('scroll',()=>still.forEach(e=>e.setAttribute('transform',`translate(${scroll.scrollLeft} 0)`)));
+const hold=()=>still.forEach(e=>e&&e.setAttribute('transform',`translate(${scroll.scrollLeft*100/zoom.value} 0)`));
+scroll.addEventListener('scroll',hold);
 if(ring)scroll.scrollLeft=ring.cx.baseVal.value-innerWidth/2;
+document.querySelectorAll('[data-layer]').forEach(box=>box.addEventListener('change',()=>
+  document.getElementById('layer-'+box.dataset.layer).classList.toggle('off',!box.checked)));
+const zoom=document.getElementById('zoom'),size=svg.viewBox.baseVal;
+function scale(percent){
+  const before=scroll.scrollLeft/svg.clientWidth;
+  svg.setAttribute('width',size.width*percent/100);svg.setAttribute('height',size.height*percent/100);
+  scroll.scrollLeft=before*svg.clientWidth;
+  hold();
+}
+zoom.addEventListener('input',()=>scale(+zoom.value));
+document.getElementById('fit').addEventListener('click',()=>{zoom.value=Math.max(10,100*innerWidth/size.width);scale(+zoom.value)});
 """
 
 
@@ -505,7 +561,9 @@ def draw_html(picture: Picture) -> str:
         element("style", _STYLE),
     )
     body = (
+        _controls(picture),
         element("div", draw_svg(picture), id="scroll"),
+        _listed("What broke", (witness.text for witness in picture.witnesses), is_open=True),
         _listed("What was done", (f"{clock(strike.time_us)}: {strike.text}" for strike in picture.strikes)),
         '<div id="tip"></div>',
         f"<script>{_SCRIPT}</script>",
@@ -513,8 +571,22 @@ def draw_html(picture: Picture) -> str:
     return f'<!DOCTYPE html>\n<html lang="en"><head>{"".join(head)}</head>\n<body>{"".join(body)}</body></html>\n'
 
 
-def _listed(heading: str, lines: Iterable[str]) -> str:
-    items = [element("li", escaped(line)) for line in lines]
+def _controls(picture: Picture) -> str:
+    """Switches for the layers that the picture has, and the zoom of a long run."""
+    there = {link.layer for link in picture.links}
+    boxes = [_switch(layer, words, is_on=layer in picture.layers) for layer, words in LAYERS.items() if layer in there]
+    zoom = '<label>zoom <input type="range" id="zoom" min="10" max="300" value="100"/></label><button id="fit">whole run</button>'
+    return element("div", *boxes, zoom, id="controls")
+
+
+def _switch(layer: str, words: str, *, is_on: bool) -> str:
+    box = element("input", type="checkbox", data_layer=layer, checked="checked" if is_on else None)
+    return element("label", box, " ", escaped(words))
+
+
+def _listed(heading: str, lines: Iterable[str], *, is_open: bool = False) -> str:
+    """Each line once: several events may show one violation."""
+    items = [element("li", escaped(line)) for line in dict.fromkeys(lines)]
     if not items:
         return ""
-    return element("details", element("summary", escaped(heading)), element("ul", *items))
+    return element("details", element("summary", escaped(heading)), element("ul", *items), open="open" if is_open else None)

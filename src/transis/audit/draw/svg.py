@@ -215,6 +215,9 @@ text{{font:11px {FONT}}}
 .wide{{stroke-dasharray:7 4}}
 .cross{{stroke-width:2.6;stroke-linecap:round}}
 .ring{{fill:none;stroke-width:2.4}}
+.token line{{stroke-width:1.2;stroke-opacity:.55}}
+.dag path{{fill:none;stroke-width:1;stroke-opacity:.6;stroke-dasharray:2 2}}
+.off{{display:none}}
 .edge{{stroke-width:1}}
 .halo{{paint-order:stroke;stroke-width:3;stroke-linejoin:round}}
 """
@@ -227,7 +230,7 @@ def _theme(theme: Theme) -> str:
         f".faint{{fill:{theme.faint}}}",
         f".grid,.edge{{stroke:{theme.grid}}}",
         f".life,.hatching{{stroke:{theme.faint}}}",
-        f".rest{{stroke:{theme.ink}}}",
+        f".rest,.token line,.dag path{{stroke:{theme.ink}}}",
         f".blow{{stroke:{theme.fault}}}",
         f".word{{fill:{theme.fault}}}",
         f".cross,.ring{{stroke:{theme.alarm}}}",
